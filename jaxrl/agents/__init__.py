@@ -1,0 +1,11 @@
+"""Learning algorithms, one file each. `make_agent` finds the one a configuration names."""
+
+import importlib
+
+from jaxrl.config import Config
+from jaxrl.types import Agent, EnvSpec
+
+
+def make_agent(config: Config, spec: EnvSpec) -> Agent:
+    """The agent of `jaxrl.agents.<algorithm>`, for the environments that `spec` describes."""
+    return importlib.import_module(f"jaxrl.agents.{config.algorithm}").make(config, spec)

@@ -1,0 +1,147 @@
+"""Synchronous advantage actor-critic.
+
+A3C's loss (Mnih 2016, section 4) on the trajectories of all environments at once, as PAAC
+(Clemente 2017) does it: one copy of the parameters, one gradient per update,
+
+L = mean over valid rows of  -log π(aₜ|sₜ) · (Rₜ - v(sₜ)) + c_v · (Rₜ - v(sₜ))² - c_e · H(π(·|sₜ))
+
+with the n-step return Rₜ and no gradient through Rₜ or through the advantage.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl import distributional, networks, returns
+from jaxrl.config import A2CConfig, Config
+from jaxrl.optimizers import (
+    learning_rate,
+    make_optimizer,
+    mean_over_devices,
+    row_weights,
+)
+from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, PyTree, Trajectory
+
+CPU_MICRO_BATCH = 32  # rows whose activations stay in a CPU's cache
+
+
+class Extras(NamedTuple):
+    """What `act` knows beside the action."""
+
+    value: jax.Array  # f32[E]
+
+
+class Rows(NamedTuple):
+    """The rows of an update, environments and time in one axis B."""
+
+    observation: jax.Array  # u8[B, 84, 84, 4]
+    action: jax.Array  # i32[B]
+    target: jax.Array  # f32[B], n-step return
+    advantage: jax.Array  # f32[B]
+    weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
+
+
+def loss(
+    prediction: networks.PolicyValue, rows: Rows, config: A2CConfig
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The weighted sum of the rows' losses, and its parts for the log."""
+    log_policy = distributional.log_probabilities(prediction.logits, config.log_epsilon)
+    log_prob = distributional.select(log_policy, rows.action)
+    entropy = distributional.entropy(prediction.logits, config.log_epsilon)
+    policy_loss = -jnp.sum(rows.weight * log_prob * rows.advantage)
+    value_loss = jnp.sum(rows.weight * jnp.square(rows.target - prediction.value))
+    mean_entropy = jnp.sum(rows.weight * entropy)
+    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * mean_entropy
+    parts = {"loss/policy": policy_loss, "loss/value": value_loss, "policy/entropy": mean_entropy}
+    return config.loss_scale * total, parts
+
+
+def make(config: Config, spec: EnvSpec) -> Agent:
+    """A2C as `config.agent` sets it up."""
+    settings = config.agent
+    network = networks.PolicyValueNetwork(spec.num_actions, config.network)
+    optimizer = make_optimizer(config.optimizer, config.num_updates())
+    schedule = learning_rate(config.optimizer, config.num_updates())
+
+    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> networks.PolicyValue:
+        return network.apply({"params": params}, networks.normalise(observation, statistics))
+
+    def init(key: jax.Array) -> AgentState:
+        params = networks.init_params(network, key)
+        statistics = networks.init_statistics(config.network)
+        actor = ActorState(params, statistics, jnp.int32(0))
+        return AgentState(actor, optimizer.init(params), memory=())
+
+    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
+        prediction = predict(actor.params, actor.statistics, observation)
+        return distributional.sample(key, prediction.logits), Extras(prediction.value)
+
+    def as_rows(actor: ActorState, trajectory: Trajectory) -> Rows:
+        # The values of the rows are those that acting computed; only the bootstrap is new.
+        bootstrap = predict(actor.params, actor.statistics, trajectory.observation[-1]).value
+        value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
+        over_envs = jax.vmap(returns.n_step_return, in_axes=(1, 1, 1, 1, None), out_axes=1)
+        target = over_envs(
+            trajectory.reward, trajectory.discount, trajectory.valid, value, settings.gamma
+        )
+        rows = Rows(
+            trajectory.observation[:-1],
+            trajectory.action,
+            target,
+            target - value[:-1],
+            row_weights(trajectory.valid),
+        )
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+    def gradient(actor: ActorState, rows: Rows) -> tuple[PyTree, dict[str, jax.Array]]:
+        """Of the whole loss, in micro-batches: the weights already hold the mean."""
+
+        def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
+            prediction = predict(params, actor.statistics, part.observation)
+            return loss(prediction, part, settings)
+
+        grad = jax.grad(objective, has_aux=True)
+        num_rows = rows.action.shape[0]
+        size = settings.micro_batch or _default_micro_batch(num_rows)
+        if size == num_rows:
+            return grad(actor.params, rows)
+        parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
+        shapes = jax.eval_shape(grad, actor.params, jax.tree.map(lambda x: x[0], parts))
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        add = lambda total, part: (  # noqa: E731
+            jax.tree.map(jnp.add, total, grad(actor.params, part)),
+            None,
+        )
+        return jax.lax.scan(add, zeros, parts)[0]
+
+    def update(
+        state: AgentState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[AgentState, dict[str, jax.Array]]:
+        actor = state.actor
+        rows = as_rows(actor, trajectory)
+        gradients, metrics = mean_over_devices(gradient(actor, rows))
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer, actor.params)
+        newest_frames = trajectory.observation[:-1, ..., -1]
+        new_actor = ActorState(
+            params=optax.apply_updates(actor.params, updates),
+            # After the gradient: the loss must see what acting saw.
+            statistics=networks.update_statistics(actor.statistics, newest_frames),
+            updates=actor.updates + 1,
+        )
+        metrics |= {
+            "loss/gradient_norm": optax.global_norm(gradients),
+            "loss/learning_rate": schedule(actor.updates),
+            "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
+        }
+        return AgentState(new_actor, optimizer_state, state.memory), metrics
+
+    return Agent(init, act, update, settings.rollout_length)
+
+
+def _default_micro_batch(num_rows: int) -> int:
+    """On a CPU the largest divisor up to 32, elsewhere everything at once."""
+    if jax.default_backend() != "cpu":
+        return num_rows
+    return max(n for n in range(1, min(num_rows, CPU_MICRO_BATCH) + 1) if num_rows % n == 0)

@@ -1,0 +1,157 @@
+"""Checkpoints by Orbax: asynchronous, atomic, the newest and the best kept.
+
+A checkpoint is two flat tables of arrays, `actor` (what playing needs) and `learner` (the rest),
+and `progress`, a JSON object. Arrays are named by their path, so that the format does not depend
+on the classes that held them.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers as policies
+
+from jaxrl.config import UserError
+from jaxrl.program import LoopState
+from jaxrl.types import PyTree
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands, for the host."""
+
+    step: int  # agent steps over all devices
+    updates: int
+    seconds: float  # of training, compilation excluded
+
+
+def _is_key(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _flatten(tree: PyTree) -> dict[str, jax.Array]:
+    """A table of arrays by path; random keys as their data."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): (
+            jax.random.key_data(x) if _is_key(x) else x
+        )
+        for path, x in leaves
+    }
+
+
+def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
+    leaves = [
+        jax.random.wrap_key_data(array) if _is_key(leaf) else array
+        for leaf, array in zip(jax.tree.leaves(template), table.values(), strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _learner(state: LoopState, restorable: bool) -> PyTree:
+    """All but the actor; without the games where the engine cannot restore them."""
+    state = state._replace(agent=state.agent._replace(actor=()))
+    if restorable:
+        return state
+    return state._replace(rollout=state.rollout._replace(env=(), timestep=(), observation=()))
+
+
+class Checkpoints:
+    """The checkpoints of one run directory."""
+
+    def __init__(self, run_dir: Path, keep: int = 1) -> None:
+        policy = policies.AnyPreservationPolicy(
+            [
+                policies.LatestN(keep),
+                policies.BestN(
+                    get_metric_fn=lambda metrics: metrics["return_mean"],
+                    n=1,
+                    keep_checkpoints_without_metrics=False,
+                ),
+            ]
+        )
+        self._manager = ocp.CheckpointManager(
+            (run_dir / "checkpoints").absolute(),
+            options=ocp.CheckpointManagerOptions(preservation_policy=policy),
+            item_names=("actor", "learner", "progress"),
+        )
+
+    def steps(self) -> list[int]:
+        """Agent steps of the checkpoints that are there, oldest first."""
+        return sorted(self._manager.all_steps())
+
+    def save(
+        self, state: LoopState, progress: Progress, restorable: bool, return_mean: float | None
+    ) -> None:
+        """Starts writing and returns; the state may be donated afterwards."""
+        if progress.step in self._manager.all_steps():
+            return
+        # Copied on the device: the next compiled call overwrites these buffers in place.
+        actor, learner = jax.tree.map(
+            jnp.copy, (_flatten(state.agent.actor), _flatten(_learner(state, restorable)))
+        )
+        self._manager.save(
+            progress.step,
+            args=ocp.args.Composite(
+                actor=ocp.args.StandardSave(actor),
+                learner=ocp.args.StandardSave(learner),
+                progress=ocp.args.JsonSave(dataclasses.asdict(progress) | {"format": FORMAT}),
+            ),
+            metrics=None if return_mean is None else {"return_mean": return_mean},
+        )
+
+    def restore(
+        self, template: LoopState, restorable: bool, step: int | None = None
+    ) -> tuple[LoopState, Progress]:
+        """The newest checkpoint, or that of `step`, laid out as the template is.
+
+        Games that could not be saved are those of the template.
+        """
+        learner = _learner(template, restorable)
+        step = self._existing(step)
+        tables = self._manager.restore(
+            step,
+            args=ocp.args.Composite(
+                actor=ocp.args.StandardRestore(_flatten(template.agent.actor)),
+                learner=ocp.args.StandardRestore(_flatten(learner)),
+                progress=ocp.args.JsonRestore(),
+            ),
+        )
+        restored = _unflatten(learner, tables["learner"])
+        if not restorable:
+            games = {k: getattr(template.rollout, k) for k in ("env", "timestep", "observation")}
+            restored = restored._replace(rollout=restored.rollout._replace(**games))
+        actor = _unflatten(template.agent.actor, tables["actor"])
+        progress = dict(tables["progress"])
+        if progress.pop("format") != FORMAT:
+            raise UserError(f"checkpoint {step} is of another format: use the jaxrl that wrote it")
+        return restored._replace(agent=restored.agent._replace(actor=actor)), Progress(**progress)
+
+    def restore_actor(self, template: PyTree, step: int | None = None) -> tuple[PyTree, int]:
+        """What playing needs, and the agent step it is from."""
+        step = self._existing(step)
+        tables = self._manager.restore(
+            step, args=ocp.args.Composite(actor=ocp.args.StandardRestore(_flatten(template)))
+        )
+        return _unflatten(template, tables["actor"]), step
+
+    def close(self) -> None:
+        """Waits for what is being written; raises what went wrong with it."""
+        self._manager.wait_until_finished()
+        self._manager.close()
+
+    def _existing(self, step: int | None) -> int:
+        steps = self.steps()
+        if not steps:
+            raise UserError("no checkpoint yet: train longer, or lower checkpoint_interval")
+        if step is None:
+            return steps[-1]
+        if step not in steps:
+            raise UserError(f"no checkpoint {step}: there are {', '.join(map(str, steps))}")
+        return step

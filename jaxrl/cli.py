@@ -1,0 +1,371 @@
+"""The `jaxrl` command: one function per subcommand.
+
+Exit status: 0 done; 2 a user's mistake, in one line; 130 (Ctrl-C) or 143 (SIGTERM) stopped and
+saved; 1 anything else. Heavy modules are imported by the commands that need them, so that a
+mistake is answered at once.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from jaxrl import config as configuration
+from jaxrl.config import Config, UserError
+
+RunDir = Annotated[Path, tyro.conf.Positional]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainArguments:
+    """Train an agent and leave a run directory.
+
+    Example: jaxrl train --config configs/a2c.toml --game pong --total-steps 3e6 --seed 1
+    """
+
+    settings: Annotated[Config, tyro.conf.arg(name="")]
+    config: Path | None = None
+    """TOML file that the other options override"""
+
+
+def train(arguments: list[str]) -> int:
+    """Train an agent and leave a run directory."""
+    file = _config_file(arguments)
+    settings = configuration.load(file) if file else Config()
+    parsed = _parse(
+        tyro.conf.AvoidSubcommands[TrainArguments],
+        "train",
+        arguments,
+        default=TrainArguments(settings, file),
+    )
+    config = parsed.settings
+    from jaxrl.envs.games import known_games
+
+    configuration.check_game(config.game, known_games())
+    configuration.check(config)
+    from jaxrl import runs
+
+    if not config.run_dir:
+        config = dataclasses.replace(config, run_dir=runs.default_name(config))
+    runs.check_new(config)
+    from jaxrl.train import start
+
+    return _status(start(config))
+
+
+def resume(arguments: list[str]) -> int:
+    """Continue a run from its newest checkpoint, with the configuration it was started with."""
+
+    def command(run: RunDir) -> Path:
+        """Continue a run from its newest checkpoint, with the configuration it was started with.
+
+        Emulators cannot be saved, so new games begin; everything learned goes on as it was.
+        Example: jaxrl resume runs/x
+
+        Args:
+            run: run directory
+        """
+        return run
+
+    run_dir = _parse(command, "resume", arguments)
+    from jaxrl.train import resume as resume_run
+
+    return _status(resume_run(run_dir))
+
+
+def evaluate(arguments: list[str]) -> int:
+    """Play whole games by a named protocol and report their unclipped scores."""
+
+    def command(
+        run: RunDir,
+        episodes: int = 30,
+        protocol: Literal["noop", "sticky"] = "noop",
+        seed: int = 0,
+        checkpoint: int | None = None,
+        json: bool = False,
+    ) -> dict[str, Any]:
+        """Play whole games by a named protocol, write evaluation.json, and report the scores.
+
+        noop: 1 to 30 no-ops at the start, no sticky actions. sticky: actions repeat with
+        probability 0.25 and FIRE is not pressed for the agent (Machado 2018). Both play at most
+        27,000 agent steps, with unclipped scores and the actions the agent was trained with.
+        Example: jaxrl evaluate runs/x --episodes 30 --protocol noop --json
+
+        Args:
+            run: run directory
+            episodes: games to play
+            protocol: how games start and whether actions stick
+            seed: of the games and the actions
+            checkpoint: agent step of the checkpoint to play; default is the newest
+            json: print evaluation.json instead of a sentence
+        """
+        return locals()
+
+    given = _parse(command, "evaluate", arguments)
+    _at_least("episodes", given["episodes"], 1)
+    _at_least("seed", given["seed"], 0)
+    configuration_of_run(given["run"])
+    from jaxrl import evaluate as evaluation
+
+    config, actor, step = evaluation.load_actor(given["run"], given["checkpoint"])
+    result = evaluation.evaluate(
+        config, actor, given["protocol"], given["episodes"], given["seed"], step
+    )
+    evaluation.write(given["run"], result)
+    print(
+        json.dumps(dataclasses.asdict(result), indent=2)
+        if given["json"]
+        else evaluation.describe(result)
+    )
+    return 0
+
+
+def play(arguments: list[str]) -> int:
+    """Record a game as an mp4."""
+
+    def command(
+        run: RunDir,
+        output: Path | None = None,
+        protocol: Literal["noop", "sticky"] = "noop",
+        seed: int = 0,
+        checkpoint: int | None = None,
+        max_seconds: float = 300.0,
+    ) -> dict[str, Any]:
+        """Record a game as an mp4 in real time, with the score written into it.
+
+        Example: jaxrl play runs/x
+
+        Args:
+            run: run directory
+            output: file to write; default is video.mp4 in the run directory
+            protocol: as for `jaxrl evaluate`
+            seed: of the game and the actions
+            checkpoint: agent step of the checkpoint to play; default is the newest
+            max_seconds: of video; a longer game is cut there
+        """
+        return locals()
+
+    given = _parse(command, "play", arguments)
+    _at_least("seed", given["seed"], 0)
+    _at_least("max_seconds", given["max_seconds"], 1)
+    configuration_of_run(given["run"])
+    from jaxrl import video
+    from jaxrl.evaluate import load_actor
+
+    target = given["output"] or given["run"] / video.FILE
+    _check_target(target, (".mp4",))
+    config, actor, step = load_actor(given["run"], given["checkpoint"])
+    score, length = video.record(
+        config, actor, given["protocol"], target, given["seed"], given["max_seconds"]
+    )
+    print(f"{target}: {config.game} after {step:,} steps of training, score {score:g}, "
+          f"{length:,} agent steps")  # fmt: skip
+    return 0
+
+
+def plot(arguments: list[str]) -> int:
+    """Draw learning curves of one or several runs."""
+
+    def command(
+        runs: Annotated[tuple[Path, ...], tyro.conf.Positional], output: Path | None = None
+    ) -> tuple[tuple[Path, ...], Path | None]:
+        """Draw the runs' learning curves into one PNG: return against frames, and against time.
+
+        Example: jaxrl plot runs/x runs/y --output comparison.png
+
+        Args:
+            runs: run directories
+            output: file to write; default is learning_curve.png in the (only) run directory
+        """
+        return runs, output
+
+    run_dirs, output = _parse(command, "plot", arguments)
+    if not run_dirs:
+        raise UserError("plot needs at least one run directory")
+    if output is None and len(run_dirs) > 1:
+        raise UserError("several runs make one picture: say where with --output comparison.png")
+    from jaxrl import plotting
+
+    target = output or run_dirs[0] / plotting.FILE
+    if output:
+        _check_target(target, (".png",))
+    plotting.learning_curve(list(run_dirs), target)
+    print(target)
+    return 0
+
+
+def games(arguments: list[str]) -> int:
+    """List every game, with its number of actions and published scores."""
+
+    def command(names: bool = False) -> bool:
+        """List every game, with its number of actions and the scores of random and human play.
+
+        Example: jaxrl games
+
+        Args:
+            names: print nothing but the names, one a line
+        """
+        return names
+
+    names_only = _parse(command, "games", arguments)
+    from jaxrl.envs.games import atari_games, known_games, minimal_actions, reference_scores
+
+    if names_only:
+        print("\n".join(known_games()))
+        return 0
+    references = reference_scores()
+    print(f"{'game':<20} {'actions':>7} {'random':>10} {'human':>10}")
+    for game in atari_games():
+        scores = references.get(game)
+        columns = f"{scores.random:>10} {scores.human:>10}" if scores else f"{'-':>10} {'-':>10}"
+        print(f"{game:<20} {len(minimal_actions(game)):>7} {columns}")
+    print(f"{'catch':<20} {3:>7} {'-':>10} {'-':>10}   (needs no emulator)")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": train,
+    "resume": resume,
+    "evaluate": evaluate,
+    "play": play,
+    "plot": plot,
+    "games": games,
+}
+
+
+def _usage() -> str:
+    lines = [
+        f"  {name:<10} {(command.__doc__ or '').strip()}" for name, command in COMMANDS.items()
+    ]
+    return "\n".join(
+        [
+            "usage: jaxrl COMMAND ...      (jaxrl COMMAND --help tells all options of one)",
+            "",
+            "Reinforcement learning on Atari 2600, compiled from end to end by JAX.",
+            "",
+            *lines,
+            "",
+            "Example: jaxrl train --config configs/a2c.toml --game pong --total-steps 3e6",
+        ]
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one subcommand and returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(_usage())
+            return 0
+        name = arguments[0]
+        if name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(COMMANDS)}"
+            raise UserError(f"unknown command '{name}': {hint}")
+        return COMMANDS[name](arguments[1:])
+    except UserError as error:
+        print(f"jaxrl: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("jaxrl: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `jaxrl games | head`
+        sys.stderr.close()
+        return 0
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def _status(outcome: Any) -> int:
+    return 0 if outcome.signal is None else 128 + outcome.signal
+
+
+def _config_file(arguments: list[str]) -> Path | None:
+    """The value of --config, which must be read before the rest can be parsed."""
+    for place, argument in enumerate(arguments):
+        if argument == "--config" and place + 1 < len(arguments):
+            return Path(arguments[place + 1])
+        if argument.startswith("--config="):
+            return Path(argument.removeprefix("--config="))
+    return None
+
+
+def configuration_of_run(run_dir: Path) -> Config:
+    """Refuses what is no run directory, before anything heavy is imported."""
+    from jaxrl.runs import load_config
+
+    return load_config(run_dir)
+
+
+def _at_least(name: str, value: float, least: float) -> None:
+    if not least <= value < 2**31:
+        raise UserError(f"{name} = {value}: must be at least {least}")
+
+
+def _check_target(target: Path, suffixes: tuple[str, ...]) -> None:
+    if target.suffix not in suffixes:
+        raise UserError(f"'{target}': the name must end in {' or '.join(suffixes)}")
+    if not target.parent.is_dir():
+        raise UserError(f"'{target.parent}' is no directory: make it first")
+
+
+_INTEGERS = tyro.constructors.ConstructorRegistry()
+
+
+@_INTEGERS.primitive_rule
+def _whole_number(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+    """Integers may be written 3e6 or 3_000_000."""
+    if info.type is not int:
+        return None
+
+    def parse(words: list[str]) -> int:
+        number = float(words[0]) if "e" in words[0].lower() else int(words[0])
+        if number != int(number):
+            raise ValueError(f"'{words[0]}' is not a whole number")
+        return int(number)
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=parse,
+        is_instance=lambda x: isinstance(x, int),
+        str_from_instance=lambda x: [str(x)],
+    )
+
+
+def _parse(target: Any, command: str, arguments: list[str], **options: Any) -> Any:
+    """tyro's parser, its boxes of errors condensed into one line."""
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors), _INTEGERS:
+            return tyro.cli(target, args=arguments, prog=f"jaxrl {command}", **options)
+    except SystemExit as ended:
+        if not ended.code:
+            raise
+        raise UserError(_condense(errors.getvalue(), command)) from None
+
+
+def _condense(box: str, command: str) -> str:
+    """The message of tyro's error box, with its first suggestion."""
+    rows = [line.strip().strip("│╭╮╰╯").strip() for line in box.splitlines()]
+    sections: list[list[str]] = [[]]
+    for row in rows[1:]:
+        if row and not row.strip("─"):
+            sections.append([])
+        elif row:
+            sections[-1].append(row)
+    message = " ".join(sections[0])
+    for section in sections[1:]:
+        if section and section[0].startswith("Perhaps you meant") and len(section) > 1:
+            message += f"; did you mean {section[1].split()[0]}?"
+    return f"{message} (jaxrl {command} --help lists all options)"

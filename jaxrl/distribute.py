@@ -1,0 +1,65 @@
+"""The mesh, how states lie on it, and the only shard_map.
+
+One device or many, the per-device program is mapped over the 1-D mesh; `jax.shard_map` is what
+`jax.pmap` is built on. Parameters are replicated, environments are sharded.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxrl.config import UserError
+from jaxrl.types import AXIS, PyTree
+
+REPLICATED = PartitionSpec()
+SHARDED = PartitionSpec(AXIS)  # rows of all devices along the first axis
+SHARDED_SECOND = PartitionSpec(None, AXIS)  # time first, then rows of all devices
+
+
+def simulate_cpu_devices(count: int) -> None:
+    """Makes a CPU pass for `count` devices; before anything touches a device."""
+    jax.config.update("jax_num_cpu_devices", count)
+
+
+def make_mesh(num_devices: int) -> Mesh:
+    """The 1-D mesh of the first devices; 0 takes all of them. Raises `UserError` if there are fewer."""
+    devices = jax.devices()
+    if num_devices > len(devices):
+        raise UserError(
+            f"num_devices = {num_devices}: this machine has {len(devices)} "
+            f"{devices[0].platform} device{'s' if len(devices) > 1 else ''}"
+        )
+    chosen = devices[: num_devices or len(devices)]
+    return jax.make_mesh((len(chosen),), (AXIS,), axis_types=(AxisType.Auto,), devices=chosen)
+
+
+def num_local_devices(mesh: Mesh) -> int:
+    """Devices of the mesh that belong to this process."""
+    return len(mesh.local_devices)
+
+
+def put(mesh: Mesh, tree: PyTree, spec: PartitionSpec) -> PyTree:
+    """Lays this process's rows of a tree (or all of a replicated one) on the mesh."""
+    sharding = NamedSharding(mesh, spec)
+
+    def place(x: Any) -> jax.Array:
+        if jax.process_count() == 1:
+            return jax.device_put(x, sharding)
+        return jax.make_array_from_process_local_data(sharding, x)
+
+    return jax.tree.map(place, tree)
+
+
+def map_over_devices(
+    program: Callable[..., Any], mesh: Mesh, in_specs: PyTree, out_specs: PyTree
+) -> Callable[..., Any]:
+    """The per-device program, mapped over the mesh.
+
+    Replication is not checked: with the check, a mean of the gradient over devices would come out
+    as their sum (pinned by a test).
+    """
+    return jax.shard_map(
+        program, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+    )

@@ -1,0 +1,115 @@
+"""Catch in pure JAX: move a paddle under a falling ball. Solved in seconds, drawn as 84 x 84 frames.
+
+The ball starts in a random column of the top row, falls one row a step, and the game ends when it
+reaches the paddle's row: +1 if the paddle is under it, else -1 (bsuite's Catch). It answers as
+EnvPool does, with the reset in a row of its own, so that it tests the whole path.
+"""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.config import CATCH, Config
+from jaxrl.types import FRAME_SHAPE, EnvEngine, EnvSpec, TimeStep
+
+ROWS, COLUMNS = 7, 7
+CELL = FRAME_SHAPE[0] // ROWS  # pixels
+MAX_SCORE = 1.0
+
+
+class CatchState(NamedTuple):
+    """Where everything is, before or after `send`."""
+
+    key: jax.Array  # key[E], of the games to come
+    ball_row: jax.Array  # i32[E]
+    ball_column: jax.Array  # i32[E]
+    paddle: jax.Array  # i32[E], column
+    done: jax.Array  # b[E], the newest row ended a game, so the next one is a reset
+    reset: jax.Array  # b[E], the newest row was a reset
+
+
+def _new_game(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """key[E] -> (key[E] of the next game, ball column i32[E])."""
+    keys = jax.vmap(jax.random.split)(key)
+    column = jax.vmap(lambda k: jax.random.randint(k, (), 0, COLUMNS))(keys[:, 1])
+    return keys[:, 0], column
+
+
+def _move(state: CatchState, action: jax.Array) -> CatchState:
+    next_key, new_column = _new_game(state.key)
+    row = jnp.where(state.done, 0, state.ball_row + 1)
+    paddle = jnp.clip(state.paddle + action - 1, 0, COLUMNS - 1)
+    return CatchState(
+        key=jnp.where(state.done, next_key, state.key),
+        ball_row=row,
+        ball_column=jnp.where(state.done, new_column, state.ball_column),
+        paddle=jnp.where(state.done, COLUMNS // 2, paddle),
+        done=row == ROWS - 1,
+        reset=state.done,
+    )
+
+
+def _draw(state: CatchState) -> jax.Array:
+    """u8[E, 84, 84]: ball 255, paddle 128."""
+    row = jnp.arange(FRAME_SHAPE[0]) // CELL
+    column = jnp.arange(FRAME_SHAPE[1]) // CELL
+    ball = (row == state.ball_row[:, None])[:, :, None] & (column == state.ball_column[:, None])[
+        :, None, :
+    ]
+    paddle = (row == ROWS - 1)[None, :, None] & (column == state.paddle[:, None])[:, None, :]
+    return jnp.where(ball, 255, jnp.where(paddle, 128, 0)).astype(jnp.uint8)
+
+
+def _answer(state: CatchState) -> TimeStep:
+    caught = jnp.where(state.paddle == state.ball_column, MAX_SCORE, -MAX_SCORE)
+    reward = jnp.where(state.done, caught, 0.0).astype(jnp.float32)
+    return TimeStep(
+        frame=_draw(state),
+        reward=reward,
+        score=reward,
+        terminated=state.done,
+        truncated=jnp.zeros_like(state.done),
+        game_over=state.done,
+        reset=state.reset,
+    )
+
+
+def make_catch(config: Config, num_envs: int, num_local_devices: int = 1) -> EnvEngine:
+    """An engine of `num_envs` games of Catch on each of this process's devices."""
+    spec = EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), CATCH)
+
+    @jax.jit
+    def start(env_ids: jax.Array, seed: jax.Array) -> tuple[CatchState, TimeStep]:
+        """Each environment plays a random number of random steps: no two games end together."""
+        seeds = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), env_ids)
+        key, column = _new_game(seeds)
+        zeros = jnp.zeros(len(env_ids), jnp.int32)
+        no = jnp.zeros(len(env_ids), bool)
+        state = CatchState(key, zeros, column, zeros + COLUMNS // 2, no, no)
+        max_steps = min(config.random_start_steps, ROWS)
+        draw = jax.vmap(lambda k, high: jax.random.randint(k, (), 0, high), (0, None))
+        steps = draw(jax.vmap(jax.random.fold_in, (0, None))(seeds, 1), max_steps + 1)
+        for step in range(max_steps):
+            action = draw(jax.vmap(jax.random.fold_in, (0, None))(seeds, 2 + step), 3)
+            moved = _move(state, action)
+            state = jax.tree.map(
+                lambda new, old, go=steps > step: jnp.where(go, new, old), moved, state
+            )
+        return state, _answer(state)
+
+    def init(seed: int) -> tuple[CatchState, TimeStep]:
+        total = num_envs * num_local_devices
+        env_ids = np.arange(total) + jax.process_index() * total
+        return start(env_ids, np.uint32(seed))
+
+    def send(state: CatchState, action: jax.Array) -> CatchState:
+        chex.assert_shape(action, (num_envs,))
+        return _move(state, action)
+
+    def recv(state: CatchState) -> tuple[CatchState, TimeStep]:
+        return state, _answer(state)
+
+    return EnvEngine(spec, init, send, recv, lambda: None, restorable=True, render=None)

@@ -1,0 +1,185 @@
+"""EnvPool's Atari inside the compiled program: one pool of C++ threads per local device.
+
+What EnvPool means by its outputs differs from what agents need; all of it is settled here:
+
+- after the end of an episode the next row is the reset, whose action was ignored (`reset`);
+- the frame that comes with the end is the true last one, so truncation bootstraps from it;
+- a lost life may end the learner's episode, but the score's ends with the game (`game_over`);
+- actions are checked here, because C++ does not;
+- a pool's address is a constant of the compiled call, so each device must call a pool of its own.
+"""
+
+import os
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.config import Config
+from jaxrl.envs.engine import first_env_seed
+from jaxrl.envs.games import full_actions, minimal_actions
+from jaxrl.types import AXIS, FRAME_SHAPE, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
+
+
+class EnvPoolState(NamedTuple):
+    """The thread of data that orders the calls; the games themselves live in the pool."""
+
+    token: jax.Array  # u8[8]
+    done: jax.Array  # b[E], the newest row ended an episode, so the next one is a reset
+
+
+def task_id(game: str) -> str:
+    """EnvPool's name of a game: space_invaders -> SpaceInvaders-v5."""
+    return "".join(word.capitalize() for word in game.split("_")) + "-v5"
+
+
+def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
+    """A pool of single grey frames that plays as the configuration says."""
+    import envpool  # takes two seconds: only when a game is really played
+
+    settings = dict(
+        num_envs=num_envs,
+        stack_num=1,
+        seed=seed,
+        img_height=FRAME_SHAPE[0],
+        img_width=FRAME_SHAPE[1],
+        frame_skip=FRAME_SKIP,
+        noop_max=config.noop_max,
+        episodic_life=config.episodic_life,
+        reward_clip=config.reward_clip,
+        repeat_action_probability=config.repeat_action_probability,
+        full_action_space=config.full_action_space,
+        # With all 18 actions EnvPool would press FIRE after a reset in every game.
+        use_fire_reset=config.fire_reset and not config.full_action_space,
+        max_episode_steps=config.max_episode_steps,
+    )
+    return envpool.make(task_id(config.game), env_type="gymnasium", **(settings | options))
+
+
+def time_step(answer: tuple[Any, ...], was_done: Any, episodic_life: bool) -> TimeStep:
+    """EnvPool's answer as a `TimeStep`; `was_done` b[E] tells whether the row before was an end."""
+    observation, reward, terminated, truncated, info = answer
+    # A life lost is `terminated` too; the game's own end stands in `info`. Where the game and the
+    # time limit end together only `truncated` is set.
+    game_over = (info["terminated"] != 0) | truncated
+    if not episodic_life:
+        game_over = game_over | terminated
+    return TimeStep(
+        frame=observation[:, 0],
+        reward=reward,
+        score=info["reward"],
+        terminated=terminated,
+        truncated=truncated,
+        game_over=game_over,
+        reset=was_done,
+    )
+
+
+def _start(pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life: bool) -> TimeStep:
+    """Resets a pool and moves each environment a random number of uniform random steps on.
+
+    Without it all environments start their games together, and stay together for long
+    (Stooke & Abbeel 2018, section 5.2). A pool may be stepped in part, in one call after another.
+    """
+    observation, info = pool.reset()
+    num_envs = len(observation)
+    never = np.zeros(num_envs, bool)
+    first = (observation, np.zeros(num_envs, np.float32), never, never, info)
+    rows = jax.tree.map(np.array, time_step(first, never, episodic_life))
+    random = np.random.default_rng(seed)
+    steps = random.integers(0, max_steps + 1, num_envs)
+    for step in range(max_steps):
+        (moving,) = np.nonzero(steps > step)
+        if not moving.size:
+            break
+        action = random.integers(0, num_actions, moving.size).astype(np.int32)
+        was_done = (rows.terminated | rows.truncated)[moving]
+        answer = pool.step(action, moving.astype(np.int32))
+        for row, new in zip(rows, time_step(answer, was_done, episodic_life), strict=True):
+            row[moving] = new
+    return rows
+
+
+def make_envpool(config: Config, num_envs: int, num_local_devices: int = 1) -> EnvEngine:
+    """An engine of `num_envs` games on each of this process's devices.
+
+    Args:
+      config: the game and how it is played.
+      num_envs: E, games on each device.
+      num_local_devices: pools to make; inside the mesh each device calls its own.
+
+    Returns:
+      An engine whose `init` makes the pools anew.
+    """
+    game_actions = full_actions if config.full_action_space else minimal_actions
+    actions = game_actions(config.game)
+    spec = EnvSpec(num_envs, len(actions), actions, config.game)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = config.num_threads or max(1, (cores or 1) // num_local_devices)
+    pools: list[Any] = []  # held here: the compiled program does not keep them alive
+    sends: list[Any] = []
+    recvs: list[Any] = []
+
+    def init(seed: int) -> tuple[EnvPoolState, TimeStep]:
+        close()
+        total = num_envs * num_local_devices
+        first = first_env_seed(seed, total) + jax.process_index() * total
+        starts, tokens = [], []
+        for device in range(num_local_devices):
+            # Pools that share the cores keep off each other's only where they are told to.
+            pinned = num_local_devices > 1 and threads * num_local_devices <= (cores or 1)
+            pool_seed = first + device * num_envs
+            pool = make_pool(
+                config,
+                num_envs,
+                pool_seed,
+                num_threads=min(threads, num_envs),
+                thread_affinity_offset=device * threads if pinned else -1,
+                render_mode="rgb_array",
+            )
+            pools.append(pool)
+            token, recv_pool, send_pool, _ = pool.xla()
+            sends.append(send_pool)
+            recvs.append(recv_pool)
+            tokens.append(np.array(token))
+            rows = _start(
+                pool, pool_seed, len(actions), config.random_start_steps, config.episodic_life
+            )
+            starts.append(rows)
+        timestep = jax.tree.map(lambda *rows: np.concatenate(rows), *starts)
+        done = timestep.terminated | timestep.truncated
+        return EnvPoolState(np.concatenate(tokens), done), timestep
+
+    def on_own_pool(calls: list[Any], *operands: Any) -> Any:
+        if not calls:
+            raise RuntimeError("init the engine before it is stepped")
+        if len(calls) == 1:
+            return calls[0](*operands)
+        return jax.lax.switch(jax.lax.axis_index(AXIS) % num_local_devices, calls, *operands)
+
+    def send(state: EnvPoolState, action: jax.Array) -> EnvPoolState:
+        # C++ checks neither: a wrong size is a segmentation fault, a float is read as an integer.
+        chex.assert_shape(action, (num_envs,))
+        if action.dtype != jnp.int32:
+            raise TypeError(f"actions must be int32, not {action.dtype}")
+        # Nor does it check the range; an action out of it would read beyond a C++ array.
+        action = jnp.clip(action, 0, len(actions) - 1)
+        return state._replace(token=on_own_pool(sends, state.token, action))
+
+    def recv(state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
+        token, answer = on_own_pool(recvs, state.token)
+        timestep = time_step(answer, state.done, config.episodic_life)
+        return EnvPoolState(token, timestep.terminated | timestep.truncated), timestep
+
+    def close() -> None:
+        for pool in pools:
+            pool.close()
+        for made in (pools, sends, recvs):
+            made.clear()
+
+    def render() -> np.ndarray:
+        return np.asarray(pools[0].render([0])[0])
+
+    return EnvEngine(spec, init, send, recv, close, restorable=False, render=render)

@@ -1,0 +1,68 @@
+"""The Atari games that EnvPool bundles, their actions, and published scores to compare with."""
+
+import csv
+import functools
+from importlib import resources
+from typing import NamedTuple
+
+from jaxrl.config import CATCH
+
+FULL_ACTIONS = tuple(
+    "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE "
+    "DOWNFIRE UPRIGHTFIRE UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE".split()
+)
+NO_FIRE = ("lost_luggage", "skiing")  # the only games whose full set has no FIRE
+
+
+class ReferenceScore(NamedTuple):
+    """Mean scores of whole games (Badia 2020, table of human-normalised scores)."""
+
+    random: float  # of uniform random actions
+    human: float  # of a professional tester
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = resources.files("jaxrl.data").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@functools.cache
+def _minimal_actions() -> dict[str, tuple[str, ...]]:
+    return {row["game"]: tuple(row["actions"].split()) for row in _rows("atari_actions.csv")}
+
+
+def minimal_actions(game: str) -> tuple[str, ...]:
+    """The actions that the game uses, in the Arcade Learning Environment's order."""
+    return _minimal_actions()[game]
+
+
+def full_actions(game: str) -> tuple[str, ...]:
+    """Every action that the game's console understands."""
+    return tuple(a for a in FULL_ACTIONS if game not in NO_FIRE or "FIRE" not in a)
+
+
+def atari_games() -> tuple[str, ...]:
+    """Every game whose ROM EnvPool bundles."""
+    return tuple(_minimal_actions())
+
+
+def known_games() -> tuple[str, ...]:
+    """Everything `--game` takes."""
+    return (*atari_games(), CATCH)
+
+
+@functools.cache
+def reference_scores() -> dict[str, ReferenceScore]:
+    """Random and human scores of the games that have published ones."""
+    return {
+        row["game"]: ReferenceScore(float(row["random"]), float(row["human"]))
+        for row in _rows("atari_scores.csv")
+    }
+
+
+def human_normalised(game: str, score: float) -> float | None:
+    """(score - random) / (human - random): 0 is random play, 1 a human; None without a reference."""
+    reference = reference_scores().get(game)
+    if reference is None:
+        return None
+    return (score - reference.random) / (reference.human - reference.random)

@@ -1,0 +1,178 @@
+"""Evaluation by named protocols: whole games, unclipped scores, human-normalised.
+
+Every environment plays exactly one game. Counting whatever games end first would favour short ones.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl import episodes, rollout
+from jaxrl.agents import make_agent
+from jaxrl.checkpoint import Checkpoints
+from jaxrl.config import Config
+from jaxrl.envs import make_engine
+from jaxrl.envs.games import human_normalised
+from jaxrl.runs import load_config
+from jaxrl.types import ActorState, Agent, EnvEngine
+
+FILE = "evaluation.json"
+STEPS_PER_CALL = 200  # agent steps between two looks at who has finished
+SEED_OFFSET = 1_000_003  # evaluation never plays the games of training
+
+ProtocolName = Literal["noop", "sticky"]
+# What differs from training; both play whole games with unclipped scores and 27,000 steps at most.
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    # 1 to 30 no-ops at the start, no sticky actions (Mnih 2015)
+    "noop": {"noop_max": 30, "repeat_action_probability": 0.0},
+    # Machado 2018: actions repeat with probability 0.25. EnvPool takes at least one no-op.
+    "sticky": {"noop_max": 1, "repeat_action_probability": 0.25, "fire_reset": False},
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What evaluation.json holds."""
+
+    game: str
+    protocol: str
+    step: int | None  # agent steps of training that the policy has seen
+    episodes: int
+    mean: float
+    median: float
+    std: float
+    human_normalised_mean: float | None  # None where the game has no published human score
+    scores: list[float]
+    lengths: list[int]  # agent steps
+
+
+class _Games(NamedTuple):
+    """The first game of every environment."""
+
+    state: rollout.RolloutState
+    finished: jax.Array  # b[E]
+    score: jax.Array  # f32[E]
+    length: jax.Array  # i32[E], agent steps
+
+
+def protocol_config(config: Config, protocol: str) -> Config:
+    """The run's configuration, with the games as the protocol plays them.
+
+    The set of actions stays the one that the policy was trained with.
+    """
+    whole_games = {
+        "episodic_life": False,
+        "reward_clip": False,
+        "random_start_steps": 0,
+        "max_episode_steps": 27_000,
+    }
+    return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol])
+
+
+def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.RolloutState:
+    """New games on the first local device."""
+    num_envs = engine.spec.num_envs
+    env, timestep = engine.init(seed)
+    keys = jax.random.split(jax.random.key(seed), num_envs)
+    games = episodes.init(num_envs, 1, counted=True)
+    return jax.device_put(rollout.start(env, timestep, keys, games), jax.local_devices()[0])
+
+
+def _step(agent: Agent, engine: EnvEngine, actor: ActorState, games: _Games) -> _Games:
+    before = games.state.episodes
+    state, _ = rollout.step(agent, engine, actor, games.state)
+    ends = state.timestep.game_over & ~games.finished
+    return _Games(
+        state=state,
+        finished=games.finished | ends,
+        score=jnp.where(ends, before.score + state.timestep.score, games.score),
+        length=jnp.where(ends, before.length + 1, games.length),
+    )
+
+
+def evaluate(
+    config: Config,
+    actor: ActorState,
+    protocol: str,
+    num_episodes: int,
+    seed: int = 0,
+    step: int | None = None,
+) -> Evaluation:
+    """Plays `num_episodes` games with actions drawn from the policy.
+
+    Args:
+      config: of the run that trained the policy.
+      actor: what it learned.
+      protocol: one of `PROTOCOLS`.
+      num_episodes: games, one in each of as many environments.
+      seed: of the games and the actions.
+      step: agent steps of training behind the actor, for the record.
+    """
+    engine = make_engine(protocol_config(config, protocol), num_episodes)
+    agent = make_agent(config, engine.spec)
+
+    @jax.jit
+    def advance(actor: ActorState, games: _Games) -> _Games:
+        return jax.lax.fori_loop(
+            0, STEPS_PER_CALL, lambda _, g: _step(agent, engine, actor, g), games
+        )
+
+    state = start_games(config, engine, SEED_OFFSET + seed)
+    none = jnp.zeros(num_episodes)
+    games = _Games(state, none.astype(bool), none, none.astype(jnp.int32))
+    while not np.all(games.finished):
+        games = jax.block_until_ready(advance(actor, games))
+    engine.close()
+    scores = np.asarray(games.score).astype(float)
+    return Evaluation(
+        game=config.game,
+        protocol=protocol,
+        step=step,
+        episodes=num_episodes,
+        mean=float(scores.mean()),
+        median=float(np.median(scores)),
+        std=float(scores.std()),
+        human_normalised_mean=human_normalised(config.game, float(scores.mean())),
+        scores=scores.tolist(),
+        lengths=np.asarray(games.length).tolist(),
+    )
+
+
+def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:
+    """A run's configuration, its newest (or the given) policy, and the agent step that is from."""
+    config = load_config(run_dir)
+    engine = make_engine(config, 1)
+    agent = make_agent(config, engine.spec)
+    shapes = jax.eval_shape(lambda: agent.init(jax.random.key(0))).actor
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    template = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), shapes
+    )
+    checkpoints = Checkpoints(run_dir)
+    actor, step = checkpoints.restore_actor(template, checkpoint)
+    checkpoints.close()
+    return config, actor, step
+
+
+def write(run_dir: Path, result: Evaluation) -> None:
+    """Writes evaluation.json whole or not at all."""
+    temporary = run_dir / (FILE + ".tmp")
+    temporary.write_text(json.dumps(dataclasses.asdict(result), indent=2) + "\n")
+    temporary.replace(run_dir / FILE)
+
+
+def describe(result: Evaluation) -> str:
+    """One line for a person."""
+    human = result.human_normalised_mean
+    normalised = "" if human is None else f", human-normalised {human:.2f}"
+    return (
+        f"{result.game}, protocol {result.protocol}, {result.episodes} games: "
+        f"mean {result.mean:.1f} (standard deviation {result.std:.1f}), "
+        f"median {result.median:.1f}{normalised}"
+    )

@@ -1,0 +1,144 @@
+"""The one compiled program: many turns of play and update on every device of the mesh."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxrl import distribute, episodes, rollout
+from jaxrl.config import Config, check_divides
+from jaxrl.distribute import REPLICATED, SHARDED, SHARDED_SECOND
+from jaxrl.types import Agent, AgentState, EnvEngine, PyTree
+
+
+class LoopState(NamedTuple):
+    """All that training changes."""
+
+    agent: AgentState
+    rollout: rollout.RolloutState
+    pending: PyTree  # Trajectory of the overlapped order, () in the strict one
+    key: jax.Array  # key[], of the updates to come
+    metrics: dict[str, jax.Array]  # f32[], sums over the updates since the last line of the log
+
+
+SPECS = LoopState(
+    agent=AgentState(actor=REPLICATED, optimizer=REPLICATED, memory=SHARDED),
+    rollout=SHARDED,
+    pending=SHARDED_SECOND,
+    key=REPLICATED,
+    metrics=REPLICATED,
+)
+
+
+class Program(NamedTuple):
+    """What the host calls."""
+
+    init: Callable[[], LoopState]
+    # restart(state, seed) -> state: new games, where a checkpoint could not keep the old ones
+    restart: Callable[[LoopState, int], LoopState]
+    # run(state, num_updates i32[]) -> state; the state is donated
+    run: Callable[[LoopState, Any], LoopState]
+    steps_per_update: int  # agent steps over all devices
+    steps_before: int  # agent steps played before the first update
+
+
+def steps_played(program: Program, updates: int) -> int:
+    """Agent steps over all devices after so many updates."""
+    return program.steps_before + updates * program.steps_per_update
+
+
+def envs_per_device(config: Config, mesh: Mesh) -> int:
+    """E. Raises `UserError` if the environments do not divide."""
+    check_divides(config, mesh.size)
+    return config.num_envs // mesh.size
+
+
+def _start_rollout(
+    config: Config, engine: EnvEngine, mesh: Mesh, seed: int
+) -> rollout.RolloutState:
+    """New games on every device, laid out over the mesh."""
+    local = distribute.num_local_devices(mesh)
+    num_envs = engine.spec.num_envs
+    env, timestep = engine.init(seed)
+    # One key per environment, by its place among all: the number of devices changes no action.
+    ids = np.arange(local * num_envs) + jax.process_index() * local * num_envs
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), ids)
+    games = episodes.init(num_envs, local, counted=config.random_start_steps == 0)
+    return distribute.put(mesh, rollout.start(env, timestep, keys, games), SHARDED)
+
+
+def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) -> Program:
+    """Builds the functions; nothing runs or compiles before they are called."""
+    overlapped = config.order == "overlapped"
+
+    def turn(state: LoopState) -> tuple[rollout.Learned, jax.Array]:
+        key, update_key = jax.random.split(state.key)
+        pending = state.pending if overlapped else None
+        learned = rollout.collect(agent, engine, state.agent, state.rollout, update_key, pending)
+        return learned, key
+
+    def run(state: LoopState, num_updates: jax.Array) -> LoopState:
+        def body(_: Any, state: LoopState) -> LoopState:
+            learned, key = turn(state)
+            return LoopState(
+                agent=learned.agent,
+                rollout=learned.rollout,
+                pending=learned.trajectory if overlapped else (),
+                key=key,
+                metrics=jax.tree.map(jnp.add, state.metrics, learned.metrics),
+            )
+
+        return jax.lax.fori_loop(0, num_updates, body, state)
+
+    mapped = distribute.map_over_devices(run, mesh, (SPECS, REPLICATED), SPECS)
+
+    def first_trajectory(state: LoopState) -> LoopState:
+        played, trajectory = rollout.play(agent, engine, state.agent.actor, state.rollout)
+        return state._replace(rollout=played, pending=trajectory)
+
+    def metric_names(state: LoopState) -> list[str]:
+        def names(state: LoopState) -> dict[str, jax.Array]:
+            return turn(state)[0].metrics
+
+        mapped_names = distribute.map_over_devices(names, mesh, (SPECS,), REPLICATED)
+        return sorted(jax.eval_shape(mapped_names, state))
+
+    def init() -> LoopState:
+        params_key, update_key = jax.random.split(jax.random.key(config.seed))
+        learner = jax.jit(agent.init)(params_key)
+        state = LoopState(
+            agent=AgentState(
+                actor=distribute.put(mesh, learner.actor, REPLICATED),
+                optimizer=distribute.put(mesh, learner.optimizer, REPLICATED),
+                memory=distribute.put(mesh, learner.memory, SHARDED),
+            ),
+            rollout=_start_rollout(config, engine, mesh, config.seed),
+            pending=(),
+            key=distribute.put(mesh, update_key, REPLICATED),
+            metrics={},
+        )
+        if overlapped:
+            prefill = distribute.map_over_devices(first_trajectory, mesh, (SPECS,), SPECS)
+            state = jax.jit(prefill, donate_argnums=0)(state)
+        zeros = {name: np.float32(0) for name in metric_names(state)}
+        return state._replace(metrics=distribute.put(mesh, zeros, REPLICATED))
+
+    def restart(state: LoopState, seed: int) -> LoopState:
+        fresh = _start_rollout(config, engine, mesh, seed)
+        kept = state.rollout.episodes
+        started = {name: getattr(fresh.episodes, name) for name in ("score", "length", "counted")}
+        return state._replace(
+            rollout=fresh._replace(keys=state.rollout.keys, episodes=kept._replace(**started))
+        )
+
+    steps = config.steps_per_update()
+    return Program(
+        init=init,
+        restart=restart,
+        run=jax.jit(mapped, donate_argnums=0),
+        steps_per_update=steps,
+        steps_before=steps if overlapped else 0,
+    )

@@ -1,0 +1,104 @@
+"""What a person sees while it trains: a live line on a terminal, else a line per interval."""
+
+import sys
+import time
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from jaxrl.episodes import Summary
+from jaxrl.types import FRAME_SKIP
+
+
+class Moment(NamedTuple):
+    """Where training stands."""
+
+    step: int  # agent steps
+    total_steps: int
+    steps_per_second: float
+    games: Summary
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def _count(number: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.2f}{unit}"
+    return str(round(number))
+
+
+def line(moment: Moment) -> str:
+    """Steps, frames, rate, time left and the mean return, as one line."""
+    left = (moment.total_steps - moment.step) / max(moment.steps_per_second, 1e-9)
+    games = moment.games
+    result = (
+        "no game over yet"
+        if games.return_mean is None
+        else f"return {games.return_mean:.1f} (last {min(games.episodes, 100)} games)"
+    )
+    return (
+        f"{moment.step / moment.total_steps:4.0%}  {_count(moment.step)} steps  "
+        f"{_count(moment.step * FRAME_SKIP)} frames  {moment.steps_per_second:,.0f} steps/s  "
+        f"{_duration(max(left, 0))} left  {result}"
+    )
+
+
+class Display:
+    """Shows training on standard error; standard output stays free for results."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+
+    def __enter__(self) -> "Display":
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, markup=False)
+
+    def busy(self, what: str) -> "_Busy":
+        """Shows that something takes its time: `with display.busy("compiling"): ...`."""
+        return _Busy(self, what)
+
+    def update(self, moment: Moment, interval_ended: bool) -> None:
+        """After every compiled call; off a terminal only the ends of intervals are printed."""
+        if self._live is not None:
+            self.show(line(moment))
+        elif interval_ended:
+            print(line(moment), file=sys.stderr, flush=True)
+
+    def show(self, text: str) -> None:
+        if self._live is not None:
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))
+
+
+class _Busy:
+    def __init__(self, display: Display, what: str) -> None:
+        self._display, self._what = display, what
+        self.seconds = 0.0
+
+    def __enter__(self) -> "_Busy":
+        self._start = time.perf_counter()
+        self._display.show(f"{self._what} ...")
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        self.seconds = time.perf_counter() - self._start
+        if kind is None:
+            self._display.say(f"{self._what}: {self.seconds:.1f} s")

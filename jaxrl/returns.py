@@ -1,0 +1,59 @@
+"""Returns and advantages of one sequence [T], under the one masking rule of EnvPool's resets.
+
+`valid_t` is False where the answer to `action_t` was an auto-reset, `discount_t` is 0 where it was
+a termination. An invalid row has no advantage and cuts the sum; the row before it bootstraps from
+the true last frame. Callers vmap over environments.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+
+def lambda_advantage(
+    reward_t: jax.Array,
+    discount_t: jax.Array,
+    valid_t: jax.Array,
+    value: jax.Array,
+    gamma: float,
+    lambda_: float,
+) -> jax.Array:
+    """Advantages by the lambda-return (GAE, Schulman 2016, eq. 16).
+
+    Aₜ = validₜ · (δₜ + γ · discountₜ · λ · Aₜ₊₁),  δₜ = rₜ + γ · discountₜ · vₜ₊₁ - vₜ,  A_T = 0
+
+    Args:
+      reward_t: f32[T], answer to action t.
+      discount_t: f32[T], 0 on termination, else 1.
+      valid_t: b[T], False on auto-reset rows.
+      value: f32[T+1], v_0 .. v_T.
+      gamma: discount per step.
+      lambda_: 1 gives n-step returns, 0 one-step temporal differences.
+
+    Returns:
+      f32[T]; 0 on invalid rows.
+    """
+    chex.assert_rank([reward_t, discount_t, valid_t, value], 1)
+    chex.assert_equal_shape([reward_t, discount_t, valid_t, value[1:]])
+    continuation_t = gamma * discount_t
+    delta_t = reward_t + continuation_t * value[1:] - value[:-1]
+
+    def step(advantage_tp1: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]):
+        delta, continuation, valid = row
+        advantage = jnp.where(valid, delta + continuation * lambda_ * advantage_tp1, 0.0)
+        return advantage, advantage
+
+    rows = (delta_t, continuation_t, valid_t)
+    return jax.lax.scan(step, jnp.zeros_like(value[0]), rows, reverse=True)[1]
+
+
+def n_step_return(
+    reward_t: jax.Array, discount_t: jax.Array, valid_t: jax.Array, value: jax.Array, gamma: float
+) -> jax.Array:
+    """n-step returns, bootstrapped from the last value (A3C, Mnih 2016, section 4).
+
+    Rₜ = rₜ + γ · discountₜ · Rₜ₊₁,  R_T = v_T;  vₜ where row t is invalid
+
+    Args and shapes as `lambda_advantage`. Returns f32[T].
+    """
+    return value[:-1] + lambda_advantage(reward_t, discount_t, valid_t, value, gamma, 1.0)

@@ -1,0 +1,159 @@
+"""The only scan over environments: a policy plays, and in the overlapped order learns meanwhile.
+
+    strict       act, send, recv  T times, then update on what was played
+    overlapped   act, send, UPDATE on what was played before, recv, then the other T - 1 steps
+
+Between `send` and `recv` the emulators run on threads of their own, so in the overlapped order the
+update costs no time of theirs. The one action chosen before the update is all the policy lag.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl import episodes
+from jaxrl.types import (
+    STACK_SIZE,
+    ActorState,
+    Agent,
+    AgentState,
+    EnvEngine,
+    PyTree,
+    TimeStep,
+    Trajectory,
+)
+
+
+class RolloutState(NamedTuple):
+    """Where the games on this device stand."""
+
+    env: PyTree  # the engine's
+    timestep: TimeStep  # newest row
+    observation: jax.Array  # u8[E, 84, 84, 4], the stack that the next action is chosen from
+    keys: jax.Array  # key[E], of the actions to come
+    episodes: episodes.Episodes
+
+
+def start(
+    env: PyTree, timestep: TimeStep, keys: jax.Array, games: episodes.Episodes
+) -> RolloutState:
+    """Where play begins, with an engine's first rows; one key per environment."""
+    return RolloutState(env, timestep, fill_stack(jnp.asarray(timestep.frame)), keys, games)
+
+
+class Learned(NamedTuple):
+    """What one turn of `collect` changes."""
+
+    agent: AgentState
+    rollout: RolloutState
+    trajectory: Trajectory
+    metrics: dict[str, jax.Array]
+
+
+def fill_stack(frame: jax.Array) -> jax.Array:
+    """The stack at the start of a game: u8[E, 84, 84] -> u8[E, 84, 84, 4], four times the frame."""
+    return jnp.repeat(frame[..., None], STACK_SIZE, axis=-1)
+
+
+def stack_frames(observation: jax.Array, previous: TimeStep, timestep: TimeStep) -> jax.Array:
+    """The next stack: filled anew where a game begins, else shifted by the newest frame.
+
+    A reset after a lost life goes on in the same game, so it shifts (EnvPool does the same).
+    """
+    new_game = timestep.reset & previous.game_over
+    shifted = jnp.concatenate([observation[..., 1:], timestep.frame[..., None]], axis=-1)
+    return jnp.where(new_game[:, None, None, None], fill_stack(timestep.frame), shifted)
+
+
+def _act_and_send(
+    agent: Agent, engine: EnvEngine, actor: ActorState, state: RolloutState
+) -> tuple[RolloutState, tuple[jax.Array, PyTree]]:
+    keys = jax.vmap(jax.random.split)(state.keys)
+    action, extras = agent.act(actor, state.observation, keys[:, 0])
+    env = engine.send(state.env, action)
+    return state._replace(env=env, keys=keys[:, 1]), (action, extras)
+
+
+def _receive(
+    engine: EnvEngine, sent: RolloutState, choice: tuple[jax.Array, PyTree]
+) -> tuple[RolloutState, Trajectory]:
+    """Waits for the answer."""
+    env, timestep = engine.recv(sent.env)
+    row = Trajectory(
+        observation=sent.observation,
+        action=choice[0],
+        reward=timestep.reward,
+        discount=1.0 - timestep.terminated.astype(jnp.float32),
+        valid=~timestep.reset,
+        extras=choice[1],
+    )
+    received = RolloutState(
+        env=env,
+        timestep=timestep,
+        observation=stack_frames(sent.observation, sent.timestep, timestep),
+        keys=sent.keys,
+        episodes=episodes.update(sent.episodes, timestep),
+    )
+    return received, row
+
+
+def step(
+    agent: Agent, engine: EnvEngine, actor: ActorState, state: RolloutState
+) -> tuple[RolloutState, Trajectory]:
+    """One step of every environment; gives one row of a trajectory, the observation before it."""
+    return _receive(engine, *_act_and_send(agent, engine, actor, state))
+
+
+def play(
+    agent: Agent,
+    engine: EnvEngine,
+    actor: ActorState,
+    state: RolloutState,
+    first: Trajectory | None = None,
+) -> tuple[RolloutState, Trajectory]:
+    """Plays a trajectory of `agent.rollout_length` steps, of which `first` may be there already."""
+
+    length = agent.rollout_length - (first is not None)
+    state, rows = jax.lax.scan(
+        lambda state, _: step(agent, engine, actor, state), state, length=length
+    )
+    if first is not None:
+        rows = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), first, rows)
+    observation = jnp.concatenate([rows.observation, state.observation[None]])
+    return state, rows._replace(observation=observation)
+
+
+def collect(
+    agent: Agent,
+    engine: EnvEngine,
+    learner: AgentState,
+    state: RolloutState,
+    key: jax.Array,
+    pending: Trajectory | None = None,
+) -> Learned:
+    """One trajectory and one update, in the strict order, or overlapped if one is `pending`.
+
+    Args:
+      agent: the algorithm.
+      engine: the environments.
+      learner: the agent's state before.
+      state: the games before.
+      key: for the update.
+      pending: the previous trajectory, from which the update learns while the emulators play.
+
+    Returns:
+      The states after, the trajectory played (the next `pending`) and the update's metrics.
+    """
+    if pending is None:
+        state, trajectory = play(agent, engine, learner.actor, state)
+        learner, metrics = agent.update(learner, trajectory, key)
+        return Learned(learner, state, trajectory, metrics)
+    sent, choice = _act_and_send(agent, engine, learner.actor, state)
+    # XLA orders by data alone: the update waits for the send, the recv for the update.
+    env, (learner, pending) = jax.lax.optimization_barrier((sent.env, (learner, pending)))
+    learner, metrics = agent.update(learner, pending, key)
+    env, learner = jax.lax.optimization_barrier((env, learner))
+    state, first = _receive(engine, sent._replace(env=env), choice)
+    state, trajectory = play(agent, engine, learner.actor, state, first)
+    return Learned(learner, state, trajectory, metrics)

@@ -1,0 +1,226 @@
+"""The host's loop: run a compiled second, log it, keep it; at the end draw and evaluate."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrl import episodes, evaluate, plotting, runs
+from jaxrl.agents import make_agent
+from jaxrl.checkpoint import Checkpoints, Progress
+from jaxrl.config import Config, UserError, check, check_divides
+from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.envs import make_engine
+from jaxrl.metrics import MetricsLog
+from jaxrl.program import LoopState, Program, make_program, steps_played
+from jaxrl.progress import Display, Moment
+from jaxrl.types import FRAME_SKIP, EnvEngine
+
+SECONDS_PER_CALL = 1.0  # of one compiled call: how long Ctrl-C and the progress line wait
+
+
+class Outcome(NamedTuple):
+    """How training ended."""
+
+    step: int  # agent steps
+    signal: int | None  # what stopped it early
+
+
+class _Stop:
+    """Notes the first SIGINT or SIGTERM, so that training saves and ends; a second one kills."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator["_Stop"]:
+        """Handlers are the process's own, so they are put back."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def note(number: int, _: FrameType | None) -> None:
+            self.signal = number
+            for again in before:
+                signal.signal(again, signal.SIG_DFL)
+
+        for number in before:
+            signal.signal(number, note)
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Session(NamedTuple):
+    """What one process trains with."""
+
+    config: Config
+    run_dir: Path
+    engine: EnvEngine
+    program: Program
+    checkpoints: Checkpoints
+    display: Display
+    stop: _Stop
+
+    @property
+    def log_updates(self) -> int:
+        """Updates between two lines of the log, so that lines fall at the same steps every time."""
+        return max(1, round(self.config.log_interval / self.program.steps_per_update))
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of the whole run."""
+        program = self.program
+        return -(-(self.config.total_steps - program.steps_before) // program.steps_per_update)
+
+
+def start(config: Config) -> Outcome:
+    """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
+    check(config)
+    if config.num_devices > 1:
+        simulate_cpu_devices(config.num_devices)
+    mesh = make_mesh(config.num_devices)
+    check_divides(config, mesh.size)
+    run_dir = runs.create(config)
+    return _train(config, run_dir, mesh, resume=False)
+
+
+def resume(run_dir: Path) -> Outcome:
+    """Continues a run from its newest checkpoint."""
+    config = runs.load_config(run_dir)
+    check(config)
+    if config.num_devices > 1:
+        simulate_cpu_devices(config.num_devices)
+    mesh = make_mesh(config.num_devices)
+    check_divides(config, mesh.size)
+    if not Checkpoints(run_dir).steps():
+        raise UserError(f"'{run_dir}' has no checkpoint to resume from: train it anew")
+    return _train(config, run_dir, mesh, resume=True)
+
+
+def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool) -> Outcome:
+    local = num_local_devices(mesh)
+    engine = make_engine(config, config.num_envs // mesh.size, local)
+    agent = make_agent(config, engine.spec)
+    program = make_program(config, agent, engine, mesh)
+    checkpoints = Checkpoints(run_dir, config.keep_checkpoints)
+    runs.write_provenance(run_dir, list(mesh.devices.flat))
+    with _Stop().watching() as stop, Display() as display:
+        session = _Session(config, run_dir, engine, program, checkpoints, display, stop)
+        display.say(_headline(config, run_dir, mesh))
+        with display.busy("starting the games"):
+            state = program.init()
+        progress = Progress(program.steps_before, 0, 0.0)
+        if resume:
+            state, progress = _restore(session, state)
+        with display.busy("compiling") as compiling:
+            run = program.run.lower(state, np.int32(1)).compile()
+        try:
+            state, progress = _loop(session, run, state, progress, compiling.seconds)
+        finally:
+            checkpoints.close()
+            engine.close()
+        if stop.signal is not None:
+            display.say(
+                f"stopped at step {progress.step:,} and saved; go on with: jaxrl resume {run_dir}"
+            )
+            return Outcome(progress.step, stop.signal)
+        _finish(session, state, progress.step)
+    return Outcome(progress.step, None)
+
+
+def _headline(config: Config, run_dir: Path, mesh: jax.sharding.Mesh) -> str:
+    devices = f"{mesh.size} {mesh.devices.flat[0].device_kind} device{'s' * (mesh.size > 1)}"
+    return (
+        f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
+        f"into {run_dir}"
+    )
+
+
+def _restore(session: _Session, state: LoopState) -> tuple[LoopState, Progress]:
+    engine = session.engine
+    state, progress = session.checkpoints.restore(state, engine.restorable)
+    session.display.say(f"resumed at step {progress.step:,}")
+    if not engine.restorable:
+        session.display.say("emulators cannot be saved: new games begin")
+        # Not the games of the start again.
+        state = session.program.restart(state, session.config.seed + progress.updates)
+    return state, progress
+
+
+def _loop(
+    session: _Session, run: Any, state: LoopState, progress: Progress, compile_seconds: float
+) -> tuple[LoopState, Progress]:
+    """Compiled calls until the last update or a signal; saves before it returns."""
+    config, program, display = session.config, session.program, session.display
+    log = MetricsLog(session.run_dir, progress.step)
+    updates, seconds = progress.updates, progress.seconds
+    update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
+    interval_start = (progress.step, seconds)
+    next_save = (progress.step // config.checkpoint_interval + 1) * config.checkpoint_interval
+    extra = {"compile_seconds": round(compile_seconds, 3)}
+    games = episodes.summarise(state.rollout.episodes)
+    began = time.perf_counter() - seconds
+    while updates < session.num_updates and session.stop.signal is None:
+        boundary = (updates // session.log_updates + 1) * session.log_updates
+        boundary = min(boundary, session.num_updates)
+        count = min(max(1, int(SECONDS_PER_CALL / update_seconds)), boundary - updates)
+        call_began = time.perf_counter()
+        state = jax.block_until_ready(run(state, np.int32(count)))
+        now = time.perf_counter()
+        update_seconds = (now - call_began) / count
+        updates += count
+        seconds = now - began
+        step = steps_played(program, updates)
+        rate = (step - interval_start[0]) / (seconds - interval_start[1])
+        games = episodes.summarise(state.rollout.episodes)
+        if updates == boundary:
+            since = (updates - 1) % session.log_updates + 1
+            means = {k: float(v) / since for k, v in state.metrics.items()}
+            log.write(_line(step, updates, seconds, rate, games) | extra | means)
+            state = state._replace(metrics=jax.tree.map(lambda x: x * 0, state.metrics))
+            extra, interval_start = {}, (step, seconds)
+        display.update(Moment(step, config.total_steps, rate, games), updates == boundary)
+        progress = Progress(step, updates, seconds)
+        if updates == boundary and step >= next_save:
+            _save(session, state, progress, games)
+            next_save += config.checkpoint_interval
+    _save(session, state, progress, games)
+    log.close()
+    return state, progress
+
+
+def _save(session: _Session, state: LoopState, progress: Progress, games: episodes.Summary) -> None:
+    session.checkpoints.save(state, progress, session.engine.restorable, games.return_mean)
+
+
+def _line(
+    step: int, updates: int, seconds: float, rate: float, games: episodes.Summary
+) -> dict[str, Any]:
+    return {
+        "step": step,
+        "frames": step * FRAME_SKIP,
+        "seconds": round(seconds, 3),
+        "steps_per_second": round(rate, 1),
+        "updates": updates,
+        **games._asdict(),
+    }
+
+
+def _finish(session: _Session, state: LoopState, step: int) -> None:
+    """The picture and the evaluation of a run that has ended."""
+    config, run_dir, display = session.config, session.run_dir, session.display
+    plotting.learning_curve([run_dir], run_dir / plotting.FILE)
+    if config.evaluation_episodes:
+        with display.busy(f"evaluating {config.evaluation_episodes} games"):
+            actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
+            result = evaluate.evaluate(config, actor, "noop", config.evaluation_episodes, step=step)
+        evaluate.write(run_dir, result)
+        display.say(evaluate.describe(result))
+    display.say(f"learning curve: {run_dir / plotting.FILE}; watch it play: jaxrl play {run_dir}")

@@ -1,0 +1,94 @@
+"""Every core type, with the shape beside each field.
+
+E = environments on this device, T = rollout length, A = actions. All rows of a field belong to
+one device; the program in `jaxrl.train` maps over devices (see `jaxrl.distribute`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+
+PyTree = Any
+AXIS = "device"  # the one axis of the mesh
+FRAME_SHAPE = (84, 84)  # pixels, height x width
+STACK_SIZE = 4  # frames an agent sees at once
+FRAME_SKIP = 4  # emulator frames per agent step
+
+
+class EnvSpec(NamedTuple):
+    """What an engine plays."""
+
+    num_envs: int  # E, environments on each device
+    num_actions: int  # A
+    action_meanings: tuple[str, ...]  # [A], names as the Arcade Learning Environment has them
+    game: str
+
+
+class TimeStep(NamedTuple):
+    """What the environments answered to one action each."""
+
+    frame: jax.Array  # u8[E, 84, 84], newest frame; stacking is done by the rollout
+    reward: jax.Array  # f32[E], as the learner sees it (clipped when the configuration says so)
+    score: jax.Array  # f32[E], unclipped
+    terminated: jax.Array  # b[E], a terminal of the learner's MDP (life lost, when so configured)
+    truncated: jax.Array  # b[E], time limit: bootstrap from the frame that came with it
+    game_over: jax.Array  # b[E], the emulator's own end of game, or time limit
+    reset: jax.Array  # b[E], this row is an auto-reset: its action was ignored
+
+
+class Trajectory(NamedTuple):
+    """T steps of every environment on this device."""
+
+    observation: jax.Array  # u8[T+1, E, 84, 84, 4], oldest frame first
+    action: jax.Array  # i32[T, E]
+    reward: jax.Array  # f32[T, E]
+    discount: jax.Array  # f32[T, E], 0 on termination, else 1
+    valid: jax.Array  # b[T, E], False where a reset ignored the action
+    extras: PyTree  # [T, E], what `Agent.act` returned beside the action
+
+
+class ActorState(NamedTuple):
+    """What choosing an action needs."""
+
+    params: PyTree  # network parameters
+    statistics: PyTree  # observation statistics, () without normalisation
+    updates: jax.Array  # i32[], updates done; schedules of exploration read it
+
+
+class AgentState(NamedTuple):
+    """Everything an agent learns; `actor` and `optimizer` are the same on every device."""
+
+    actor: ActorState
+    optimizer: PyTree
+    memory: PyTree  # sharded by device along the first axis (replay, windows); () if none
+
+
+class Agent(NamedTuple):
+    """A learning algorithm as a record of pure functions."""
+
+    init: Callable[[chex.PRNGKey], AgentState]
+    # act(actor, observation u8[E, 84, 84, 4], key[E]) -> (action i32[E], extras [E])
+    act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
+    # update(state, trajectory, key) -> (state, metrics {name: f32[]}); runs inside the device mesh
+    update: Callable[
+        [AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, dict[str, jax.Array]]
+    ]
+    rollout_length: int  # T
+
+
+class EnvEngine(NamedTuple):
+    """A batch of environments on every local device; `send` and `recv` run inside the mesh.
+
+    Between `send` and `recv` the environments step on threads of their own.
+    """
+
+    spec: EnvSpec
+    # init(seed) -> (env state, first timestep) with rows of all local devices, on the host
+    init: Callable[[int], tuple[PyTree, TimeStep]]
+    send: Callable[[PyTree, jax.Array], PyTree]  # starts a step and returns at once
+    recv: Callable[[PyTree], tuple[PyTree, TimeStep]]  # waits for it
+    close: Callable[[], None]
+    restorable: bool  # whether the env state is the whole state of the games
+    render: Callable[[], Any] | None  # u8[H, W, 3] of environment 0; only with nothing in flight

@@ -1,0 +1,70 @@
+"""A game as an mp4, with the score written into it."""
+
+from pathlib import Path
+from typing import Any
+
+import imageio.v2 as imageio
+import jax
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from jaxrl import rollout
+from jaxrl.agents import make_agent
+from jaxrl.config import Config
+from jaxrl.envs import make_engine
+from jaxrl.evaluate import protocol_config, start_games
+from jaxrl.types import ActorState
+
+FILE = "video.mp4"
+REAL_TIME = 15  # pictures per second: an agent step is 4 of the console's 60 frames
+HEIGHT = 420  # pixels, of the game
+CAPTION = 28  # pixels, above the game
+
+
+def _picture(game: np.ndarray, caption: str) -> np.ndarray:
+    """u8[H, W, 3] enlarged to HEIGHT, under a caption; sides are even, as the codec wants."""
+    scale = max(1, HEIGHT // game.shape[0])
+    large = game.repeat(scale, 0).repeat(scale, 1)
+    height, width = large.shape[0] + CAPTION, large.shape[1]
+    picture = Image.new("RGB", (width + width % 2, height + height % 2))
+    picture.paste(Image.fromarray(large), (0, CAPTION))
+    font = ImageFont.load_default(size=16)
+    ImageDraw.Draw(picture).text((6, 4), caption, fill="white", font=font)
+    return np.asarray(picture)
+
+
+def record(
+    config: Config, actor: ActorState, protocol: str, target: Path, seed: int, max_seconds: float
+) -> tuple[float, int]:
+    """Plays one game and writes it; returns its score and its length in agent steps.
+
+    Args:
+      config: of the run that trained the policy.
+      actor: what it learned.
+      protocol: one of `jaxrl.evaluate.PROTOCOLS`.
+      target: the mp4.
+      seed: of the game and the actions.
+      max_seconds: of video; a longer game is cut there.
+    """
+    engine = make_engine(protocol_config(config, protocol), 1)
+    agent = make_agent(config, engine.spec)
+
+    @jax.jit
+    def step(actor: ActorState, state: rollout.RolloutState) -> Any:
+        return rollout.step(agent, engine, actor, state)[0]
+
+    state = start_games(config, engine, seed)
+    score, length, over = 0.0, 0, False
+    # Written as it plays: a long game's pictures would fill the memory.
+    with imageio.get_writer(target, format="FFMPEG", fps=REAL_TIME, macro_block_size=2) as writer:
+        while not over and length < max_seconds * REAL_TIME:
+            state = jax.block_until_ready(step(actor, state))
+            row = jax.device_get(state.timestep)
+            score, length, over = score + float(row.score[0]), length + 1, bool(row.game_over[0])
+            game = engine.render() if engine.render else row.frame[0][..., None].repeat(3, -1)
+            picture = _picture(game, f"{config.game}   score {score:g}")
+            writer.append_data(picture)
+        for _ in range(REAL_TIME):  # a second to read the result
+            writer.append_data(picture)
+    engine.close()
+    return score, length
