@@ -56,10 +56,12 @@ def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
 
 def _learner(state: LoopState, restorable: bool) -> PyTree:
     """All but the actor; without the games where the engine cannot restore them."""
-    state = state._replace(agent=state.agent._replace(actor=()))
+    without: Any = ()
+    state = state._replace(agent=state.agent._replace(actor=without))
     if restorable:
         return state
-    return state._replace(rollout=state.rollout._replace(env=(), timestep=(), observation=()))
+    rollout = state.rollout._replace(env=without, timestep=without, observation=without)
+    return state._replace(rollout=rollout)
 
 
 class Checkpoints:

@@ -46,7 +46,7 @@ def train(arguments: list[str]) -> int:
         default=TrainArguments(settings, file),
     )
     config = parsed.settings
-    from jaxrl.envs.games import known_games
+    from jaxrl.games import known_games
 
     configuration.check_game(config.game, known_games())
     configuration.check(config)
@@ -215,7 +215,7 @@ def games(arguments: list[str]) -> int:
         return names
 
     names_only = _parse(command, "games", arguments)
-    from jaxrl.envs.games import atari_games, known_games, minimal_actions, reference_scores
+    from jaxrl.games import atari_games, known_games, minimal_actions, reference_scores
 
     if names_only:
         print("\n".join(known_games()))

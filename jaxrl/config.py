@@ -261,7 +261,7 @@ def from_table(table: dict[str, Any]) -> Config:
     algorithm = table.get("algorithm", "a2c")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
-    return _merge(Config(algorithm=algorithm, agent=ALGORITHMS[algorithm]()), table)
+    return _merge(Config(agent=ALGORITHMS[algorithm]()), table)
 
 
 def load(path: Path) -> Config:

@@ -13,9 +13,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxrl.config import UserError
 from jaxrl.types import AXIS, PyTree
 
-REPLICATED = PartitionSpec()
-SHARDED = PartitionSpec(AXIS)  # rows of all devices along the first axis
-SHARDED_SECOND = PartitionSpec(None, AXIS)  # time first, then rows of all devices
+# Typed Any because a tree of specs has the shape of the state that it describes.
+REPLICATED: Any = PartitionSpec()
+SHARDED: Any = PartitionSpec(AXIS)  # rows of all devices along the first axis
+SHARDED_SECOND: Any = PartitionSpec(None, AXIS)  # time first, then rows of all devices
 
 
 def simulate_cpu_devices(count: int) -> None:
@@ -24,7 +25,7 @@ def simulate_cpu_devices(count: int) -> None:
 
 
 def make_mesh(num_devices: int) -> Mesh:
-    """The 1-D mesh of the first devices; 0 takes all of them. Raises `UserError` if there are fewer."""
+    """The 1-D mesh of the first devices; 0 takes all. Raises `UserError` if there are fewer."""
     devices = jax.devices()
     if num_devices > len(devices):
         raise UserError(

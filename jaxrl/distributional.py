@@ -30,5 +30,5 @@ def select(table: jax.Array, action: jax.Array) -> jax.Array:
 
 
 def entropy(logits: jax.Array, epsilon: float = 0.0) -> jax.Array:
-    """H(π) = -Σₐ π(a) log π(a) in nats, the logarithm as `log_probabilities`; f32[..., A] -> f32[...]."""
+    """H(π) = -Σₐ π(a) log π(a) in nats, with `log_probabilities`; f32[..., A] -> f32[...]."""
     return -jnp.sum(jax.nn.softmax(logits) * log_probabilities(logits, epsilon), axis=-1)

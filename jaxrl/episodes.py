@@ -35,7 +35,7 @@ class Summary(NamedTuple):
 
 
 def new_games(num_envs: int, counted: bool) -> dict[str, jax.Array]:
-    """The fields of games that just began; `counted` is False if others played their first steps."""
+    """The fields of games just begun; `counted` is False if others played their first steps."""
     return {
         "score": jnp.zeros(num_envs),
         "length": jnp.zeros(num_envs, jnp.int32),

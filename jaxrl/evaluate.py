@@ -18,7 +18,7 @@ from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints
 from jaxrl.config import Config
 from jaxrl.envs import make_engine
-from jaxrl.envs.games import human_normalised
+from jaxrl.games import human_normalised
 from jaxrl.runs import load_config
 from jaxrl.types import ActorState, Agent, EnvEngine
 
@@ -66,7 +66,7 @@ def protocol_config(config: Config, protocol: str) -> Config:
 
     The set of actions stays the one that the policy was trained with.
     """
-    whole_games = {
+    whole_games: dict[str, Any] = {
         "episodic_life": False,
         "reward_clip": False,
         "random_start_steps": 0,

@@ -50,5 +50,6 @@ class MetricsLog:
                 self._board.add_scalar(tag, value, row["step"])
 
     def close(self) -> None:
+        """Writes out what is left."""
         self._file.close()
         self._board.close()

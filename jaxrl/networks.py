@@ -97,7 +97,7 @@ conv2d.defvjp(_conv2d_forward, _conv2d_backward)
 
 
 def _uniform_fan_in(fan_in: int) -> nn.initializers.Initializer:
-    """U(-1/sqrt(fan in), 1/sqrt(fan in)), for weights and biases: Torch 7's, used by A3C and PAAC."""
+    """U(±1/sqrt(fan in)) for weights and biases: Torch 7's, used by A3C and PAAC."""
     bound = fan_in**-0.5
 
     def init(key: jax.Array, shape: Any, dtype: Any = jnp.float32) -> jax.Array:
@@ -116,6 +116,7 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[B, H, W, C] -> f32[B, H', W', filters]."""
         uniform = _uniform_fan_in(self.size * self.size * x.shape[-1])
         orthogonal = self.init == "orthogonal"
         kernel = self.param(
@@ -136,6 +137,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[B, C] -> f32[B, features]."""
         if self.init == "orthogonal":
             return nn.Dense(self.features, kernel_init=nn.initializers.orthogonal(self.gain))(x)
         uniform = _uniform_fan_in(x.shape[-1])
@@ -176,7 +178,7 @@ class PolicyValueNetwork(nn.Module):
 class ObservationStatistics(NamedTuple):
     """Running statistics of each pixel, over all environments and devices."""
 
-    count: jax.Array  # f32[], frames seen
+    frames: jax.Array  # f32[], frames seen
     mean: jax.Array  # f32[84, 84, 1], of pixels scaled to [0, 1]
     variance: jax.Array  # f32[84, 84, 1]
 
@@ -200,17 +202,17 @@ def update_statistics(statistics: Any, frames: jax.Array) -> Any:
     x = frames.reshape(-1, *FRAME_SHAPE, 1).astype(jnp.float32) / 255
     mean, square = mean_over_devices((x.mean(0), jnp.square(x).mean(0)))
     batch = x.shape[0] * jax.lax.axis_size(AXIS)
-    count = statistics.count + batch
+    frames_seen = statistics.frames + batch
     delta = mean - statistics.mean
     variance = jnp.maximum(square - jnp.square(mean), 0)
-    share = batch / count
+    share = batch / frames_seen
     merged = (
         statistics.variance * (1 - share)
         + variance * share
         + jnp.square(delta) * share * (1 - share)
     )
     return ObservationStatistics(
-        jnp.minimum(count, MAX_COUNT), statistics.mean + delta * share, merged
+        jnp.minimum(frames_seen, MAX_COUNT), statistics.mean + delta * share, merged
     )
 
 

@@ -16,7 +16,7 @@ def mean_over_devices(tree: Any) -> Any:
 
 
 def row_weights(valid: jax.Array) -> jax.Array:
-    """Weights w with Σ w·loss, averaged over devices, equal to the mean over all devices' valid rows.
+    """Weights w: Σ w·loss, averaged over devices, is the mean over all devices' valid rows.
 
     wᵢ = validᵢ / mean_d(Σᵢ validᵢ): devices that hold different numbers of valid rows still count
     each row once. Without a valid row all weights are 0.

@@ -24,7 +24,8 @@ class LoopState(NamedTuple):
     metrics: dict[str, jax.Array]  # f32[], sums over the updates since the last line of the log
 
 
-SPECS = LoopState(
+# How each part lies on the mesh: a tree of specs, in the shape of the state.
+SPECS: Any = LoopState(
     agent=AgentState(actor=REPLICATED, optimizer=REPLICATED, memory=SHARDED),
     rollout=SHARDED,
     pending=SHARDED_SECOND,
@@ -39,8 +40,7 @@ class Program(NamedTuple):
     init: Callable[[], LoopState]
     # restart(state, seed) -> state: new games, where a checkpoint could not keep the old ones
     restart: Callable[[LoopState, int], LoopState]
-    # run(state, num_updates i32[]) -> state; the state is donated
-    run: Callable[[LoopState, Any], LoopState]
+    run: Any  # jitted: run(state, num_updates i32[]) -> state; the state is donated
     steps_per_update: int  # agent steps over all devices
     steps_before: int  # agent steps played before the first update
 

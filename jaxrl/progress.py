@@ -84,6 +84,7 @@ class Display:
             print(line(moment), file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
+        """A line that the next one replaces; on a terminal only."""
         if self._live is not None:
             self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))
 

@@ -38,7 +38,9 @@ def lambda_advantage(
     continuation_t = gamma * discount_t
     delta_t = reward_t + continuation_t * value[1:] - value[:-1]
 
-    def step(advantage_tp1: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]):
+    def step(
+        advantage_tp1: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         delta, continuation, valid = row
         advantage = jnp.where(valid, delta + continuation * lambda_ * advantage_tp1, 0.0)
         return advantage, advantage

@@ -77,7 +77,7 @@ def _git_commit() -> str | None:
 
 def write_provenance(run_dir: Path, devices: list[Any]) -> None:
     """Where a run comes from: commit, packages, devices, command line."""
-    versions = {}
+    versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)

@@ -85,7 +85,7 @@ class EnvEngine(NamedTuple):
     """
 
     spec: EnvSpec
-    # init(seed) -> (env state, first timestep) with rows of all local devices, on the host
+    # init(seed) -> (env state, first timestep), rows of all local devices, made on the host
     init: Callable[[int], tuple[PyTree, TimeStep]]
     send: Callable[[PyTree, jax.Array], PyTree]  # starts a step and returns at once
     recv: Callable[[PyTree], tuple[PyTree, TimeStep]]  # waits for it

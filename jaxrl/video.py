@@ -1,5 +1,8 @@
 """A game as an mp4, with the score written into it."""
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,14 @@ FILE = "video.mp4"
 REAL_TIME = 15  # pictures per second: an agent step is 4 of the console's 60 frames
 HEIGHT = 420  # pixels, of the game
 CAPTION = 28  # pixels, above the game
+
+
+@contextlib.contextmanager
+def _quiet_fork() -> Iterator[None]:
+    """The encoder is started by a fork that at once becomes another program: no deadlock."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
+        yield
 
 
 def _picture(game: np.ndarray, caption: str) -> np.ndarray:
@@ -56,7 +67,11 @@ def record(
     state = start_games(config, engine, seed)
     score, length, over = 0.0, 0, False
     # Written as it plays: a long game's pictures would fill the memory.
-    with imageio.get_writer(target, format="FFMPEG", fps=REAL_TIME, macro_block_size=2) as writer:
+    writer: Any
+    with (
+        _quiet_fork(),
+        imageio.get_writer(target, format="FFMPEG", fps=REAL_TIME, macro_block_size=2) as writer,
+    ):
         while not over and length < max_seconds * REAL_TIME:
             state = jax.block_until_ready(step(actor, state))
             row = jax.device_get(state.timestep)

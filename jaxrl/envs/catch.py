@@ -1,4 +1,4 @@
-"""Catch in pure JAX: move a paddle under a falling ball. Solved in seconds, drawn as 84 x 84 frames.
+"""Catch in pure JAX: move a paddle under a falling ball; drawn as 84 x 84 frames.
 
 The ball starts in a random column of the top row, falls one row a step, and the game ends when it
 reaches the paddle's row: +1 if the paddle is under it, else -1 (bsuite's Catch). It answers as

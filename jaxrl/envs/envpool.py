@@ -19,15 +19,15 @@ import numpy as np
 
 from jaxrl.config import Config
 from jaxrl.envs.engine import first_env_seed
-from jaxrl.envs.games import full_actions, minimal_actions
+from jaxrl.games import full_actions, minimal_actions
 from jaxrl.types import AXIS, FRAME_SHAPE, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
 
 
 class EnvPoolState(NamedTuple):
     """The thread of data that orders the calls; the games themselves live in the pool."""
 
-    token: jax.Array  # u8[8]
-    done: jax.Array  # b[E], the newest row ended an episode, so the next one is a reset
+    token: jax.typing.ArrayLike  # u8[8]
+    done: jax.typing.ArrayLike  # b[E], the newest row ended an episode, so the next one is a reset
 
 
 def task_id(game: str) -> str:

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from jaxrl.config import CATCH
 
-FULL_ACTIONS = tuple(
-    "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE "
-    "DOWNFIRE UPRIGHTFIRE UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE".split()
+# fmt: off
+FULL_ACTIONS = (
+    "NOOP", "FIRE", "UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT",
+    "UPFIRE", "RIGHTFIRE", "LEFTFIRE", "DOWNFIRE", "UPRIGHTFIRE", "UPLEFTFIRE", "DOWNRIGHTFIRE",
+    "DOWNLEFTFIRE",
 )
+# fmt: on
 NO_FIRE = ("lost_luggage", "skiing")  # the only games whose full set has no FIRE
 
 
@@ -61,7 +64,7 @@ def reference_scores() -> dict[str, ReferenceScore]:
 
 
 def human_normalised(game: str, score: float) -> float | None:
-    """(score - random) / (human - random): 0 is random play, 1 a human; None without a reference."""
+    """(score - random) / (human - random): 0 is random play, 1 a human; None if unknown."""
     reference = reference_scores().get(game)
     if reference is None:
         return None
