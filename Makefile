@@ -1,0 +1,68 @@
+# jaxrl. `make pong` sets everything up and trains; `make test` sets everything up and tests.
+
+PYTHON ?= python3
+ALGO   ?= a2c_fast
+SEED   ?= 1
+STEPS  ?=
+DEVICES ?=
+RUN    ?=
+
+GAMES  := $(shell tail -n +2 jaxrl/data/atari_actions.csv | cut -d, -f1) catch
+COMMA  := ,
+JAXRL  := .venv/bin/jaxrl
+# JAX comes with CUDA where there is an NVIDIA driver.
+CUDA   := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda)
+INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev test lint format clean games $(GAMES)
+
+help:
+	@echo "make pong               train on Pong (any game of 'make games'), with"
+	@echo "     ALGO=$(ALGO)      a file of configs/: $(sort $(basename $(notdir $(wildcard configs/*.toml))))"
+	@echo "     STEPS=3e6          agent steps; default is the configuration's"
+	@echo "     SEED=1             of parameters, actions and games"
+	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"
+	@echo "     RUN=runs/x         run directory; default is a new one in runs/"
+	@echo "make setup              install jaxrl into .venv (with CUDA where there is a driver)"
+	@echo "make test               lint and test          make lint      check style and types"
+	@echo "make format             format the code        make games     list every game"
+	@echo "make clean              remove what setup and tests left (never runs/)"
+
+setup: .venv/jaxrl-installed
+setup-dev: .venv/jaxrl-dev-installed
+
+.venv/bin/pip:
+	$(PYTHON) -m venv .venv
+
+.venv/jaxrl-installed: pyproject.toml constraints.txt | .venv/bin/pip
+	$(INSTALL) --editable ".$(if $(CUDA),[cuda])"
+	@touch $@
+
+.venv/jaxrl-dev-installed: .venv/jaxrl-installed
+	$(INSTALL) --editable ".[dev$(if $(CUDA),$(COMMA)cuda)]"
+	@touch $@
+
+$(GAMES): .venv/jaxrl-installed
+	@$(JAXRL) train --config configs/$(ALGO).toml --game $@ --seed $(SEED) \
+	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
+	  $(if $(RUN),--run-dir $(RUN))
+
+games: .venv/jaxrl-installed
+	@$(JAXRL) games
+
+test: lint
+	.venv/bin/python -m pytest --durations=10
+
+lint: .venv/jaxrl-dev-installed
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+
+format: .venv/jaxrl-dev-installed
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache *.egg-info build
+	find jaxrl tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,296 @@
+"""Every trap of EnvPool, with a test that fails without its remedy."""
+
+import dataclasses
+from functools import partial
+
+import envpool
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl import distribute, episodes, rollout
+from jaxrl.config import Config
+from jaxrl.distribute import SHARDED
+from jaxrl.envs.engine import first_env_seed
+from jaxrl.envs.envpool import EnvPoolState, make_envpool, make_pool
+from jaxrl.types import ActorState, Agent
+
+BASE = Config(game="space_invaders", random_start_steps=0, num_threads=1)
+
+
+def scripted(actions):
+    """An agent that plays actions[E, ...] by its own step counter, kept in `extras`."""
+
+    def act(actor, observation, key):
+        return actions[actor.updates], ()
+
+    return Agent(init=None, act=act, update=None, rollout_length=1)
+
+
+def play(config, actions):
+    """Engine rows and stacks, one per action[T, E], all stacked along time."""
+    steps, num_envs = actions.shape
+    engine = make_envpool(config, num_envs)
+    env, timestep = engine.init(config.seed)
+    keys = jax.random.split(jax.random.key(0), num_envs)
+    games = episodes.init(num_envs, 1, counted=True)
+    state = rollout.start(env, timestep, keys, games)
+    agent = scripted(jnp.asarray(actions, jnp.int32))
+
+    @jax.jit
+    def run(state):
+        def step(state, t):
+            state, row = rollout.step(agent, engine, ActorState((), (), t), state)
+            return state, (row, state.timestep, state.observation, state.episodes)
+
+        return jax.lax.scan(step, state, jnp.arange(steps))[1]
+
+    rows, timesteps, stacks, games = jax.device_get(run(state))
+    engine.close()
+    return rows, timesteps, stacks, games
+
+
+def raw(config, actions, **options):
+    """What EnvPool itself answers to the same actions: observations and answers by step."""
+    pool = make_pool(config, actions.shape[1], first_env_seed(config.seed, actions.shape[1]),
+                     num_threads=1, **options)  # fmt: skip
+    first, _ = pool.reset()
+    answers = [pool.step(action.astype(np.int32)) for action in actions]
+    pool.close()
+    return first, answers
+
+
+def random_actions(steps, num_envs):
+    # Every game here has these four; what EnvPool is given is not bounds-checked.
+    return np.random.default_rng(0).integers(0, 4, (steps, num_envs))
+
+
+# --- the reset row -------------------------------------------------------------------------------
+
+
+def test_the_row_after_an_end_is_a_dummy_and_is_marked():
+    config = dataclasses.replace(BASE, max_episode_steps=10)
+    actions = random_actions(25, 2)
+    rows, timesteps, _, _ = play(config, actions)
+    _, answers = raw(config, actions)
+    ends = np.array([a[2] | a[3] for a in answers])
+    expected = np.concatenate([np.zeros((1, 2), bool), ends[:-1]])
+    assert expected.any()
+    np.testing.assert_array_equal(timesteps.reset, expected)
+    np.testing.assert_array_equal(rows.valid, ~expected)
+    assert (timesteps.reward[expected] == 0).all()
+    # It really ignores its action: another action there changes nothing.
+    others = np.where(expected, (actions + 1) % 4, actions)
+    assert (others != actions).any()
+    _, changed, _, _ = play(config, others)
+    np.testing.assert_array_equal(changed.frame, timesteps.frame)
+
+
+def test_a_lost_life_resets_without_resetting_the_step_counter():
+    # So `elapsed_step == 0` is no sign of a reset row; the row before is.
+    config = dataclasses.replace(BASE, game="breakout")
+    actions = random_actions(300, 2)
+    _, timesteps, _, _ = play(config, actions)
+    _, answers = raw(config, actions)
+    elapsed = np.array([a[4]["elapsed_step"] for a in answers])
+    after_life = timesteps.reset & ~np.roll(timesteps.game_over, 1, axis=0)
+    assert after_life[1:].any()
+    assert (elapsed[after_life] != 0).all()
+
+
+# --- truncation ----------------------------------------------------------------------------------
+
+
+def test_truncation_bootstraps_from_the_true_last_frame():
+    config = dataclasses.replace(BASE, max_episode_steps=10)
+    actions = random_actions(25, 2)
+    rows, timesteps, stacks, _ = play(config, actions)
+    _, answers = raw(config, actions)
+    truncated = np.array([a[3] for a in answers])
+    assert truncated.any()
+    np.testing.assert_array_equal(timesteps.truncated, truncated)
+    assert (rows.discount[truncated] == 1).all()
+    assert rows.valid[truncated].all()
+    frames = np.array([a[0][:, 0] for a in answers])
+    # The observation after the truncated action ends in the frame that came with it, and the
+    # stack is not refilled before the reset row.
+    np.testing.assert_array_equal(stacks[truncated][..., -1], frames[truncated])
+    assert (stacks[truncated][..., 0] != stacks[truncated][..., -1]).any()
+
+
+def test_termination_does_not_bootstrap():
+    config = dataclasses.replace(BASE, game="breakout")
+    rows, timesteps, _, _ = play(config, random_actions(300, 2))
+    assert timesteps.terminated.any()
+    np.testing.assert_array_equal(rows.discount == 0, timesteps.terminated)
+
+
+# --- score and lives -----------------------------------------------------------------------------
+
+
+def test_scores_are_of_whole_games_and_unclipped():
+    actions = random_actions(1200, 2)
+    _, timesteps, _, games = play(BASE, actions)
+    _, answers = raw(BASE, actions)
+    assert timesteps.terminated.sum() > 2 * timesteps.game_over.sum() > 0  # 3 lives a game
+    assert set(np.unique(timesteps.reward)) <= {-1.0, 0.0, 1.0}
+    assert timesteps.score.max() >= 5.0
+    expected = []
+    for env in range(2):
+        score = 0.0
+        for answer in answers:
+            score += answer[4]["reward"][env]
+            if answer[4]["terminated"][env] or answer[3][env]:
+                expected.append(score)
+                score = 0.0
+    assert games.ended[-1, 0] == len(expected)
+    np.testing.assert_allclose(sorted(games.scores[-1][: len(expected)]), sorted(expected))
+
+
+def test_without_episodic_life_only_the_game_ends_the_episode():
+    config = dataclasses.replace(BASE, episodic_life=False)
+    _, timesteps, _, _ = play(config, random_actions(1200, 2))
+    assert timesteps.game_over.any()
+    np.testing.assert_array_equal(timesteps.terminated | timesteps.truncated, timesteps.game_over)
+
+
+# --- stacks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("episodic_life", [True, False])
+@pytest.mark.parametrize("limit", [90, 27_000])
+def test_stacks_equal_those_of_envpool(episodic_life, limit):
+    config = dataclasses.replace(
+        BASE, game="breakout", episodic_life=episodic_life, max_episode_steps=limit
+    )
+    actions = random_actions(400, 3)
+    _, timesteps, stacks, _ = play(config, actions)
+    _, answers = raw(config, actions, stack_num=4)
+    assert timesteps.reset.sum() > 3
+    oracle = np.array([a[0] for a in answers]).transpose(0, 1, 3, 4, 2)
+    np.testing.assert_array_equal(stacks, oracle)
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+def test_two_devices_step_two_pools():
+    actions = random_actions(20, 4)
+    mesh = distribute.make_mesh(2)
+    engine = make_envpool(BASE, num_envs=2, num_local_devices=2)
+    env, first = engine.init(BASE.seed)
+    env = distribute.put(mesh, env, SHARDED)
+
+    def program(env, actions):
+        def step(env, action):
+            return engine.recv(engine.send(env, action))
+
+        return jax.lax.scan(step, env, actions)
+
+    mapped = distribute.map_over_devices(
+        program, mesh, (SHARDED, distribute.SHARDED_SECOND), (SHARDED, distribute.SHARDED_SECOND)
+    )
+    _, timesteps = jax.jit(mapped)(env, jnp.asarray(actions, jnp.int32))
+    timesteps = jax.device_get(timesteps)
+    engine.close()
+    # One pool with the seeds of both plays the same games, so nothing was stepped twice.
+    start, answers = raw(BASE, actions)
+    np.testing.assert_array_equal(first.frame, start[:, 0])
+    np.testing.assert_array_equal(timesteps.frame, np.array([a[0][:, 0] for a in answers]))
+    assert (timesteps.frame[-1, :2] != timesteps.frame[-1, 2:]).any()
+
+
+# --- actions -------------------------------------------------------------------------------------
+
+
+def test_actions_of_a_wrong_shape_or_type_are_refused():
+    engine = make_envpool(BASE, 2)
+    env, _ = engine.init(1)
+    send = jax.jit(engine.send)
+    for wrong in (jnp.zeros(3, jnp.int32), jnp.zeros((2, 1), jnp.int32)):
+        with pytest.raises(AssertionError):
+            send(env, wrong)
+    env = engine.send(env, jnp.zeros(2, jnp.int32))  # EnvPool itself checks the first call only
+    env, _ = engine.recv(env)
+    with pytest.raises(TypeError, match="int32"):
+        send(env, jnp.zeros(2, jnp.float32))
+    engine.close()
+
+
+def test_actions_out_of_range_do_not_reach_the_emulator():
+    _, wild, _, _ = play(BASE, np.full((30, 2), 10_000))
+    _, last, _, _ = play(BASE, np.full((30, 2), 5))
+    np.testing.assert_array_equal(wild.frame, last.frame)
+
+
+def test_stepping_before_init_is_refused():
+    engine = make_envpool(BASE, 2)
+    with pytest.raises(RuntimeError, match="init"):
+        engine.send(
+            EnvPoolState(jnp.zeros(8, jnp.uint8), jnp.zeros(2, bool)), jnp.zeros(2, jnp.int32)
+        )
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def test_no_fire_is_pressed_for_agents_with_all_actions():
+    pressed = partial(make_pool, num_envs=1, seed=3)
+    full = pressed(dataclasses.replace(BASE, full_action_space=True))
+    assert not full.config["use_fire_reset"]
+    assert pressed(BASE).config["use_fire_reset"]
+
+
+def test_runs_and_devices_never_share_a_seed():
+    spans = [range(first_env_seed(s, 512), first_env_seed(s, 512) + 512) for s in range(50)]
+    assert all(0 <= span.start and span.stop <= 2**31 for span in spans)
+    ends = sorted((span.start, span.stop) for span in spans)
+    assert all(a[1] <= b[0] for a, b in zip(ends, ends[1:], strict=False))
+
+
+def test_same_seed_same_games_other_seed_other_games():
+    frames = [play(dataclasses.replace(BASE, seed=s), random_actions(40, 2))[1].frame
+              for s in (1, 1, 2)]  # fmt: skip
+    np.testing.assert_array_equal(frames[0], frames[1])
+    assert (frames[0] != frames[2]).any()
+
+
+def test_random_starts_move_each_environment_by_its_own_number_of_steps():
+    config = dataclasses.replace(BASE, random_start_steps=40, episodic_life=False)
+    engine = make_envpool(config, 8)
+    env, timestep = engine.init(1)
+    steps = np.random.default_rng(first_env_seed(1, 8)).integers(0, 41, 8)
+    assert len(set(steps)) > 3
+    # EnvPool's own counters tell how far each one came.
+    env = engine.send(env, jnp.zeros(8, jnp.int32))
+    engine.recv(env)
+    pool = engine.render.__closure__[0].cell_contents[0]
+    _, _, _, _, info = pool.step(np.zeros(8, np.int32))
+    np.testing.assert_array_equal(info["elapsed_step"], steps + 2)
+    assert timestep.frame.shape == (8, 84, 84)
+    engine.close()
+
+
+def test_a_start_that_ended_a_game_is_followed_by_its_reset():
+    config = dataclasses.replace(BASE, random_start_steps=9, max_episode_steps=4)
+    engine = make_envpool(config, 8)
+    env, first = engine.init(1)
+    ended = np.asarray(first.terminated | first.truncated)
+    assert 0 < ended.sum() < 8
+    _, timestep = engine.recv(engine.send(env, jnp.zeros(8, jnp.int32)))
+    np.testing.assert_array_equal(timestep.reset, ended)
+    engine.close()
+
+
+def test_envpool_itself_still_resets_on_the_next_step():
+    # The engine is written for this; should it change, this says so first.
+    pool = envpool.make("Pong-v5", env_type="gymnasium", num_envs=1, max_episode_steps=3)
+    pool.reset()
+    truncated, elapsed = [], []
+    for _ in range(5):
+        _, _, _, end, info = pool.step(np.zeros(1, np.int32))
+        truncated.append(bool(end[0]))
+        elapsed.append(int(info["elapsed_step"][0]))
+    assert truncated == [False, False, True, False, False]
+    assert elapsed == [1, 2, 3, 0, 1]
