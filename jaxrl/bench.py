@@ -21,7 +21,13 @@ from jaxrl import program as programs
 from jaxrl import rollout
 from jaxrl.agents import make_agent
 from jaxrl.config import CATCH, Config
-from jaxrl.distribute import REPLICATED, make_mesh, map_over_devices, num_local_devices
+from jaxrl.distribute import (
+    REPLICATED,
+    make_mesh,
+    map_over_devices,
+    num_local_devices,
+    simulate_cpu_devices,
+)
 from jaxrl.envs import make_engine
 from jaxrl.envs.envpool import make_pool
 from jaxrl.program import SPECS, LoopState
@@ -115,6 +121,8 @@ def measure(config: Config, seconds: float, repeats: int) -> dict[str, Rate]:
       seconds: of one repeat of one load, about.
       repeats: of every load; the first, a warm-up, is not counted.
     """
+    if config.num_devices > 1:
+        simulate_cpu_devices(config.num_devices)
     # Nothing here depends on where the games start.
     config = dataclasses.replace(config, random_start_steps=0)
     loads = {

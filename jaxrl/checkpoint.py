@@ -35,23 +35,22 @@ def _is_key(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
 def _flatten(tree: PyTree) -> dict[str, jax.Array]:
     """A table of arrays by path; random keys as their data."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): (
-            jax.random.key_data(x) if _is_key(x) else x
-        )
-        for path, x in leaves
-    }
+    return {_name(path): jax.random.key_data(x) if _is_key(x) else x for path, x in leaves}
 
 
 def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
-    leaves = [
-        jax.random.wrap_key_data(array) if _is_key(leaf) else array
-        for leaf, array in zip(jax.tree.leaves(template), table.values(), strict=True)
-    ]
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+    def find(path: Any, leaf: jax.Array) -> jax.Array:
+        array = table[_name(path)]
+        return jax.random.wrap_key_data(array) if _is_key(leaf) else array
+
+    return jax.tree_util.tree_map_with_path(find, template)
 
 
 def _learner(state: LoopState, restorable: bool) -> PyTree:

@@ -35,6 +35,27 @@ class TrainArguments:
     """TOML file that the other options override"""
 
 
+@dataclasses.dataclass(frozen=True)
+class BenchArguments:
+    """Measure agent steps per second of three loads: emulation, inference, training.
+
+    emulation: random actions; inference: the policy chooses; training: all of it. On Atari a
+    fourth, loop, steps the same emulators from plain Python. The loads take turns; the figures
+    are medians.
+    Example: jaxrl bench --config configs/a2c_fast.toml --game pong --num-envs 32 --json
+    """
+
+    settings: Annotated[Config, tyro.conf.arg(name="")]
+    config: Path | None = None
+    """TOML file that the other options override"""
+    repeats: int = 5
+    """times that each load is measured, after a warm-up"""
+    seconds: float = 2.0
+    """seconds that one repeat of one load takes, about"""
+    json: bool = False
+    """print one JSON object instead of a table"""
+
+
 def train(arguments: list[str]) -> int:
     """Train an agent and leave a run directory."""
     file = _config_file(arguments)
@@ -46,10 +67,7 @@ def train(arguments: list[str]) -> int:
         default=TrainArguments(settings, file),
     )
     config = parsed.settings
-    from jaxrl.games import known_games
-
-    configuration.check_game(config.game, known_games())
-    configuration.check(config)
+    _check_config(config)
     from jaxrl import runs
 
     if not config.run_dir:
@@ -230,6 +248,35 @@ def games(arguments: list[str]) -> int:
     return 0
 
 
+def bench(arguments: list[str]) -> int:
+    """Measure agent steps per second under three loads."""
+
+    file = _config_file(arguments)
+    settings = configuration.load(file) if file else Config()
+    parsed = _parse(
+        tyro.conf.AvoidSubcommands[BenchArguments],
+        "bench",
+        arguments,
+        default=BenchArguments(settings, file),
+    )
+    _at_least("repeats", parsed.repeats, 1)
+    _at_least("seconds", parsed.seconds, 0.01)
+    _check_config(parsed.settings)
+    from jaxrl import bench as benchmark
+
+    rates = benchmark.measure(parsed.settings, parsed.seconds, parsed.repeats)
+    if parsed.json:
+        print(json.dumps({load: dataclasses.asdict(rate) for load, rate in rates.items()}))
+        return 0
+    print(f"{'load':<10} {'steps/s':>9} {'lowest':>9} {'highest':>9} {'compiled in':>12}")
+    for load, rate in rates.items():
+        print(
+            f"{load:<10} {rate.steps_per_second:>9,.0f} {rate.lowest:>9,.0f} "
+            f"{rate.highest:>9,.0f} {rate.compile_seconds:>10.1f} s"
+        )
+    return 0
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "resume": resume,
@@ -237,6 +284,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "play": play,
     "plot": plot,
     "games": games,
+    "bench": bench,
 }
 
 
@@ -298,6 +346,13 @@ def _config_file(arguments: list[str]) -> Path | None:
     return None
 
 
+def _check_config(config: Config) -> None:
+    from jaxrl.games import known_games
+
+    configuration.check_game(config.game, known_games())
+    configuration.check(config)
+
+
 def configuration_of_run(run_dir: Path) -> Config:
     """Refuses what is no run directory, before anything heavy is imported."""
     from jaxrl.runs import load_config
@@ -357,15 +412,17 @@ def _parse(target: Any, command: str, arguments: list[str], **options: Any) -> A
 
 def _condense(box: str, command: str) -> str:
     """The message of tyro's error box, with its first suggestion."""
-    rows = [line.strip().strip("│╭╮╰╯").strip() for line in box.splitlines()]
+    # The box is drawn with dashes where the terminal knows no lines.
+    rows = [line.strip().strip("│|").strip() for line in box.splitlines()]
     sections: list[list[str]] = [[]]
-    for row in rows[1:]:
-        if row and not row.strip("─"):
+    for row in rows[1:]:  # the first is the title
+        if not row.strip("─-╭╮╰╯+ "):
             sections.append([])
-        elif row:
+        else:
             sections[-1].append(row)
-    message = " ".join(sections[0])
-    for section in sections[1:]:
-        if section and section[0].startswith("Perhaps you meant") and len(section) > 1:
+    first, *others = [section for section in sections if section] or [["cannot read the options"]]
+    message = " ".join(first)
+    for section in others:
+        if section[0].startswith("Perhaps you meant") and len(section) > 1:
             message += f"; did you mean {section[1].split()[0]}?"
     return f"{message} (jaxrl {command} --help lists all options)"

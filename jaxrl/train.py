@@ -82,11 +82,7 @@ class _Session(NamedTuple):
 
 def start(config: Config) -> Outcome:
     """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
-    check(config)
-    if config.num_devices > 1:
-        simulate_cpu_devices(config.num_devices)
-    mesh = make_mesh(config.num_devices)
-    check_divides(config, mesh.size)
+    mesh = _open_mesh(config)
     run_dir = runs.create(config)
     return _train(config, run_dir, mesh, resume=False)
 
@@ -94,14 +90,20 @@ def start(config: Config) -> Outcome:
 def resume(run_dir: Path) -> Outcome:
     """Continues a run from its newest checkpoint."""
     config = runs.load_config(run_dir)
+    mesh = _open_mesh(config)
+    if not Checkpoints(run_dir).steps():
+        raise UserError(f"'{run_dir}' has no checkpoint to resume from: train it anew")
+    return _train(config, run_dir, mesh, resume=True)
+
+
+def _open_mesh(config: Config) -> jax.sharding.Mesh:
+    """The devices to train on. Raises `UserError` where the configuration does not fit them."""
     check(config)
     if config.num_devices > 1:
         simulate_cpu_devices(config.num_devices)
     mesh = make_mesh(config.num_devices)
     check_divides(config, mesh.size)
-    if not Checkpoints(run_dir).steps():
-        raise UserError(f"'{run_dir}' has no checkpoint to resume from: train it anew")
-    return _train(config, run_dir, mesh, resume=True)
+    return mesh
 
 
 def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool) -> Outcome:

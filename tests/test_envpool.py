@@ -1,6 +1,7 @@
 """Every trap of EnvPool, with a test that fails without its remedy."""
 
 import dataclasses
+import itertools
 from functools import partial
 
 import envpool
@@ -244,9 +245,9 @@ def test_no_fire_is_pressed_for_agents_with_all_actions():
 
 def test_runs_and_devices_never_share_a_seed():
     spans = [range(first_env_seed(s, 512), first_env_seed(s, 512) + 512) for s in range(50)]
-    assert all(0 <= span.start and span.stop <= 2**31 for span in spans)
+    assert all(span.start >= 0 and span.stop <= 2**31 for span in spans)
     ends = sorted((span.start, span.stop) for span in spans)
-    assert all(a[1] <= b[0] for a, b in zip(ends, ends[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(ends))
 
 
 def test_same_seed_same_games_other_seed_other_games():

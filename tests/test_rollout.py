@@ -72,7 +72,7 @@ def by_hand(agent, engine, state, order, turns):
                     1.0 - timestep.terminated,
                     ~timestep.reset,
                     extras,
-                )  # fmt: skip
+                )
             )
             games = games._replace(env=env, timestep=timestep, observation=stack, keys=keys[:, 1])
         trajectory = jax.tree.map(lambda *x: jnp.stack(x), *rows)

@@ -131,7 +131,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             updates=actor.updates + 1,
         )
         metrics |= {
-            "loss/gradient_norm": optax.global_norm(gradients),
+            "loss/gradient_norm": optax.tree.norm(gradients),
             "loss/learning_rate": schedule(actor.updates),
             "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
         }

@@ -1,0 +1,105 @@
+import dataclasses
+
+import pytest
+
+from jaxrl import config as configuration
+from jaxrl.config import Config, UserError, check, check_divides, check_game, from_table, load
+from tests.conftest import CONFIGS
+
+
+def test_toml_round_trip(tmp_path):
+    odd = dataclasses.replace(Config(), run_dir='a "b" \\ é', seed=7, reward_clip=False)
+    (tmp_path / "c.toml").write_text(configuration.to_toml(odd), encoding="utf-8")
+    assert load(tmp_path / "c.toml") == odd
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda p: p.stem)
+def test_every_configuration_file_is_valid_and_only_overrides(path):
+    config = load(path)
+    check(config)
+    assert config != Config()
+    assert config.run_dir == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"num_evns": 4}, "unknown key 'num_evns': did you mean 'num_envs'?"),
+        ({"optimizer": {"lerning_rate": 1.0}}, "did you mean 'optimizer.learning_rate'?"),
+        ({"qqqq": 1}, "known are algorithm, game"),
+        ({"num_envs": "many"}, "num_envs = 'many': must be a whole number"),
+        ({"num_envs": 4.0}, "must be a whole number"),
+        ({"num_envs": True}, "must be a whole number"),
+        ({"reward_clip": 1}, "must be true or false"),
+        ({"game": 3}, "must be a string"),
+        ({"optimizer": {"eps": "small"}}, "optimizer.eps = 'small': must be a number"),
+        ({"optimizer": 3}, "must be a table"),
+        ({"network": {"torso": "resnet"}}, "must be one of nips, nature"),
+        ({"algorithm": "a3c"}, "must be one of a2c"),
+        ({"algorithm": ["a2c"]}, "must be one of a2c"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(table, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?").replace("[", r"\[")):
+        from_table(table)
+
+
+def test_a_whole_number_will_do_for_a_number():
+    assert from_table({"optimizer": {"learning_rate": 1}}).optimizer.learning_rate == 1.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"total_steps": 0},
+        {"num_envs": 0},
+        {"num_envs": 2**40},
+        {"seed": -1},
+        {"noop_max": 0},  # EnvPool's process would die of it
+        {"repeat_action_probability": 1.5},
+        {"keep_checkpoints": 0},
+        {"log_interval": 0},
+        {"num_devices": -1},
+    ],
+)
+def test_values_that_cannot_train_are_refused(changes):
+    with pytest.raises(UserError, match=next(iter(changes))):
+        check(dataclasses.replace(Config(), **changes))
+
+
+def test_not_a_number_is_refused():
+    bad = dataclasses.replace(Config().optimizer, learning_rate=float("nan"))
+    with pytest.raises(UserError, match=r"optimizer\.learning_rate"):
+        check(dataclasses.replace(Config(), optimizer=bad))
+
+
+def test_sizes_that_do_not_divide_name_the_nearest_that_do():
+    with pytest.raises(UserError, match="take 15 or 18"):
+        check_divides(dataclasses.replace(Config(), num_envs=17), 3)
+    with pytest.raises(UserError, match=r"take 3$"):
+        check_divides(dataclasses.replace(Config(), num_envs=2), 3)
+    agent = dataclasses.replace(Config().agent, micro_batch=30)
+    with pytest.raises(UserError, match="80 rows of an update: take 20"):
+        check_divides(dataclasses.replace(Config(), agent=agent), 1)
+
+
+def test_unknown_games_get_the_nearest_names():
+    check_game("pong", ["pong", "breakout"])
+    with pytest.raises(UserError, match="did you mean breakout"):
+        check_game("braekout", ["pong", "breakout"])
+    with pytest.raises(UserError, match="jaxrl games"):
+        check_game("zzzzzz", ["pong", "breakout"])
+
+
+def test_broken_files_are_named(tmp_path):
+    broken = tmp_path / "c.toml"
+    broken.write_bytes(b"num_envs = ")
+    with pytest.raises(UserError, match=r"c\.toml"):
+        load(broken)
+    broken.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="cannot read"):
+        load(broken)
+    with pytest.raises(UserError, match="cannot read"):
+        load(tmp_path)
+    with pytest.raises(UserError, match="no configuration file"):
+        load(tmp_path / "absent.toml")

@@ -1,0 +1,33 @@
+"""Every file in configs/ builds and trains a few updates, on the real Pong."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl import distribute
+from jaxrl.agents import make_agent
+from jaxrl.config import load
+from jaxrl.envs import make_engine
+from jaxrl.program import make_program
+from tests.conftest import CONFIGS
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda p: p.stem)
+def test_trains_a_few_updates(path):
+    config = dataclasses.replace(load(path), num_envs=4, num_devices=1, random_start_steps=5)
+    engine = make_engine(config, 4)
+    agent = make_agent(config, engine.spec)
+    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    state = program.init()
+    before = jax.device_get(state.agent.actor.params)
+    after = jax.block_until_ready(program.run(state, np.int32(3)))
+    engine.close()
+    changed = jax.tree.map(
+        lambda a, b: (np.asarray(a) != b).any(), before, after.agent.actor.params
+    )
+    assert all(jax.tree.leaves(changed))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(after.agent.actor)))
+    assert all(np.isfinite(float(value)) for value in after.metrics.values())
+    assert int(after.agent.actor.updates) == 3

@@ -1,0 +1,232 @@
+"""The command from end to end on Catch: train, resume, evaluate, play, plot, and what is left."""
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import imageio.v2 as imageio
+import jax
+import numpy as np
+import pytest
+from tensorboardX.proto import event_pb2
+from tensorboardX.record_writer import masked_crc32c
+
+from jaxrl import checkpoint, distribute, metrics, plotting
+from jaxrl.agents import make_agent
+from jaxrl.cli import main
+from jaxrl.config import load
+from jaxrl.envs import make_engine
+from jaxrl.program import make_program
+from tests.conftest import CONFIGS
+
+FAST = ["--config", str(CONFIGS / "a2c_fast.toml"), "--game", "catch", "--num-devices", "1"]
+SHORT = [*FAST, "--num-envs", "4", "--log-interval", "200", "--evaluation-episodes", "3"]
+KEYS = {
+    "step", "frames", "seconds", "steps_per_second", "updates", "episodes", "return_mean",
+    "return_min", "return_max", "length_mean",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "x"
+    arguments = ["train", *SHORT, "--total-steps", "2e3", "--checkpoint-interval", "800"]
+    assert main([*arguments, "--keep-checkpoints", "2", "--run-dir", str(path)]) == 0
+    return path
+
+
+def test_a_run_leaves_what_the_design_says(run_dir):
+    names = {p.name for p in run_dir.iterdir()}
+    assert names >= {
+        "config.toml", "metrics.jsonl", "checkpoints", "learning_curve.png", "evaluation.json",
+        "provenance.json",
+    }  # fmt: skip
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    provenance = json.loads((run_dir / "provenance.json").read_text())
+    assert provenance["packages"]["jax"] == jax.__version__
+    assert provenance["devices"]
+    assert provenance["command"]
+    assert load(run_dir / "config.toml").run_dir == str(run_dir)
+
+
+def test_metrics_have_the_contracts_keys(run_dir):
+    rows = metrics.read(run_dir)
+    assert [row["step"] for row in rows] == list(range(200, 2001, 200))
+    for row in rows:
+        assert row.keys() >= KEYS
+        assert row["frames"] == 4 * row["step"]
+        assert {"loss/policy", "policy/entropy", "value/target"} <= row.keys()
+    assert [("compile_seconds" in row) for row in rows] == [True] + [False] * 9
+    assert all(a["seconds"] < b["seconds"] for a, b in itertools.pairwise(rows))
+    assert rows[-1]["return_mean"] is not None
+
+
+def tensorboard_values(run_dir, tag):
+    values = []
+    for path in sorted(run_dir.glob("events.out.tfevents*")):
+        data = path.read_bytes()
+        while data:
+            (length,) = np.frombuffer(data[:8], np.uint64)
+            body = data[12 : 12 + int(length)]
+            (crc,) = np.frombuffer(data[12 + int(length) : 16 + int(length)], np.uint32)
+            assert masked_crc32c(body) == crc
+            event = event_pb2.Event.FromString(body)
+            values += [(event.step, v.simple_value) for v in event.summary.value if v.tag == tag]
+            data = data[16 + int(length) :]
+    return values
+
+
+def test_tensorboard_says_the_same(run_dir):
+    rows = metrics.read(run_dir)
+    ours = [(row["step"], row["policy/entropy"]) for row in rows]
+    np.testing.assert_allclose(tensorboard_values(run_dir, "policy/entropy"), ours, rtol=1e-5)
+
+
+def test_checkpoints_are_the_newest_and_the_best(run_dir):
+    steps = [int(p.name) for p in (run_dir / "checkpoints").iterdir()]
+    assert 2000 in steps
+    assert 2 <= len(steps) <= 3
+
+
+def test_evaluate_prints_and_writes_the_scores(run_dir, capsys):
+    arguments = ["evaluate", str(run_dir), "--episodes", "5", "--protocol", "sticky", "--json"]
+    assert main(arguments) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((run_dir / "evaluation.json").read_text())
+    assert printed["protocol"] == "sticky"
+    assert len(printed["scores"]) == printed["episodes"] == 5
+    assert set(printed["scores"]) <= {-1.0, 1.0}
+    assert printed["lengths"] == [6] * 5
+    assert printed["mean"] == pytest.approx(np.mean(printed["scores"]))
+    assert printed["step"] == 2000
+    assert main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
+    assert "protocol noop, 2 games" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")  # reading the video back starts a decoder
+def test_play_records_a_video(run_dir, capsys):
+    assert main(["play", str(run_dir)]) == 0
+    assert "score" in capsys.readouterr().out
+    video = imageio.mimread(run_dir / "video.mp4", memtest=False)
+    assert len(video) == 6 + 15  # a game of Catch, and a second to read the result
+    assert np.asarray(video[0]).std() > 1
+
+
+def test_plot_draws_one_and_several_runs(run_dir, tmp_path, capsys):
+    assert main(["plot", str(run_dir)]) == 0
+    target = tmp_path / "two.png"
+    assert main(["plot", str(run_dir), str(run_dir), "--output", str(target)]) == 0
+    assert imageio.imread(target).shape[2] >= 3
+    frames, returns = plotting.curve(run_dir)
+    assert len(frames) == len(returns) > 0
+
+
+def test_games_are_listed(capsys):
+    assert main(["games"]) == 0
+    table = capsys.readouterr().out
+    assert "pong" in table
+    assert "14.6" in table
+    assert main(["games", "--names"]) == 0
+    assert "catch" in capsys.readouterr().out.split()
+
+
+def state_of(path):
+    config = load(path / "config.toml")
+    engine = make_engine(config, config.num_envs)
+    agent = make_agent(config, engine.spec)
+    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    checkpoints = checkpoint.Checkpoints(path)
+    state, progress = checkpoints.restore(program.init(), restorable=True)
+    checkpoints.close()
+    return state, progress
+
+
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
+def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, order):
+    arguments = ["train", *SHORT, "--order", order, "--checkpoint-interval", "400",
+                 "--total-steps", "1200", "--evaluation-episodes", "0"]  # fmt: skip
+    assert main([*arguments, "--run-dir", str(tmp_path / "whole")]) == 0
+    assert main([*arguments, "--run-dir", str(tmp_path / "cut")]) == 0
+    # As a kill -9 after step 800 and some lines would leave it.
+    for path in (tmp_path / "cut" / "checkpoints").iterdir():
+        if int(path.name) > 810:
+            shutil.rmtree(path)
+    with (tmp_path / "cut" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 99')
+    assert main(["resume", str(tmp_path / "cut")]) == 0
+    (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
+    assert (end.step, end.updates) == (same_end.step, same_end.updates)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):
+        if jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(a, b)
+    timing = {"seconds", "steps_per_second", "compile_seconds"}
+    lines = [
+        [{k: v for k, v in row.items() if k not in timing} for row in metrics.read(path)]
+        for path in (tmp_path / "whole", tmp_path / "cut")
+    ]
+    assert lines[0] == lines[1]
+
+
+def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path):
+    path = tmp_path / "x"
+    arguments = ["train", *SHORT[:2], "--game", "pong", "--num-envs", "2", "--num-devices", "1",
+                 "--random-start-steps", "3", "--evaluation-episodes", "0"]  # fmt: skip
+    small = ["--log-interval", "20", "--checkpoint-interval", "20", "--total-steps", "60"]
+    assert main([*arguments, *small, "--run-dir", str(path)]) == 0
+    shutil.rmtree(path / "checkpoints" / "60")
+    assert main(["resume", str(path)]) == 0
+    assert [row["step"] for row in metrics.read(path)] == [20, 40, 60]
+    assert [row["updates"] for row in metrics.read(path)] == [2, 4, 6]
+    assert main(["evaluate", str(path), "--checkpoint", "40", "--episodes", "1"]) == 0
+
+
+def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
+    config = load(CONFIGS / "a2c_fast.toml")
+    config = config.__class__(**(vars(config) | {"game": "catch", "num_envs": 4}))
+    engine = make_engine(config, 4)
+    agent = make_agent(config, engine.spec)
+    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    state = program.init()
+    # np.array copies; what device_get gives may share the device's memory
+    before = jax.tree.map(np.array, state.agent.actor.params)
+    checkpoints = checkpoint.Checkpoints(tmp_path)
+    checkpoints.save(state, checkpoint.Progress(0, 0, 0.0), True, None)
+    program.run(state, np.int32(20))  # overwrites in place while Orbax writes
+    checkpoints.close()
+    restored, _ = checkpoint.Checkpoints(tmp_path).restore(program.init(), True)
+    for a, b in zip(
+        jax.tree.leaves(before), jax.tree.leaves(restored.agent.actor.params), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_exits_cleanly(tmp_path, number):
+    path = tmp_path / "x"
+    command = [sys.executable, "-m", "jaxrl", "train", *SHORT, "--run-dir", str(path)]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not ((path / "metrics.jsonl").exists() and metrics.read(path)):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert "Traceback" not in errors
+    assert f"jaxrl resume {path}" in errors
+    (saved,) = (int(p.name) for p in (path / "checkpoints").iterdir())
+    rows = metrics.read(path)
+    assert saved >= rows[-1]["step"]
+    _, progress = state_of(path)
+    assert progress.step == saved
