@@ -53,8 +53,8 @@ def line(moment: Moment) -> str:
 class Display:
     """Shows training on standard error; standard output stays free for results."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self._live: Live | None = None
 
     def __enter__(self) -> "Display":
@@ -70,7 +70,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(text, markup=False)
+        self._console.print(text, markup=False, highlight=False)
 
     def busy(self, what: str) -> "_Busy":
         """Shows that something takes its time: `with display.busy("compiling"): ...`."""
@@ -86,7 +86,7 @@ class Display:
     def show(self, text: str) -> None:
         """A line that the next one replaces; on a terminal only."""
         if self._live is not None:
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 class _Busy:
@@ -101,5 +101,6 @@ class _Busy:
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         self.seconds = time.perf_counter() - self._start
+        self._display.show("")
         if kind is None:
             self._display.say(f"{self._what}: {self.seconds:.1f} s")

@@ -89,7 +89,7 @@ def write_provenance(run_dir: Path, devices: list[Any]) -> None:
         "python": sys.version.split()[0],
         "devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in devices],
         "cpu_cores": os.cpu_count(),
-        "command": shlex.join(sys.argv),
+        "command": shlex.join(["jaxrl", *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     (run_dir / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")

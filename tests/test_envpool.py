@@ -2,6 +2,9 @@
 
 import dataclasses
 import itertools
+import os
+import subprocess
+import sys
 from functools import partial
 
 import envpool
@@ -295,3 +298,13 @@ def test_envpool_itself_still_resets_on_the_next_step():
         elapsed.append(int(info["elapsed_step"][0]))
     assert truncated == [False, False, True, False, False]
     assert elapsed == [1, 2, 3, 0, 1]
+
+
+def test_playing_leaves_matplotlibs_backend_alone():
+    # `import envpool` sets it, and notebooks would then draw nothing.
+    code = (
+        "import os; from jaxrl.config import Config; from jaxrl.envs.envpool import make_pool;"
+        "make_pool(Config(), 1, 1); assert 'MPLBACKEND' not in os.environ"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -91,13 +91,14 @@ def make_catch(config: Config, num_envs: int, num_local_devices: int = 1) -> Env
         state = CatchState(key, zeros, column, zeros + COLUMNS // 2, no, no)
         max_steps = min(config.random_start_steps, ROWS)
         draw = jax.vmap(lambda k, high: jax.random.randint(k, (), 0, high), (0, None))
-        steps = draw(jax.vmap(jax.random.fold_in, (0, None))(seeds, 1), max_steps + 1)
-        for step in range(max_steps):
-            action = draw(jax.vmap(jax.random.fold_in, (0, None))(seeds, 2 + step), 3)
-            moved = _move(state, action)
-            state = jax.tree.map(
-                lambda new, old, go=steps > step: jnp.where(go, new, old), moved, state
-            )
+        fold_in = jax.vmap(jax.random.fold_in, (0, None))
+        steps = draw(fold_in(seeds, 1), max_steps + 1)
+
+        def move(step: jax.Array, state: CatchState) -> CatchState:
+            moved = _move(state, draw(fold_in(seeds, 2 + step), 3))
+            return jax.tree.map(lambda new, old: jnp.where(steps > step, new, old), moved, state)
+
+        state = jax.lax.fori_loop(0, max_steps, move, state)
         return state, _answer(state)
 
     def init(seed: int) -> tuple[CatchState, TimeStep]:

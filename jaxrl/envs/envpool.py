@@ -35,10 +35,26 @@ def task_id(game: str) -> str:
     return "".join(word.capitalize() for word in game.split("_")) + "-v5"
 
 
+def _import_envpool() -> Any:
+    """Takes two seconds, so only when a game is really played.
+
+    The import sets matplotlib's backend for the process, and a notebook would draw nothing after
+    it, so that is put back.
+    """
+    before = {name: os.environ.get(name) for name in ("MPLBACKEND", "MPLCONFIGDIR")}
+    import envpool
+
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    return envpool
+
+
 def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
     """A pool of single grey frames that plays as the configuration says."""
-    import envpool  # takes two seconds: only when a game is really played
-
+    envpool = _import_envpool()
     settings = dict(
         num_envs=num_envs,
         stack_num=1,
