@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl import program as programs
@@ -51,15 +52,15 @@ class Rate:
     steps_per_second: float  # agent steps over all devices, median of the repeats
     lowest: float
     highest: float
+    share: float  # of the first load's rate, median of the repeats' own shares
     compile_seconds: float
 
 
 def _random_agent(agent: Agent, num_actions: int) -> Agent:
-    """Acts at random, at the cost of drawing a number."""
+    """Acts at random; a fresh key's own bits are the random number."""
 
     def act(_: Any, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Any]:
-        draw = jax.vmap(lambda k: jax.random.randint(k, (), 0, num_actions))
-        return draw(key), ()
+        return (jax.random.key_data(key)[:, 0] % num_actions).astype(jnp.int32), ()
 
     return agent._replace(act=act)
 
@@ -146,11 +147,13 @@ def measure(config: Config, seconds: float, repeats: int) -> dict[str, Rate]:
             rates[kind].append(count * config.num_envs / (time.perf_counter() - began))
     for load in loads.values():
         load.close()
+    first = rates[next(iter(loads))]
     return {
         kind: Rate(
             statistics.median(values[1:]),
             min(values[1:]),
             max(values[1:]),
+            statistics.median(a / b for a, b in zip(values[1:], first[1:], strict=True)),
             loads[kind].compile_seconds,
         )
         for kind, values in rates.items()

@@ -41,7 +41,7 @@ class BenchArguments:
 
     emulation: random actions; inference: the policy chooses; training: all of it. On Atari a
     fourth, loop, steps the same emulators from plain Python. The loads take turns; the figures
-    are medians.
+    are medians, and a share is of the first load's rate in the same turn.
     Example: jaxrl bench --config configs/a2c_fast.toml --game pong --num-envs 32 --json
     """
 
@@ -268,11 +268,13 @@ def bench(arguments: list[str]) -> int:
     if parsed.json:
         print(json.dumps({load: dataclasses.asdict(rate) for load, rate in rates.items()}))
         return 0
-    print(f"{'load':<10} {'steps/s':>9} {'lowest':>9} {'highest':>9} {'compiled in':>12}")
+    print(
+        f"{'load':<10} {'steps/s':>9} {'lowest':>9} {'highest':>9} {'share':>6} {'compiled in':>12}"
+    )
     for load, rate in rates.items():
         print(
             f"{load:<10} {rate.steps_per_second:>9,.0f} {rate.lowest:>9,.0f} "
-            f"{rate.highest:>9,.0f} {rate.compile_seconds:>10.1f} s"
+            f"{rate.highest:>9,.0f} {rate.share:>6.3f} {rate.compile_seconds:>10.1f} s"
         )
     return 0
 

@@ -120,7 +120,7 @@ class Config:
     """time limit of a game in agent steps"""
     log_interval: int = 10_000
     """agent steps between two lines of metrics.jsonl"""
-    checkpoint_interval: int = 500_000
+    checkpoint_interval: int = 200_000
     """agent steps between two checkpoints; one more is written at the end"""
     keep_checkpoints: int = 3
     """newest checkpoints to keep, beside the best"""

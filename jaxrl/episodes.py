@@ -67,15 +67,21 @@ def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
     place = jnp.where(
         ends & (order > order[-1] - WINDOW), (episodes.ended + order - 1) % WINDOW, WINDOW
     )
+    # writes[w, e]: environment e's game goes to ring slot w. XLA's scatter is a loop on CPUs.
+    writes = place == jnp.arange(WINDOW)[:, None]
+
+    def put(ring: jax.Array, values: jax.Array) -> jax.Array:
+        return jnp.where(writes.any(1), jnp.where(writes, values, 0).sum(1), ring)
+
     return Episodes(
         score=jnp.where(over, 0, score),
         length=jnp.where(over, 0, length),
         counted=episodes.counted | over,
         vector_step=episodes.vector_step + 1,
         ended=episodes.ended + order[-1],
-        scores=episodes.scores.at[place].set(score, mode="drop"),
-        lengths=episodes.lengths.at[place].set(length, mode="drop"),
-        ended_at=episodes.ended_at.at[place].set(episodes.vector_step[0], mode="drop"),
+        scores=put(episodes.scores, score),
+        lengths=put(episodes.lengths, length),
+        ended_at=put(episodes.ended_at, episodes.vector_step),
     )
 
 

@@ -35,14 +35,10 @@ def _count(number: float) -> str:
 
 
 def line(moment: Moment) -> str:
-    """Steps, frames, rate, time left and the mean return, as one line."""
+    """Steps, frames, rate, time left and mean return of the last 100 games, in 80 columns."""
     left = (moment.total_steps - moment.step) / max(moment.steps_per_second, 1e-9)
-    games = moment.games
-    result = (
-        "no game over yet"
-        if games.return_mean is None
-        else f"return {games.return_mean:.1f} (last {min(games.episodes, 100)} games)"
-    )
+    mean = moment.games.return_mean
+    result = "no game over yet" if mean is None else f"return {mean:.1f}"
     return (
         f"{moment.step / moment.total_steps:4.0%}  {_count(moment.step)} steps  "
         f"{_count(moment.step * FRAME_SKIP)} frames  {moment.steps_per_second:,.0f} steps/s  "

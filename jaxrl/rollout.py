@@ -61,9 +61,13 @@ def stack_frames(observation: jax.Array, previous: TimeStep, timestep: TimeStep)
 
     A reset after a lost life goes on in the same game, so it shifts (EnvPool does the same).
     """
-    new_game = timestep.reset & previous.game_over
-    shifted = jnp.concatenate([observation[..., 1:], timestep.frame[..., None]], axis=-1)
-    return jnp.where(new_game[:, None, None, None], fill_stack(timestep.frame), shifted)
+    new_game = (timestep.reset & previous.game_over)[:, None, None]
+    # A pixel's four bytes as one word, oldest lowest: a shift, four times faster than moving bytes.
+    words = jax.lax.bitcast_convert_type(observation, jnp.uint32)
+    newest = timestep.frame.astype(jnp.uint32)
+    shifted = (words >> 8) | (newest << 24)
+    words = jnp.where(new_game, newest * jnp.uint32(0x01010101), shifted)
+    return jax.lax.bitcast_convert_type(words, jnp.uint8)
 
 
 def _act_and_send(

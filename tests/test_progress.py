@@ -12,8 +12,7 @@ def test_the_line_has_steps_frames_rate_time_left_and_return():
     moment = progress.Moment(1_250_000, 5_000_000, 1000.0, GAMES)
     # 3,750,000 steps left at 1,000 a second are 3,750 seconds.
     assert progress.line(moment) == (
-        " 25%  1.25M steps  5.00M frames  1,000 steps/s  1:02:30 left  "
-        "return -12.3 (last 100 games)"
+        " 25%  1.25M steps  5.00M frames  1,000 steps/s  1:02:30 left  return -12.3"
     )
     none = moment._replace(games=Summary(0, None, None, None, None))
     assert progress.line(none).endswith("no game over yet")
