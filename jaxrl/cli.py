@@ -387,7 +387,7 @@ def _whole_number(
 
     def parse(words: list[str]) -> int:
         number = float(words[0]) if "e" in words[0].lower() else int(words[0])
-        if number != int(number):
+        if not float(number).is_integer():
             raise ValueError(f"'{words[0]}' is not a whole number")
         return int(number)
 

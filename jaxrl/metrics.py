@@ -1,6 +1,8 @@
 """metrics.jsonl and TensorBoard: one line per interval, none lost or repeated across a resume."""
 
+import contextlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,38 +12,36 @@ FILE = "metrics.jsonl"
 
 
 def read(run_dir: Path) -> list[dict[str, Any]]:
-    """The lines of a run, oldest first."""
-    text = (run_dir / FILE).read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    """The lines of a run, oldest first, without a last one that a crash tore."""
+    lines = (run_dir / FILE).read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines[:-1]]
+    # A torn line lies after the newest checkpoint, so a resumed run writes it again.
+    with contextlib.suppress(json.JSONDecodeError):
+        rows += [json.loads(line) for line in lines[-1:]]
+    return rows
 
 
-def _cut(path: Path, step: int) -> None:
-    """Drops the lines after `step`, which training will write again, and a torn last one."""
-    if not path.exists():
+def _cut(run_dir: Path, step: int) -> None:
+    """Drops the lines after `step`, which training will write again."""
+    if not (run_dir / FILE).exists():
         return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue  # torn by a crash; its step lies after the checkpoint
-        if row["step"] <= step:
-            kept.append(line + "\n")
-    replacement = path.with_suffix(".tmp")
+    kept = [json.dumps(row) + "\n" for row in read(run_dir) if row["step"] <= step]
+    replacement = run_dir / (FILE + ".tmp")
     replacement.write_text("".join(kept), encoding="utf-8")
-    replacement.replace(path)
+    replacement.replace(run_dir / FILE)
 
 
 class MetricsLog:
     """Writes a run's lines, from agent step `step` on."""
 
     def __init__(self, run_dir: Path, step: int) -> None:
-        _cut(run_dir / FILE, step)
+        _cut(run_dir, step)
         self._file = (run_dir / FILE).open("a", encoding="utf-8")
         self._board = SummaryWriter(str(run_dir), purge_step=step + 1 if step else None)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Appends one line; numbers go to TensorBoard by the agent step."""
+        """Appends one line, null for what is not finite; TensorBoard gets it by the agent step."""
+        row = {k: None if v is None or not math.isfinite(v) else v for k, v in row.items()}
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
         for name, value in row.items():

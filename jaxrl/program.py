@@ -57,15 +57,15 @@ def envs_per_device(config: Config, mesh: Mesh) -> int:
 
 
 def _start_rollout(
-    config: Config, engine: EnvEngine, mesh: Mesh, seed: int
+    config: Config, engine: EnvEngine, mesh: Mesh, seed: int, key: jax.Array
 ) -> rollout.RolloutState:
-    """New games on every device, laid out over the mesh."""
+    """New games on every device, laid out over the mesh; `key` is that of the actions."""
     local = distribute.num_local_devices(mesh)
     num_envs = engine.spec.num_envs
     env, timestep = engine.init(seed)
     # One key per environment, by its place among all: the number of devices changes no action.
     ids = np.arange(local * num_envs) + jax.process_index() * local * num_envs
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), ids)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
     games = episodes.init(num_envs, local, counted=config.random_start_steps == 0)
     return distribute.put(mesh, rollout.start(env, timestep, keys, games), SHARDED)
 
@@ -107,7 +107,7 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
         return sorted(jax.eval_shape(mapped_names, state))
 
     def init() -> LoopState:
-        params_key, update_key = jax.random.split(jax.random.key(config.seed))
+        params_key, update_key, act_key = jax.random.split(jax.random.key(config.seed), 3)
         learner = jax.jit(agent.init)(params_key)
         state = LoopState(
             agent=AgentState(
@@ -115,7 +115,7 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
                 optimizer=distribute.put(mesh, learner.optimizer, REPLICATED),
                 memory=distribute.put(mesh, learner.memory, SHARDED),
             ),
-            rollout=_start_rollout(config, engine, mesh, config.seed),
+            rollout=_start_rollout(config, engine, mesh, config.seed, act_key),
             pending=(),
             key=distribute.put(mesh, update_key, REPLICATED),
             metrics={},
@@ -127,7 +127,8 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
         return state._replace(metrics=distribute.put(mesh, zeros, REPLICATED))
 
     def restart(state: LoopState, seed: int) -> LoopState:
-        fresh = _start_rollout(config, engine, mesh, seed)
+        # The keys of the actions go on as they were; these are not used.
+        fresh = _start_rollout(config, engine, mesh, seed, jax.random.key(seed))
         kept = state.rollout.episodes
         started = {name: getattr(fresh.episodes, name) for name in ("score", "length", "counted")}
         return state._replace(

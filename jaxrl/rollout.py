@@ -109,6 +109,25 @@ def step(
     return _receive(engine, *_act_and_send(agent, engine, actor, state))
 
 
+def _after(value: PyTree, needed: PyTree) -> PyTree:
+    """`value` as it is, but not before the numbers of `needed` are there.
+
+    `optimization_barrier` alone is not enough: XLA drops it on CPUs before it schedules. So a
+    leaf of the value is chosen by a comparison that never holds and no compiler can decide.
+    """
+    value, needed = jax.lax.optimization_barrier((value, needed))
+
+    def is_number(x: jax.Array) -> bool:
+        return not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+    probes = [x.ravel()[0].astype(jnp.float32) for x in jax.tree.leaves(needed) if is_number(x)]
+    never = jnp.sum(jnp.stack(probes)) == jnp.float32(-1.2345678e-31)
+    leaves, structure = jax.tree.flatten(value)
+    place = next(i for i, x in enumerate(leaves) if is_number(x))
+    leaves[place] = jnp.where(never, jnp.zeros_like(leaves[place]), leaves[place])
+    return jax.tree.unflatten(structure, leaves)
+
+
 def play(
     agent: Agent,
     engine: EnvEngine,
@@ -155,9 +174,8 @@ def collect(
         return Learned(learner, state, trajectory, metrics)
     sent, choice = _act_and_send(agent, engine, learner.actor, state)
     # XLA orders by data alone: the update waits for the send, the recv for the update.
-    env, (learner, pending) = jax.lax.optimization_barrier((sent.env, (learner, pending)))
-    learner, metrics = agent.update(learner, pending, key)
-    env, learner = jax.lax.optimization_barrier((env, learner))
+    learner, metrics = agent.update(learner, _after(pending, sent.env), key)
+    env = _after(sent.env, learner.actor)
     state, first = _receive(engine, sent._replace(env=env), choice)
     state, trajectory = play(agent, engine, learner.actor, state, first)
     return Learned(learner, state, trajectory, metrics)

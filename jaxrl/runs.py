@@ -76,7 +76,7 @@ def _git_commit() -> str | None:
 
 
 def write_provenance(run_dir: Path, devices: list[Any]) -> None:
-    """Where a run comes from: commit, packages, devices, command line."""
+    """Where a run comes from: commit, packages, devices, command line; every resume is added."""
     versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
@@ -92,4 +92,10 @@ def write_provenance(run_dir: Path, devices: list[Any]) -> None:
         "command": shlex.join(["jaxrl", *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    (run_dir / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    path = run_dir / "provenance.json"
+    if path.is_file():
+        first = json.loads(path.read_text(encoding="utf-8"))
+        provenance = first | {"resumed": [*first.get("resumed", []), provenance]}
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)

@@ -9,16 +9,17 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl import episodes, evaluate, plotting, runs
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints, Progress
-from jaxrl.config import Config, UserError, check, check_divides
+from jaxrl.config import Config, UserError, check
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engine
 from jaxrl.metrics import MetricsLog
-from jaxrl.program import LoopState, Program, make_program, steps_played
+from jaxrl.program import LoopState, Program, envs_per_device, make_program, steps_played
 from jaxrl.progress import Display, Moment
 from jaxrl.types import FRAME_SKIP, EnvEngine
 
@@ -66,7 +67,6 @@ class _Session(NamedTuple):
     program: Program
     checkpoints: Checkpoints
     display: Display
-    stop: _Stop
 
     @property
     def log_updates(self) -> int:
@@ -91,8 +91,11 @@ def resume(run_dir: Path) -> Outcome:
     """Continues a run from its newest checkpoint."""
     config = runs.load_config(run_dir)
     mesh = _open_mesh(config)
-    if not Checkpoints(run_dir).steps():
-        raise UserError(f"'{run_dir}' has no checkpoint to resume from: train it anew")
+    checkpoints = Checkpoints(run_dir)
+    found = checkpoints.steps()
+    checkpoints.close()
+    if not found:
+        raise UserError(f"'{run_dir}' has no checkpoint yet: remove it and train it anew")
     return _train(config, run_dir, mesh, resume=True)
 
 
@@ -102,32 +105,22 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     if config.num_devices > 1:
         simulate_cpu_devices(config.num_devices)
     mesh = make_mesh(config.num_devices)
-    check_divides(config, mesh.size)
+    envs_per_device(config, mesh)
     return mesh
 
 
 def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool) -> Outcome:
     local = num_local_devices(mesh)
-    engine = make_engine(config, config.num_envs // mesh.size, local)
+    engine = make_engine(config, envs_per_device(config, mesh), local)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, engine, mesh)
     checkpoints = Checkpoints(run_dir, config.keep_checkpoints)
     runs.write_provenance(run_dir, list(mesh.devices.flat))
-    with _Stop().watching() as stop, Display() as display:
-        session = _Session(config, run_dir, engine, program, checkpoints, display, stop)
+    with Display() as display:
+        session = _Session(config, run_dir, engine, program, checkpoints, display)
         display.say(_headline(config, run_dir, mesh))
-        with display.busy("starting the games"):
-            state = program.init()
-        progress = Progress(program.steps_before, 0, 0.0)
-        if resume:
-            state, progress = _restore(session, state)
-        with display.busy("compiling") as compiling:
-            run = program.run.lower(state, np.int32(1)).compile()
-        try:
-            state, progress = _loop(session, run, state, progress, compiling.seconds)
-        finally:
-            checkpoints.close()
-            engine.close()
+        with _Stop().watching() as stop:
+            state, progress = _run(session, stop, resume)
         if stop.signal is not None:
             display.say(
                 f"stopped at step {progress.step:,} and saved; go on with: jaxrl resume {run_dir}"
@@ -135,6 +128,23 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
             return Outcome(progress.step, stop.signal)
         _finish(session, state, progress.step)
     return Outcome(progress.step, None)
+
+
+def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progress]:
+    """From the first game, or the newest checkpoint, to the last update or a signal."""
+    display, program = session.display, session.program
+    try:
+        with display.busy("starting the games"):
+            state = program.init()
+        progress = Progress(program.steps_before, 0, 0.0)
+        if resume:
+            state, progress = _restore(session, state)
+        with display.busy("compiling") as compiling:
+            run = program.run.lower(state, np.int32(1)).compile()
+        return _loop(session, stop, run, state, progress, compiling.seconds)
+    finally:
+        session.checkpoints.close()
+        session.engine.close()
 
 
 def _headline(config: Config, run_dir: Path, mesh: jax.sharding.Mesh) -> str:
@@ -157,7 +167,12 @@ def _restore(session: _Session, state: LoopState) -> tuple[LoopState, Progress]:
 
 
 def _loop(
-    session: _Session, run: Any, state: LoopState, progress: Progress, compile_seconds: float
+    session: _Session,
+    stop: _Stop,
+    run: Any,
+    state: LoopState,
+    progress: Progress,
+    compile_seconds: float,
 ) -> tuple[LoopState, Progress]:
     """Compiled calls until the last update or a signal; saves before it returns."""
     config, program, display = session.config, session.program, session.display
@@ -169,7 +184,7 @@ def _loop(
     extra = {"compile_seconds": round(compile_seconds, 3)}
     games = episodes.summarise(state.rollout.episodes)
     began = time.perf_counter() - seconds
-    while updates < session.num_updates and session.stop.signal is None:
+    while updates < session.num_updates and stop.signal is None:
         boundary = (updates // session.log_updates + 1) * session.log_updates
         boundary = min(boundary, session.num_updates)
         count = min(max(1, int(SECONDS_PER_CALL / update_seconds)), boundary - updates)
@@ -186,7 +201,7 @@ def _loop(
             since = (updates - 1) % session.log_updates + 1
             means = {k: float(v) / since for k, v in state.metrics.items()}
             log.write(_line(step, updates, seconds, rate, games) | extra | means)
-            state = state._replace(metrics=jax.tree.map(lambda x: x * 0, state.metrics))
+            state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
             extra, interval_start = {}, (step, seconds)
         display.update(Moment(step, config.total_steps, rate, games), updates == boundary)
         progress = Progress(step, updates, seconds)

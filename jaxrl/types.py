@@ -1,7 +1,7 @@
 """Every core type, with the shape beside each field.
 
 E = environments on this device, T = rollout length, A = actions. All rows of a field belong to
-one device; the program in `jaxrl.train` maps over devices (see `jaxrl.distribute`).
+one device; `jaxrl.program` maps over devices.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,8 @@ class EnvEngine(NamedTuple):
     """
 
     spec: EnvSpec
-    # init(seed) -> (env state, first timestep), rows of all local devices, made on the host
+    # init(seed) -> (env state, first timestep), rows of all local devices, made on the host.
+    # Programs compiled before a second init would step games that are gone.
     init: Callable[[int], tuple[PyTree, TimeStep]]
     send: Callable[[PyTree, jax.Array], PyTree]  # starts a step and returns at once
     recv: Callable[[PyTree], tuple[PyTree, TimeStep]]  # waits for it

@@ -2,7 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl import distribute
+from jaxrl.agents import make_agent
 from jaxrl.envs.catch import CELL, COLUMNS, ROWS, make_catch
+from jaxrl.program import make_program
 from tests.conftest import catch_config
 
 
@@ -54,3 +57,15 @@ def test_the_games_of_an_environment_depend_only_on_its_number():
     many, few = (play(perfect, num_envs=n).frame for n in (16, 8))
     np.testing.assert_array_equal(many[:, :8], few)
     assert COLUMNS == 7
+
+
+def test_games_and_actions_do_not_share_random_numbers():
+    # fold_in(key, i) and split(key)[i] are one key, so equal roots would give equal streams.
+    config = catch_config(num_envs=4)
+    engine = make_catch(config, 4)
+    agent = make_agent(config, engine.spec)
+    state = make_program(config, agent, engine, distribute.make_mesh(1)).init()
+    games = jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 3))(state.rollout.env.key))
+    actions = jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 3))(state.rollout.keys))
+    both = np.concatenate([np.asarray(games), np.asarray(actions)]).reshape(-1, 2)
+    assert len(np.unique(both, axis=0)) == len(both)

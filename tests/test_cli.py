@@ -13,6 +13,7 @@ from jaxrl.cli import COMMANDS, main
         (["train", "--nmu-envs", "3"], "did you mean --num-envs?"),
         (["train", "--num-envs", "3.5"], "--num-envs"),
         (["train", "--total-steps", "1.5e0"], "not a whole number"),
+        (["train", "--total-steps", "1e999"], "not a whole number"),
         (["train", "--total-steps"], "Missing value for argument '--total-steps'"),
         (["train", "--network.torso", "resnet"], "Expected one of ('nips', 'nature')"),
         (["train", "--num-envs", "3", "--num-devices", "2"], "take 2 or 4"),

@@ -57,7 +57,7 @@ def play(config, actions):
 
 def raw(config, actions, **options):
     """What EnvPool itself answers to the same actions: observations and answers by step."""
-    pool = make_pool(config, actions.shape[1], first_env_seed(config.seed, actions.shape[1]),
+    pool = make_pool(config, actions.shape[1], first_env_seed(config.seed),
                      num_threads=1, **options)  # fmt: skip
     first, _ = pool.reset()
     answers = [pool.step(action.astype(np.int32)) for action in actions]
@@ -247,7 +247,7 @@ def test_no_fire_is_pressed_for_agents_with_all_actions():
 
 
 def test_runs_and_devices_never_share_a_seed():
-    spans = [range(first_env_seed(s, 512), first_env_seed(s, 512) + 512) for s in range(50)]
+    spans = [range(first_env_seed(s), first_env_seed(s) + 512) for s in range(50)]
     assert all(span.start >= 0 and span.stop <= 2**31 for span in spans)
     ends = sorted((span.start, span.stop) for span in spans)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(ends))
@@ -260,27 +260,47 @@ def test_same_seed_same_games_other_seed_other_games():
     assert (frames[0] != frames[2]).any()
 
 
+def start_draws(num_envs, max_steps):
+    """What each environment's own generator says: the number of steps, and the actions."""
+    first = first_env_seed(1)
+    random = [np.random.default_rng(first + env) for env in range(num_envs)]
+    steps = [int(g.integers(0, max_steps + 1)) for g in random]
+    return first, steps, [g.integers(0, 6, max_steps, np.int32) for g in random]
+
+
 def test_random_starts_move_each_environment_by_its_own_number_of_steps():
-    config = dataclasses.replace(BASE, random_start_steps=40, episodic_life=False)
-    engine = make_envpool(config, 8)
-    env, timestep = engine.init(1)
-    steps = np.random.default_rng(first_env_seed(1, 8)).integers(0, 41, 8)
-    assert len(set(steps)) > 3
-    # EnvPool's own counters tell how far each one came.
-    env = engine.send(env, jnp.zeros(8, jnp.int32))
-    engine.recv(env)
-    pool = engine.render.__closure__[0].cell_contents[0]
-    _, _, _, _, info = pool.step(np.zeros(8, np.int32))
-    np.testing.assert_array_equal(info["elapsed_step"], steps + 2)
-    assert timestep.frame.shape == (8, 84, 84)
+    config = dataclasses.replace(BASE, random_start_steps=40)
+    engine = make_envpool(config, 6)
+    _, timestep = engine.init(1)
     engine.close()
+    first, steps, actions = start_draws(6, 40)
+    assert len(set(steps)) > 3
+    for env in range(6):
+        pool = make_pool(config, 1, first + env)
+        frame, _ = pool.reset()
+        for action in actions[env][: steps[env]]:
+            frame, *_ = pool.step(np.array([action]))
+        pool.close()
+        np.testing.assert_array_equal(timestep.frame[env], frame[0, 0])
+
+
+def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
+    config = dataclasses.replace(BASE, random_start_steps=40)
+    frames = []
+    for devices in (1, 2):
+        engine = make_envpool(config, 4 // devices, devices)
+        frames.append(engine.init(1)[1].frame)
+        engine.close()
+    np.testing.assert_array_equal(*frames)
 
 
 def test_a_start_that_ended_a_game_is_followed_by_its_reset():
     config = dataclasses.replace(BASE, random_start_steps=9, max_episode_steps=4)
     engine = make_envpool(config, 8)
-    env, first = engine.init(1)
-    ended = np.asarray(first.terminated | first.truncated)
+    env, _ = engine.init(1)
+    _, steps, _ = start_draws(8, 9)
+    # Steps 1 to 4 are a game, 5 is the reset, 6 to 9 the next game.
+    ended = np.isin(steps, [4, 9])
     assert 0 < ended.sum() < 8
     _, timestep = engine.recv(engine.send(env, jnp.zeros(8, jnp.int32)))
     np.testing.assert_array_equal(timestep.reset, ended)

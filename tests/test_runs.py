@@ -159,7 +159,10 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, order):
             shutil.rmtree(path)
     with (tmp_path / "cut" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99')
+    assert len(metrics.read(tmp_path / "cut")) == 6  # the torn line is left out
     assert main(["resume", str(tmp_path / "cut")]) == 0
+    provenance = json.loads((tmp_path / "cut" / "provenance.json").read_text())
+    assert len(provenance["resumed"]) == 1
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config import CATCH, Config
+from jaxrl.envs.engine import first_env_seed
 from jaxrl.types import FRAME_SHAPE, EnvEngine, EnvSpec, TimeStep
 
 ROWS, COLUMNS = 7, 7
@@ -83,19 +84,21 @@ def make_catch(config: Config, num_envs: int, num_local_devices: int = 1) -> Env
 
     @jax.jit
     def start(env_ids: jax.Array, seed: jax.Array) -> tuple[CatchState, TimeStep]:
-        """Each environment plays a random number of random steps: no two games end together."""
-        seeds = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), env_ids)
-        key, column = _new_game(seeds)
+        """Each environment plays a random number of random steps, so that games end apart."""
+        roots = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), env_ids)
+        split = jax.vmap(lambda root: jax.random.split(root, 3))(roots)
+        games_key, steps_key, moves_key = split[:, 0], split[:, 1], split[:, 2]
+        key, column = _new_game(games_key)
         zeros = jnp.zeros(len(env_ids), jnp.int32)
         no = jnp.zeros(len(env_ids), bool)
         state = CatchState(key, zeros, column, zeros + COLUMNS // 2, no, no)
         max_steps = min(config.random_start_steps, ROWS)
         draw = jax.vmap(lambda k, high: jax.random.randint(k, (), 0, high), (0, None))
-        fold_in = jax.vmap(jax.random.fold_in, (0, None))
-        steps = draw(fold_in(seeds, 1), max_steps + 1)
+        steps = draw(steps_key, max_steps + 1)
 
         def move(step: jax.Array, state: CatchState) -> CatchState:
-            moved = _move(state, draw(fold_in(seeds, 2 + step), 3))
+            move_key = jax.vmap(jax.random.fold_in, (0, None))(moves_key, step)
+            moved = _move(state, draw(move_key, 3))
             return jax.tree.map(lambda new, old: jnp.where(steps > step, new, old), moved, state)
 
         state = jax.lax.fori_loop(0, max_steps, move, state)
@@ -104,7 +107,9 @@ def make_catch(config: Config, num_envs: int, num_local_devices: int = 1) -> Env
     def init(seed: int) -> tuple[CatchState, TimeStep]:
         total = num_envs * num_local_devices
         env_ids = np.arange(total) + jax.process_index() * total
-        return start(env_ids, np.uint32(seed))
+        # Not the seed itself: `fold_in` and `split` of one key give the same keys, and the seed's
+        # own key is where parameters and actions come from.
+        return start(env_ids, np.uint32(first_env_seed(seed)))
 
     def send(state: CatchState, action: jax.Array) -> CatchState:
         chex.assert_shape(action, (num_envs,))

@@ -104,15 +104,16 @@ def _start(pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life
     never = np.zeros(num_envs, bool)
     first = (observation, np.zeros(num_envs, np.float32), never, never, info)
     rows = jax.tree.map(np.array, time_step(first, never, episodic_life))
-    random = np.random.default_rng(seed)
-    steps = random.integers(0, max_steps + 1, num_envs)
+    # A generator for each environment: how the games are spread over pools changes none of them.
+    random = [np.random.default_rng(seed + env) for env in range(num_envs)]
+    steps = np.array([generator.integers(0, max_steps + 1) for generator in random])
+    actions = np.stack([g.integers(0, num_actions, max_steps, np.int32) for g in random])
     for step in range(max_steps):
         (moving,) = np.nonzero(steps > step)
         if not moving.size:
             break
-        action = random.integers(0, num_actions, moving.size).astype(np.int32)
         was_done = (rows.terminated | rows.truncated)[moving]
-        answer = pool.step(action, moving.astype(np.int32))
+        answer = pool.step(actions[moving, step], moving.astype(np.int32))
         for row, new in zip(rows, time_step(answer, was_done, episodic_life), strict=True):
             row[moving] = new
     return rows
@@ -141,7 +142,7 @@ def make_envpool(config: Config, num_envs: int, num_local_devices: int = 1) -> E
     def init(seed: int) -> tuple[EnvPoolState, TimeStep]:
         close()
         total = num_envs * num_local_devices
-        first = first_env_seed(seed, total) + jax.process_index() * total
+        first = first_env_seed(seed) + jax.process_index() * total
         starts, tokens = [], []
         for device in range(num_local_devices):
             # Pools that share the cores keep off each other's only where they are told to.
