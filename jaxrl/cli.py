@@ -5,10 +5,8 @@ saved; 1 anything else. Heavy modules are imported by the commands that need the
 mistake is answered at once.
 """
 
-import contextlib
 import dataclasses
 import difflib
-import io
 import json
 import sys
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from jaxrl import config as configuration
+from jaxrl.arguments import parse
 from jaxrl.config import Config, UserError
 
 RunDir = Annotated[Path, tyro.conf.Positional]
@@ -58,16 +57,7 @@ class BenchArguments:
 
 def train(arguments: list[str]) -> int:
     """Train an agent and leave a run directory."""
-    file = _config_file(arguments)
-    settings = configuration.load(file) if file else Config()
-    parsed = _parse(
-        tyro.conf.AvoidSubcommands[TrainArguments],
-        "train",
-        arguments,
-        default=TrainArguments(settings, file),
-    )
-    config = parsed.settings
-    _check_config(config)
+    config: Config = _parse_settings(TrainArguments, "train", arguments).settings
     from jaxrl import runs
 
     if not config.run_dir:
@@ -92,7 +82,7 @@ def resume(arguments: list[str]) -> int:
         """
         return run
 
-    run_dir = _parse(command, "resume", arguments)
+    run_dir = parse(command, "resume", arguments)
     from jaxrl.train import resume as resume_run
 
     return _status(resume_run(run_dir))
@@ -126,10 +116,10 @@ def evaluate(arguments: list[str]) -> int:
         """
         return locals()
 
-    given = _parse(command, "evaluate", arguments)
+    given = parse(command, "evaluate", arguments)
     _at_least("episodes", given["episodes"], 1)
     _at_least("seed", given["seed"], 0)
-    configuration_of_run(given["run"])
+    _check_run(given["run"])
     from jaxrl import evaluate as evaluation
 
     config, actor, step = evaluation.load_actor(given["run"], given["checkpoint"])
@@ -170,10 +160,10 @@ def play(arguments: list[str]) -> int:
         """
         return locals()
 
-    given = _parse(command, "play", arguments)
+    given = parse(command, "play", arguments)
     _at_least("seed", given["seed"], 0)
     _at_least("max_seconds", given["max_seconds"], 1)
-    configuration_of_run(given["run"])
+    _check_run(given["run"])
     from jaxrl import video
     from jaxrl.evaluate import load_actor
 
@@ -204,7 +194,7 @@ def plot(arguments: list[str]) -> int:
         """
         return runs, output
 
-    run_dirs, output = _parse(command, "plot", arguments)
+    run_dirs, output = parse(command, "plot", arguments)
     if not run_dirs:
         raise UserError("plot needs at least one run directory")
     if output is None and len(run_dirs) > 1:
@@ -232,7 +222,7 @@ def games(arguments: list[str]) -> int:
         """
         return names
 
-    names_only = _parse(command, "games", arguments)
+    names_only = parse(command, "games", arguments)
     from jaxrl.games import atari_games, known_games, minimal_actions, reference_scores
 
     if names_only:
@@ -250,18 +240,9 @@ def games(arguments: list[str]) -> int:
 
 def bench(arguments: list[str]) -> int:
     """Measure agent steps per second under three loads."""
-
-    file = _config_file(arguments)
-    settings = configuration.load(file) if file else Config()
-    parsed = _parse(
-        tyro.conf.AvoidSubcommands[BenchArguments],
-        "bench",
-        arguments,
-        default=BenchArguments(settings, file),
-    )
+    parsed = _parse_settings(BenchArguments, "bench", arguments)
     _at_least("repeats", parsed.repeats, 1)
     _at_least("seconds", parsed.seconds, 0.01)
-    _check_config(parsed.settings)
     from jaxrl import bench as benchmark
 
     rates = benchmark.measure(parsed.settings, parsed.seconds, parsed.repeats)
@@ -338,6 +319,20 @@ def _status(outcome: Any) -> int:
     return 0 if outcome.signal is None else 128 + outcome.signal
 
 
+def _parse_settings(kind: type, command: str, arguments: list[str]) -> Any:
+    """Arguments that begin with a whole configuration; --config gives its defaults."""
+    file = _config_file(arguments)
+    settings = configuration.load(file) if file else Config()
+    parsed = parse(
+        tyro.conf.AvoidSubcommands[kind],  # type: ignore[misc]
+        command,
+        arguments,
+        default=kind(settings, file),
+    )
+    _check_config(parsed.settings)
+    return parsed
+
+
 def _config_file(arguments: list[str]) -> Path | None:
     """The value of --config, which must be read before the rest can be parsed."""
     for place, argument in enumerate(arguments):
@@ -355,11 +350,11 @@ def _check_config(config: Config) -> None:
     configuration.check(config)
 
 
-def configuration_of_run(run_dir: Path) -> Config:
+def _check_run(run_dir: Path) -> None:
     """Refuses what is no run directory, before anything heavy is imported."""
     from jaxrl.runs import load_config
 
-    return load_config(run_dir)
+    load_config(run_dir)
 
 
 def _at_least(name: str, value: float, least: float) -> None:
@@ -372,59 +367,3 @@ def _check_target(target: Path, suffixes: tuple[str, ...]) -> None:
         raise UserError(f"'{target}': the name must end in {' or '.join(suffixes)}")
     if not target.parent.is_dir():
         raise UserError(f"'{target.parent}' is no directory: make it first")
-
-
-_INTEGERS = tyro.constructors.ConstructorRegistry()
-
-
-@_INTEGERS.primitive_rule
-def _whole_number(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
-    """Integers may be written 3e6 or 3_000_000."""
-    if info.type is not int:
-        return None
-
-    def parse(words: list[str]) -> int:
-        number = float(words[0]) if "e" in words[0].lower() else int(words[0])
-        if not float(number).is_integer():
-            raise ValueError(f"'{words[0]}' is not a whole number")
-        return int(number)
-
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=parse,
-        is_instance=lambda x: isinstance(x, int),
-        str_from_instance=lambda x: [str(x)],
-    )
-
-
-def _parse(target: Any, command: str, arguments: list[str], **options: Any) -> Any:
-    """tyro's parser, its boxes of errors condensed into one line."""
-    errors = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(errors), _INTEGERS:
-            return tyro.cli(target, args=arguments, prog=f"jaxrl {command}", **options)
-    except SystemExit as ended:
-        if not ended.code:
-            raise
-        raise UserError(_condense(errors.getvalue(), command)) from None
-
-
-def _condense(box: str, command: str) -> str:
-    """The message of tyro's error box, with its first suggestion."""
-    # The box is drawn with dashes where the terminal knows no lines.
-    rows = [line.strip().strip("│|").strip() for line in box.splitlines()]
-    sections: list[list[str]] = [[]]
-    for row in rows[1:]:  # the first is the title
-        if not row.strip("─-╭╮╰╯+ "):
-            sections.append([])
-        else:
-            sections[-1].append(row)
-    first, *others = [section for section in sections if section] or [["cannot read the options"]]
-    message = " ".join(first)
-    for section in others:
-        if section[0].startswith("Perhaps you meant") and len(section) > 1:
-            message += f"; did you mean {section[1].split()[0]}?"
-    return f"{message} (jaxrl {command} --help lists all options)"

@@ -33,7 +33,10 @@ ALLOWED = {
         "types", "config", "agents", "envs", "episodes", "distribute", "program", "checkpoint",
         "metrics", "progress", "runs", "plotting", "evaluate",
     },
-    "cli": {"config", "games", "runs", "train", "evaluate", "video", "plotting", "bench"},
+    "arguments": {"config"},
+    "cli": {
+        "arguments", "config", "games", "runs", "train", "evaluate", "video", "plotting", "bench",
+    },
     "__main__": {"cli"},
     "__init__": set(),
     "data": set(),

@@ -1,0 +1,64 @@
+"""tyro's parser, with mistakes told in one line."""
+
+import contextlib
+import io
+from typing import Any
+
+import tyro
+
+from jaxrl.config import UserError
+
+_INTEGERS = tyro.constructors.ConstructorRegistry()
+
+
+@_INTEGERS.primitive_rule
+def _whole_number(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+    """Integers may be written 3e6 or 3_000_000."""
+    if info.type is not int:
+        return None
+
+    def parse(words: list[str]) -> int:
+        number = float(words[0]) if "e" in words[0].lower() else int(words[0])
+        if not float(number).is_integer():
+            raise ValueError(f"'{words[0]}' is not a whole number")
+        return int(number)
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=parse,
+        is_instance=lambda x: isinstance(x, int),
+        str_from_instance=lambda x: [str(x)],
+    )
+
+
+def parse(target: Any, command: str, arguments: list[str], **options: Any) -> Any:
+    """tyro's parser, its boxes of errors condensed into one line."""
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors), _INTEGERS:
+            return tyro.cli(target, args=arguments, prog=f"jaxrl {command}", **options)
+    except SystemExit as ended:
+        if not ended.code:
+            raise
+        raise UserError(_condense(errors.getvalue(), command)) from None
+
+
+def _condense(box: str, command: str) -> str:
+    """The message of tyro's error box, with its first suggestion."""
+    # The box is drawn with dashes where the terminal knows no lines.
+    rows = [line.strip().strip("│|").strip() for line in box.splitlines()]
+    sections: list[list[str]] = [[]]
+    for row in rows[1:]:  # the first is the title
+        if not row.strip("─-╭╮╰╯+ "):
+            sections.append([])
+        else:
+            sections[-1].append(row)
+    first, *others = [section for section in sections if section] or [["cannot read the options"]]
+    message = " ".join(first)
+    for section in others:
+        if section[0].startswith("Perhaps you meant") and len(section) > 1:
+            message += f"; did you mean {section[1].split()[0]}?"
+    return f"{message} (jaxrl {command} --help lists all options)"

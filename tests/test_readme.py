@@ -1,0 +1,61 @@
+"""What README shows exists: commands with their options, make's targets and variables."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jaxrl import bench, train
+from jaxrl.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text()
+LINES = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("jaxrl")])
+def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(ROOT)
+    seen = []
+    outcome = train.Outcome(0, None)
+    monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)
+    monkeypatch.setattr(bench, "measure", lambda config, *_: seen.append(config) or {})
+    command, *arguments = shlex.split(line)[1:]
+    assert command in COMMANDS
+    arguments = [str(tmp_path / a) if a.startswith("runs/") else a for a in arguments]
+    status = main([command, *arguments])
+    if command in ("train", "bench", "games"):
+        assert status == 0
+        assert seen or command == "games"
+    else:
+        # The options are understood; only the run is missing here.
+        assert status == 2
+        assert "is no run directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("make")])
+def test_make_targets_and_variables_exist(line):
+    told = subprocess.run(
+        ["make", "--dry-run", *shlex.split(line)[1:]],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    target, *variables = shlex.split(line)[1:]
+    for variable in variables:
+        assert variable.split("=")[1] in told.stdout
+    if target in ("pong", "breakout", "catch"):
+        assert f"--game {target}" in told.stdout
+
+
+def test_files_that_are_named_exist():
+    for name in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert name.startswith("http") or (ROOT / name).exists(), name
+    for name in re.findall(r"`([a-z0-9_]+\.toml)`", TEXT):
+        assert (ROOT / "configs" / name).exists() or name == "config.toml", name
+    assert shutil.which("make")
