@@ -323,8 +323,9 @@ def _parse_settings(kind: type, command: str, arguments: list[str]) -> Any:
     """Arguments that begin with a whole configuration; --config gives its defaults."""
     file = _config_file(arguments)
     settings = configuration.load(file) if file else Config()
+    avoid_subcommands: Any = tyro.conf.AvoidSubcommands
     parsed = parse(
-        tyro.conf.AvoidSubcommands[kind],  # type: ignore[misc]
+        avoid_subcommands[kind],
         command,
         arguments,
         default=kind(settings, file),
