@@ -17,6 +17,7 @@ import tyro
 
 from jaxrl import config as configuration
 from jaxrl.arguments import parse
+from jaxrl.checks import check, check_game
 from jaxrl.config import Config, UserError
 
 RunDir = Annotated[Path, tyro.conf.Positional]
@@ -347,8 +348,8 @@ def _config_file(arguments: list[str]) -> Path | None:
 def _check_config(config: Config) -> None:
     from jaxrl.games import known_games
 
-    configuration.check_game(config.game, known_games())
-    configuration.check(config)
+    check_game(config.game, known_games())
+    check(config)
 
 
 def _check_run(run_dir: Path) -> None:

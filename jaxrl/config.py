@@ -24,10 +24,13 @@ class UserError(Exception):
 class NetworkConfig:
     """The network between the stacked frames and the heads."""
 
-    torso: Literal["nips", "nature"] = "nature"
-    """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015)"""
+    torso: Literal["nips", "nature", "impala"] = "nature"
+    """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015);
+    impala: residual network of 15 convolutions, 256 units (Espeholt 2018)"""
     init: Literal["orthogonal", "uniform"] = "orthogonal"
     """orthogonal: gain sqrt(2), policy 0.01, value 1; uniform: +-1/sqrt(fan in), as Torch 7"""
+    dueling: bool = False
+    """value-based agents: separate streams of state value and advantage (Wang 2016)"""
     normalise_observations: bool = False
     """normalise each pixel by its running mean and standard deviation (CuLE)"""
 
@@ -40,8 +43,8 @@ class OptimizerConfig:
     """the optimizer"""
     learning_rate: float = 7e-4
     """step size at the start"""
-    schedule: Literal["constant", "linear"] = "constant"
-    """constant, or linearly to 0 at total_steps"""
+    schedule: Literal["constant", "linear", "adaptive"] = "constant"
+    """constant; linear, to 0 at total_steps; adaptive (PPO), so that agent.kl_target is kept"""
     decay: float = 0.99
     """decay of the squared gradients' running mean (RMSProp's alpha, Adam's beta 2)"""
     decay_mean: float = 0.9
@@ -76,15 +79,87 @@ class A2CConfig:
     """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
 
 
-AgentConfig = A2CConfig
-ALGORITHMS: dict[str, type[AgentConfig]] = {"a2c": A2CConfig}
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation (Schulman 2017)."""
+
+    rollout_length: int = 128
+    """agent steps of every environment between two updates"""
+    gamma: float = 0.99
+    """discount per agent step"""
+    gae_lambda: float = 0.95
+    """weight of longer returns in the advantages: 0 one step, 1 the whole rollout"""
+    epochs: int = 4
+    """passes over each rollout"""
+    num_minibatches: int = 4
+    """gradient steps per epoch; each takes as many steps of every environment"""
+    clip: float = 0.1
+    """how far from 1 the ratio of new to old probability still has a gradient"""
+    clip_value: bool = False
+    """clip the change of the values likewise"""
+    entropy_coef: float = 0.01
+    """weight of the entropy bonus"""
+    value_coef: float = 0.5
+    """weight of half the mean squared error of the values"""
+    normalise_advantages: bool = True
+    """to mean 0 and deviation 1 in each minibatch, over all devices"""
+    normalise_values: bool = False
+    """the network predicts returns in running standard deviations from their running mean"""
+    kl_target: float = 0.01
+    """nats; the adaptive learning rate grows below half of it and shrinks above twice"""
+    micro_batch: int = 0
+    """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
+
+
+@dataclass(frozen=True)
+class C51Config:
+    """Categorical DQN (Bellemare 2017); scaled up as Stooke & Abbeel 2018 do."""
+
+    rollout_length: int = 4
+    """agent steps of every environment between two updates"""
+    gamma: float = 0.99
+    """discount per agent step"""
+    num_atoms: int = 51
+    """atoms of the return's distribution"""
+    v_min: float = -10.0
+    """return at the lowest atom"""
+    v_max: float = 10.0
+    """return at the highest atom"""
+    n_step: int = 1
+    """steps of reward before the bootstrap"""
+    double_q: bool = False
+    """the online network chooses the bootstrap's action, the target network values it"""
+    batch_size: int = 32
+    """transitions of one gradient step, over all devices"""
+    training_intensity: float = 8.0
+    """transitions trained on per transition played (DQN: 32 every 4 steps)"""
+    replay_capacity: int = 1_000_000
+    """transitions kept, over all devices; each takes 7 KB"""
+    learning_starts: int = 80_000
+    """agent steps before the first gradient step"""
+    target_update_interval: int = 10_000
+    """agent steps between two copies into the target network"""
+    epsilon_start: float = 1.0
+    """probability of a random action at the first step"""
+    epsilon_end: float = 0.01
+    """probability of a random action after epsilon_decay_steps"""
+    epsilon_decay_steps: int = 1_000_000
+    """agent steps over which epsilon falls linearly"""
+    evaluation_epsilon: float = 0.001
+    """probability of a random action in `jaxrl evaluate` and `jaxrl play`"""
+    micro_batch: int = 0
+    """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
+
+
+AgentConfig = A2CConfig | PPOConfig | C51Config
+ALGORITHMS: dict[str, type[AgentConfig]] = {"a2c": A2CConfig, "ppo": PPOConfig, "c51": C51Config}
 
 
 @dataclass(frozen=True)
 class Config:
     """One training run."""
 
-    algorithm: Literal["a2c"] = "a2c"
+    algorithm: Literal["a2c", "ppo", "c51"] = "a2c"
     """what learns; set by the configuration file"""
     game: str = "pong"
     """an Atari game as `jaxrl games` lists them, or catch (a small game without an emulator)"""
@@ -124,6 +199,8 @@ class Config:
     """agent steps between two checkpoints; one more is written at the end"""
     keep_checkpoints: int = 3
     """newest checkpoints to keep, beside the best"""
+    checkpoint_memory: bool = True
+    """checkpoints hold the replay (7 KB a transition); without it a resumed run fills it anew"""
     evaluation_episodes: int = 30
     """games of the evaluation at the end of training; 0 leaves it out"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -139,81 +216,9 @@ class Config:
         return -(-self.total_steps // self.steps_per_update())
 
 
-def _nearest(name: str, known: typing.Iterable[str], count: int = 3) -> list[str]:
+def nearest(name: str, known: typing.Iterable[str], count: int = 3) -> list[str]:
+    """The known names most like `name`."""
     return difflib.get_close_matches(name, list(known), n=count, cutoff=0.4)
-
-
-def check_game(game: str, known: typing.Sequence[str]) -> None:
-    """Refuses a game that is not among `known`, offering the nearest names."""
-    if game in known:
-        return
-    near = _nearest(game.lower().replace("-", "_"), known)
-    hint = f"did you mean {', '.join(near)}?" if near else "`jaxrl games` lists all."
-    raise UserError(f"unknown game '{game}': {hint}")
-
-
-def check(config: Config) -> None:
-    """Refuses values that cannot train, before anything is created or compiled."""
-    agent, optimizer = config.agent, config.optimizer
-    at_least: dict[str, tuple[float, float]] = {
-        "total_steps": (config.total_steps, 1),
-        "seed": (config.seed, 0),
-        "num_envs": (config.num_envs, 1),
-        "num_devices": (config.num_devices, 0),
-        "num_threads": (config.num_threads, 0),
-        "random_start_steps": (config.random_start_steps, 0),
-        "noop_max": (config.noop_max, 1),  # EnvPool's process dies of 0
-        "max_episode_steps": (config.max_episode_steps, 1),
-        "log_interval": (config.log_interval, 1),
-        "checkpoint_interval": (config.checkpoint_interval, 1),
-        "keep_checkpoints": (config.keep_checkpoints, 1),
-        "evaluation_episodes": (config.evaluation_episodes, 0),
-        "agent.rollout_length": (agent.rollout_length, 1),
-        "agent.micro_batch": (agent.micro_batch, 0),
-        "agent.entropy_coef": (agent.entropy_coef, 0),
-        "agent.value_coef": (agent.value_coef, 0),
-        "agent.log_epsilon": (agent.log_epsilon, 0),
-        "optimizer.learning_rate": (optimizer.learning_rate, 0),
-        "optimizer.max_grad_norm": (optimizer.max_grad_norm, 0),
-        "optimizer.initial_scale": (optimizer.initial_scale, 0),
-    }
-    for name, (value, least) in at_least.items():
-        if not least <= value < 2**63:
-            raise UserError(f"{name} = {value}: must be at least {least}")
-    fractions = {
-        "repeat_action_probability": config.repeat_action_probability,
-        "agent.gamma": agent.gamma,
-        "optimizer.decay": optimizer.decay,
-        "optimizer.decay_mean": optimizer.decay_mean,
-    }
-    for name, value in fractions.items():
-        if not 0 <= value <= 1:
-            raise UserError(f"{name} = {value}: must lie between 0 and 1")
-    if not optimizer.eps > 0:
-        raise UserError(f"optimizer.eps = {optimizer.eps}: must be above 0")
-    for name in ("max_episode_steps", "num_envs", "noop_max", "num_threads", "seed"):
-        if getattr(config, name) >= 2**31:
-            raise UserError(f"{name} = {getattr(config, name)}: must be below 2147483648")
-    if config.num_devices > 1:
-        check_divides(config, config.num_devices)
-
-
-def check_divides(config: Config, num_devices: int) -> None:
-    """Refuses environments or micro-batches that do not divide, naming the nearest that do."""
-    if config.num_envs % num_devices:
-        below = config.num_envs // num_devices * num_devices
-        raise UserError(
-            f"num_envs = {config.num_envs} does not divide among {num_devices} devices: "
-            f"take {f'{below} or ' if below else ''}{below + num_devices}"
-        )
-    rows = config.steps_per_update() // num_devices
-    if config.agent.micro_batch and rows % config.agent.micro_batch:
-        divisors = [n for n in range(1, rows + 1) if rows % n == 0]
-        near = min(divisors, key=lambda n: abs(n - config.agent.micro_batch))
-        raise UserError(
-            f"agent.micro_batch = {config.agent.micro_batch} does not divide the {rows} rows "
-            f"of an update: take {near}"
-        )
 
 
 def _type_name(annotation: Any) -> str:
@@ -242,7 +247,7 @@ def _merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
     changes: dict[str, Any] = {}
     for key, value in table.items():
         if key not in annotations:
-            near = _nearest(key, annotations, 1)
+            near = nearest(key, annotations, 1)
             hint = f"did you mean '{prefix}{near[0]}'?" if near else ""
             known = ", ".join(annotations)
             raise UserError(f"unknown key '{prefix}{key}': {hint or f'known are {known}'}")

@@ -1,10 +1,5 @@
-"""Torsos, heads and observation normalisation (Flax Linen).
+"""Torsos, heads and observation normalisation (Flax Linen)."""
 
-Every convolution is the `Conv` below: the same numbers everywhere, with a gradient of its own on
-CPUs, where XLA's weight gradient is 30 times too slow inside a loop.
-"""
-
-from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -12,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config import NetworkConfig
+from jaxrl.convolution import conv2d
 from jaxrl.optimizers import mean_over_devices
 from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE
 
@@ -23,77 +19,7 @@ class PolicyValue(NamedTuple):
     value: jax.Array  # f32[B], expected return
 
 
-# --- the convolution -----------------------------------------------------------------------------
-
-
-def _convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    return jax.lax.conv_general_dilated(
-        x, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-
-
-def patches_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """`conv2d` as patches times a matrix.
-
-    The stride is folded into channels first, so that patches are a few shifted copies of large
-    blocks (4 for the 8 x 8 kernel of stride 4, instead of 64). Shapes as `conv2d`.
-    """
-    size, _, channels, filters = kernel.shape
-    batch, height, width, _ = x.shape
-    shifts = -(-size // stride)  # blocks that a kernel spans
-    out_height, out_width = (height - size) // stride + 1, (width - size) // stride + 1
-
-    def pad_to(array: jax.Array, lengths: tuple[int, int], axes: tuple[int, int]) -> jax.Array:
-        padding = [(0, 0)] * array.ndim
-        for axis, length in zip(axes, lengths, strict=True):
-            padding[axis] = (0, max(0, length - array.shape[axis]))
-        return jnp.pad(array, padding)
-
-    rows, columns = out_height + shifts - 1, out_width + shifts - 1
-    x = pad_to(x, (rows * stride, columns * stride), (1, 2))
-    x = x[:, : rows * stride, : columns * stride]
-    x = x.reshape(batch, rows, stride, columns, stride, channels).transpose(0, 1, 3, 2, 4, 5)
-    x = x.reshape(batch, rows, columns, stride * stride * channels)
-    patches = jnp.concatenate(
-        [x[:, i : i + out_height, j : j + out_width] for i in range(shifts) for j in range(shifts)],
-        axis=-1,
-    )
-    kernel = pad_to(kernel, (shifts * stride, shifts * stride), (0, 1))
-    kernel = kernel.reshape(shifts, stride, shifts, stride, channels, filters)
-    matrix = kernel.transpose(0, 2, 1, 3, 4, 5).reshape(-1, filters)
-    return patches @ matrix
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def conv2d(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Square convolution without padding: f32[B, H, W, C] * f32[K, K, C, F] -> f32[B, H', W', F].
-
-    H' = (H - K) // stride + 1. On a CPU the gradient goes by way of patches.
-    """
-    return _convolution(x, kernel, stride)
-
-
-def _conv2d_forward(x: jax.Array, kernel: jax.Array, stride: int) -> tuple[jax.Array, Any]:
-    return _convolution(x, kernel, stride), (x, kernel)
-
-
-def _conv2d_backward(stride: int, residuals: Any, gradient: jax.Array) -> Any:
-    def through(convolution: Any) -> Any:
-        def pull_back(x: jax.Array, kernel: jax.Array, gradient: jax.Array) -> Any:
-            _, vjp = jax.vjp(lambda a, b: convolution(a, b, stride), x, kernel)
-            return vjp(gradient)
-
-        return pull_back
-
-    return jax.lax.platform_dependent(
-        *residuals,
-        gradient,
-        cpu=through(patches_convolution),
-        default=through(_convolution),
-    )
-
-
-conv2d.defvjp(_conv2d_forward, _conv2d_backward)
+# --- layers ---------------------------------------------------------------------------------------
 
 
 def _uniform_fan_in(fan_in: int) -> nn.initializers.Initializer:
@@ -147,14 +73,57 @@ class Dense(nn.Module):
 # --- the networks --------------------------------------------------------------------------------
 
 # (filters, kernel size, stride) of each convolution, then the units of the dense layer
-TORSOS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
+CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
     "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih 2013
     "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih 2015
 }
+IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
+
+
+class ImpalaSection(nn.Module):
+    """A convolution, max-pooling by 2, and two residual blocks of two convolutions each."""
+
+    filters: int
+    init: str
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[B, H, W, C] -> f32[B, ceil(H / 2), ceil(W / 2), filters]."""
+
+        def same(x: jax.Array) -> jax.Array:
+            x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            return Conv(self.filters, 3, 1, self.init)(x)
+
+        x = nn.max_pool(same(x), (3, 3), (2, 2), "SAME")
+        for _ in range(2):
+            x = x + same(nn.relu(same(nn.relu(x))))
+        return x
+
+
+class Torso(nn.Module):
+    """Pixels to features, and as many hidden layers of units on top as heads want their own."""
+
+    config: NetworkConfig
+    streams: int = 1
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, ...]:
+        """f32[B, 84, 84, 4], as `normalise` gives it -> one f32[B, units] per stream."""
+        init = self.config.init
+        if self.config.torso == "impala":
+            for filters in IMPALA_FILTERS:
+                x = ImpalaSection(filters, init)(x)
+            x, units = nn.relu(x), IMPALA_UNITS
+        else:
+            layers, units = CONVOLUTIONS[self.config.torso]
+            for filters, size, stride in layers:
+                x = nn.relu(Conv(filters, size, stride, init)(x))
+        x = x.reshape(x.shape[0], -1)
+        return tuple(nn.relu(Dense(units, 2**0.5, init)(x)) for _ in range(self.streams))
 
 
 class PolicyValueNetwork(nn.Module):
-    """A convolutional torso shared by a policy head and a value head."""
+    """A torso shared by a policy head and a value head."""
 
     num_actions: int
     config: NetworkConfig
@@ -162,58 +131,88 @@ class PolicyValueNetwork(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> PolicyValue:
         """f32[B, 84, 84, 4], as `normalise` gives it."""
-        layers, units = TORSOS[self.config.torso]
-        init = self.config.init
-        for filters, size, stride in layers:
-            x = nn.relu(Conv(filters, size, stride, init)(x))
-        x = nn.relu(Dense(units, 2**0.5, init)(x.reshape(x.shape[0], -1)))
-        logits = Dense(self.num_actions, 0.01, init)(x)
-        value = Dense(1, 1.0, init)(x)
+        (x,) = Torso(self.config)(x)
+        logits = Dense(self.num_actions, 0.01, self.config.init)(x)
+        value = Dense(1, 1.0, self.config.init)(x)
         return PolicyValue(logits, value[:, 0])
 
 
-# --- observation normalisation -------------------------------------------------------------------
+class ActionValueNetwork(nn.Module):
+    """For every action its value, or the logits of its return's distribution.
+
+    With `config.dueling` (Wang 2016, eq. 9): Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'),
+    for each atom.
+    """
+
+    num_actions: int
+    num_atoms: int  # 1 for plain action values
+    config: NetworkConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[B, 84, 84, 4], as `normalise` gives it -> f32[B, A, atoms]; f32[B, A] for 1 atom."""
+        init = self.config.init
+        streams = Torso(self.config, streams=2 if self.config.dueling else 1)(x)
+        x = Dense(self.num_actions * self.num_atoms, 1.0, init)(streams[0])
+        x = x.reshape(-1, self.num_actions, self.num_atoms)
+        if self.config.dueling:
+            state_value = Dense(self.num_atoms, 1.0, init)(streams[1])
+            x = state_value[:, None] + x - x.mean(axis=1, keepdims=True)
+        return x[..., 0] if self.num_atoms == 1 else x
 
 
-class ObservationStatistics(NamedTuple):
-    """Running statistics of each pixel, over all environments and devices."""
+# --- running statistics ---------------------------------------------------------------------------
 
-    frames: jax.Array  # f32[], frames seen
-    mean: jax.Array  # f32[84, 84, 1], of pixels scaled to [0, 1]
-    variance: jax.Array  # f32[84, 84, 1]
+
+class RunningStatistics(NamedTuple):
+    """Mean and variance of all that was seen, over all environments and devices."""
+
+    samples: jax.Array  # f32[], seen so far
+    mean: jax.Array  # f32[...], of observations f32[84, 84, 1], pixels scaled to [0, 1]
+    variance: jax.Array  # f32[...]
 
 
 MAX_COUNT = 1e7  # beyond it float32 loses increments; the statistics then forget exponentially
 CLIP = 5.0  # standard deviations
 
 
+def new_statistics(shape: tuple[int, ...]) -> RunningStatistics:
+    """Of nothing yet: mean 0, variance 1."""
+    return RunningStatistics(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
+
+
+def merge_statistics(
+    statistics: RunningStatistics, mean: jax.Array, square: jax.Array, count: jax.Array | float
+) -> RunningStatistics:
+    """Adds `count` samples whose mean and mean square are given (Chan 1979).
+
+    Both are those of all devices together, so that every device holds the same statistics.
+    """
+    seen = statistics.samples + count
+    share = count / jnp.maximum(seen, 1)
+    delta = mean - statistics.mean
+    variance = (
+        statistics.variance * (1 - share)
+        + jnp.maximum(square - jnp.square(mean), 0) * share
+        + jnp.square(delta) * share * (1 - share)
+    )
+    return RunningStatistics(
+        jnp.minimum(seen, MAX_COUNT), statistics.mean + delta * share, variance
+    )
+
+
 def init_statistics(config: NetworkConfig) -> Any:
-    """No statistics where the configuration does not normalise: ()."""
-    if not config.normalise_observations:
-        return ()
-    pixels = (*FRAME_SHAPE, 1)
-    return ObservationStatistics(jnp.zeros(()), jnp.zeros(pixels), jnp.ones(pixels))
+    """Of each pixel; () where the configuration does not normalise."""
+    return new_statistics((*FRAME_SHAPE, 1)) if config.normalise_observations else ()
 
 
 def update_statistics(statistics: Any, frames: jax.Array) -> Any:
-    """Merges a batch u8[..., 84, 84] of every device (Chan 1979: parallel mean and variance)."""
+    """Adds a batch u8[..., 84, 84] of every device to the statistics of the pixels."""
     if statistics == ():
         return ()
     x = frames.reshape(-1, *FRAME_SHAPE, 1).astype(jnp.float32) / 255
     mean, square = mean_over_devices((x.mean(0), jnp.square(x).mean(0)))
-    batch = x.shape[0] * jax.lax.axis_size(AXIS)
-    frames_seen = statistics.frames + batch
-    delta = mean - statistics.mean
-    variance = jnp.maximum(square - jnp.square(mean), 0)
-    share = batch / frames_seen
-    merged = (
-        statistics.variance * (1 - share)
-        + variance * share
-        + jnp.square(delta) * share * (1 - share)
-    )
-    return ObservationStatistics(
-        jnp.minimum(frames_seen, MAX_COUNT), statistics.mean + delta * share, merged
-    )
+    return merge_statistics(statistics, mean, square, x.shape[0] * jax.lax.axis_size(AXIS))
 
 
 def normalise(observation: jax.Array, statistics: Any) -> jax.Array:

@@ -1,5 +1,6 @@
-"""Learning-rate schedules, gradient clipping, the optimizers, and means over devices."""
+"""Means over devices, gradients in micro-batches, clipping, the optimizers, learning rates."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,7 +8,10 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config import OptimizerConfig
-from jaxrl.types import AXIS
+from jaxrl.types import AXIS, PyTree
+
+CPU_MICRO_BATCH = 32  # rows whose activations stay in a CPU's cache
+Objective = Callable[[PyTree, PyTree], tuple[jax.Array, dict[str, jax.Array]]]
 
 
 def mean_over_devices(tree: Any) -> Any:
@@ -31,15 +35,50 @@ def row_weights(valid: jax.Array) -> jax.Array:
     return rows / jnp.maximum(mean_over_devices(rows.sum()), 1e-8)
 
 
+def gradient(
+    objective: Objective, params: PyTree, rows: PyTree, micro_batch: int
+) -> tuple[PyTree, dict[str, jax.Array]]:
+    """The mean over devices of the gradient of Σ w·loss, taken in micro-batches that fit a cache.
+
+    Args:
+      objective: (params, rows) -> (weighted sum of the rows' losses, further sums for the log).
+      params: of which the gradient is taken.
+      rows: arrays [B, ...]; the weights of `row_weights` among them.
+      micro_batch: rows of one pass, a divisor of B; 0 takes up to 32 on a CPU, elsewhere all.
+
+    Returns:
+      The gradient and the sums, both means over devices.
+    """
+    grad = jax.grad(objective, has_aux=True)
+    num_rows = jax.tree.leaves(rows)[0].shape[0]
+    size = micro_batch or _default_micro_batch(num_rows)
+    if size == num_rows:
+        return mean_over_devices(grad(params, rows))
+    parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
+    shapes = jax.eval_shape(grad, params, jax.tree.map(lambda x: x[0], parts))
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    def add(total: PyTree, part: PyTree) -> tuple[PyTree, None]:
+        return jax.tree.map(jnp.add, total, grad(params, part)), None
+
+    return mean_over_devices(jax.lax.scan(add, zeros, parts)[0])
+
+
+def _default_micro_batch(num_rows: int) -> int:
+    if jax.default_backend() != "cpu":
+        return num_rows
+    return max(n for n in range(1, min(num_rows, CPU_MICRO_BATCH) + 1) if num_rows % n == 0)
+
+
 def learning_rate(config: OptimizerConfig, num_updates: int) -> optax.Schedule:
-    """The learning rate by gradient step: constant, or linearly to 0 at `num_updates`."""
+    """The learning rate by update: constant, or linearly to 0 at `num_updates`."""
     if config.schedule == "linear":
         return optax.linear_schedule(config.learning_rate, 0.0, max(num_updates, 1))
     return optax.constant_schedule(config.learning_rate)
 
 
-def make_optimizer(config: OptimizerConfig, num_updates: int) -> optax.GradientTransformation:
-    """Clipping by the global norm, then RMSProp or Adam, then the scheduled learning rate.
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Clipping by the global norm, then RMSProp or Adam; `apply` multiplies by the learning rate.
 
     RMSProp as A3C writes it (Mnih 2016, eq. 8 and 9), ε inside the root:
 
@@ -56,11 +95,18 @@ def make_optimizer(config: OptimizerConfig, num_updates: int) -> optax.GradientT
         )
     else:
         scale = optax.scale_by_adam(b1=config.decay_mean, b2=config.decay, eps=config.eps)
-    clip = (
-        optax.clip_by_global_norm(config.max_grad_norm)
-        if config.max_grad_norm > 0
-        else optax.identity()
-    )
-    return optax.chain(
-        clip, scale, optax.scale_by_learning_rate(learning_rate(config, num_updates))
-    )
+    if config.max_grad_norm == 0:
+        return scale
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), scale)
+
+
+def apply(
+    optimizer: optax.GradientTransformation,
+    gradients: PyTree,
+    state: PyTree,
+    params: PyTree,
+    learning_rate: jax.Array,
+) -> tuple[PyTree, PyTree]:
+    """One step of gradient descent: (params, optimizer state) after it."""
+    direction, state = optimizer.update(gradients, state, params)
+    return jax.tree.map(lambda p, d: p - learning_rate * d, params, direction), state

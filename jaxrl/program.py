@@ -9,7 +9,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxrl import distribute, episodes, rollout
-from jaxrl.config import Config, check_divides
+from jaxrl.checks import check_divides
+from jaxrl.config import Config
 from jaxrl.distribute import REPLICATED, SHARDED, SHARDED_SECOND
 from jaxrl.types import Agent, AgentState, EnvEngine, PyTree
 

@@ -15,7 +15,8 @@ import numpy as np
 from jaxrl import episodes, evaluate, plotting, runs
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints, Progress
-from jaxrl.config import Config, UserError, check
+from jaxrl.checks import check
+from jaxrl.config import Config, UserError
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engine
 from jaxrl.metrics import MetricsLog

@@ -3,7 +3,8 @@ import dataclasses
 import pytest
 
 from jaxrl import config as configuration
-from jaxrl.config import Config, UserError, check, check_divides, check_game, from_table, load
+from jaxrl.checks import check, check_divides, check_game
+from jaxrl.config import Config, UserError, from_table, load
 from tests.conftest import CONFIGS
 
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl import networks
+from jaxrl import convolution, networks
 from jaxrl.config import NetworkConfig
 from jaxrl.types import AXIS
 
@@ -28,16 +28,16 @@ def example(size, channels, filters, kernel, stride):
 def test_both_lowerings_agree_in_values_and_gradients(shape):
     x, w, stride = example(*shape)
 
-    def of(convolution):
+    def of(form):
         def loss(x, w):
-            y = convolution(x, w, stride)
+            y = form(x, w, stride)
             return jnp.sum(jnp.sin(y)), y
 
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(x, w)
 
-    (_, expected), expected_gradients = of(networks._convolution)
-    for convolution in (networks.patches_convolution, networks.conv2d):
-        (_, y), gradients = jax.jit(lambda convolution=convolution: of(convolution))()
+    (_, expected), expected_gradients = of(convolution._convolution)
+    for form in (convolution.patches_convolution, convolution.conv2d):
+        (_, y), gradients = jax.jit(lambda form=form: of(form))()
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
         for ours, theirs in zip(gradients, expected_gradients, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
@@ -45,7 +45,7 @@ def test_both_lowerings_agree_in_values_and_gradients(shape):
 
 def test_on_a_cpu_the_gradient_has_no_convolution():
     x, w, stride = example(*SHAPES[0])
-    gradient = jax.grad(lambda w: networks.conv2d(x, w, stride).sum())
+    gradient = jax.grad(lambda w: convolution.conv2d(x, w, stride).sum())
     text = jax.jit(gradient).lower(w).compile().as_text()
     assert "convolution(" not in text
 
@@ -75,11 +75,11 @@ def test_statistics_equal_numpy_over_batches_and_devices():
     for device in range(2):
         np.testing.assert_allclose(statistics.mean[device], scaled.mean(0), atol=1e-5)
         np.testing.assert_allclose(statistics.variance[device], scaled.var(0), atol=1e-5)
-        assert statistics.frames[device] == 30
+        assert statistics.samples[device] == 30
 
 
 def test_normalisation_is_the_standard_score_and_is_clipped():
-    statistics = networks.ObservationStatistics(
+    statistics = networks.RunningStatistics(
         jnp.float32(10), jnp.full((84, 84, 1), 0.2), jnp.full((84, 84, 1), 0.04)
     )
     observation = jnp.full((1, 84, 84, 4), 102, jnp.uint8)  # 0.4: one standard deviation up

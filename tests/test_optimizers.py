@@ -1,7 +1,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.sharding import PartitionSpec
 
@@ -11,12 +10,13 @@ from jaxrl.types import AXIS
 
 
 def one_step(config, gradient, steps=1):
-    optimizer = optimizers.make_optimizer(config, num_updates=10)
+    optimizer = optimizers.make_optimizer(config)
     params = jnp.float32(1.0)
     state = optimizer.init(params)
     for _ in range(steps):
-        updates, state = optimizer.update(jnp.float32(gradient), state, params)
-        params = optax.apply_updates(params, updates)
+        params, state = optimizers.apply(
+            optimizer, jnp.float32(gradient), state, params, jnp.float32(config.learning_rate)
+        )
     return float(params)
 
 

@@ -14,17 +14,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import distributional, networks, returns
+from jaxrl import distributional, networks, optimizers, returns
 from jaxrl.config import A2CConfig, Config
-from jaxrl.optimizers import (
-    learning_rate,
-    make_optimizer,
-    mean_over_devices,
-    row_weights,
-)
+from jaxrl.optimizers import mean_over_devices, row_weights
 from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, PyTree, Trajectory
-
-CPU_MICRO_BATCH = 32  # rows whose activations stay in a CPU's cache
 
 
 class Extras(NamedTuple):
@@ -61,9 +54,10 @@ def loss(
 def make(config: Config, spec: EnvSpec) -> Agent:
     """A2C as `config.agent` sets it up."""
     settings = config.agent
+    assert isinstance(settings, A2CConfig)
     network = networks.PolicyValueNetwork(spec.num_actions, config.network)
-    optimizer = make_optimizer(config.optimizer, config.num_updates())
-    schedule = learning_rate(config.optimizer, config.num_updates())
+    optimizer = optimizers.make_optimizer(config.optimizer)
+    schedule = optimizers.learning_rate(config.optimizer, config.num_updates())
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> networks.PolicyValue:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
@@ -95,53 +89,34 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         )
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
-    def gradient(actor: ActorState, rows: Rows) -> tuple[PyTree, dict[str, jax.Array]]:
-        """Of the whole loss, in micro-batches: the weights already hold the mean."""
-
-        def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
-            prediction = predict(params, actor.statistics, part.observation)
-            return loss(prediction, part, settings)
-
-        grad = jax.grad(objective, has_aux=True)
-        num_rows = rows.action.shape[0]
-        size = settings.micro_batch or _default_micro_batch(num_rows)
-        if size == num_rows:
-            return grad(actor.params, rows)
-        parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
-        shapes = jax.eval_shape(grad, actor.params, jax.tree.map(lambda x: x[0], parts))
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        add = lambda total, part: (  # noqa: E731
-            jax.tree.map(jnp.add, total, grad(actor.params, part)),
-            None,
-        )
-        return jax.lax.scan(add, zeros, parts)[0]
-
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, dict[str, jax.Array]]:
         actor = state.actor
         rows = as_rows(actor, trajectory)
-        gradients, metrics = mean_over_devices(gradient(actor, rows))
-        updates, optimizer_state = optimizer.update(gradients, state.optimizer, actor.params)
+
+        def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
+            return loss(predict(params, actor.statistics, part.observation), part, settings)
+
+        gradients, metrics = optimizers.gradient(
+            objective, actor.params, rows, settings.micro_batch
+        )
+        rate = schedule(actor.updates)
+        params, moments = optimizers.apply(
+            optimizer, gradients, state.optimizer, actor.params, rate
+        )
         newest_frames = trajectory.observation[:-1, ..., -1]
         new_actor = ActorState(
-            params=optax.apply_updates(actor.params, updates),
+            params=params,
             # After the gradient: the loss must see what acting saw.
             statistics=networks.update_statistics(actor.statistics, newest_frames),
             updates=actor.updates + 1,
         )
         metrics |= {
             "loss/gradient_norm": optax.tree.norm(gradients),
-            "loss/learning_rate": schedule(actor.updates),
+            "loss/learning_rate": rate,
             "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
         }
-        return AgentState(new_actor, optimizer_state, state.memory), metrics
+        return AgentState(new_actor, moments, state.memory), metrics
 
     return Agent(init, act, update, settings.rollout_length)
-
-
-def _default_micro_batch(num_rows: int) -> int:
-    """On a CPU the largest divisor up to 32, elsewhere everything at once."""
-    if jax.default_backend() != "cpu":
-        return num_rows
-    return max(n for n in range(1, min(num_rows, CPU_MICRO_BATCH) + 1) if num_rows % n == 0)

@@ -1,0 +1,287 @@
+"""Proximal policy optimisation.
+
+The clipped surrogate (Schulman 2017, eq. 7 and 9) with generalised advantages, over several epochs
+of minibatches. With the ratio rₜ = π(aₜ|sₜ) / π_old(aₜ|sₜ) and the return Rₜ = Aₜ + v_old(sₜ),
+
+L = mean over valid rows of
+    -min(rₜ·Aₜ, clip(rₜ, 1-ε, 1+ε)·Aₜ) + c_v · ½(Rₜ - v(sₜ))² - c_e · H(π(·|sₜ))
+
+Each epoch permutes the steps of every environment, and a minibatch takes as many steps of each:
+so minibatches, and with them all results, do not depend on the number of devices.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl import distributional, networks, optimizers, returns
+from jaxrl.config import Config, PPOConfig
+from jaxrl.optimizers import mean_over_devices, row_weights
+from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, PyTree, Trajectory
+
+# Schulman's code halves and doubles by 1.5 and keeps to these bounds, as rl_games does.
+ADAPTIVE_FACTOR, ADAPTIVE_LEAST, ADAPTIVE_MOST = 1.5, 1e-6, 1e-2
+
+
+class Extras(NamedTuple):
+    """What `act` knows beside the action."""
+
+    value: jax.Array  # f32[E], in units of the return
+    log_prob: jax.Array  # f32[E], log π_old(a|s)
+
+
+class Statistics(NamedTuple):
+    """Running statistics that acting needs; () where the configuration does not normalise."""
+
+    observation: PyTree
+    value: PyTree  # of the returns
+
+
+class Learner(NamedTuple):
+    """What the gradient steps keep."""
+
+    moments: PyTree  # the optimizer's
+    learning_rate: jax.Array  # f32[], of the next gradient step
+
+
+class Rows(NamedTuple):
+    """Steps to learn from; [T, E] of a rollout, or [B] of a minibatch."""
+
+    observation: jax.Array  # u8[B, 84, 84, 4]
+    action: jax.Array  # i32[B]
+    log_prob: jax.Array  # f32[B], log π_old
+    value: jax.Array  # f32[B], v_old in the network's units
+    target: jax.Array  # f32[B], R in the network's units
+    advantage: jax.Array  # f32[B]
+    weight: jax.Array  # f32[B]; of a minibatch, sums to the mean over all devices' valid rows
+
+
+def loss(
+    prediction: networks.PolicyValue, rows: Rows, config: PPOConfig
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The weighted sum of the rows' losses, and its parts for the log.
+
+    The Kullback-Leibler divergence is estimated by (r - 1) - log r, which is never negative.
+    """
+    log_policy = distributional.log_probabilities(prediction.logits)
+    log_ratio = distributional.select(log_policy, rows.action) - rows.log_prob
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    surrogate = jnp.minimum(ratio * rows.advantage, clipped * rows.advantage)
+    error = jnp.square(rows.target - prediction.value)
+    if config.clip_value:
+        change = jnp.clip(prediction.value - rows.value, -config.clip, config.clip)
+        error = jnp.maximum(error, jnp.square(rows.target - (rows.value + change)))
+    means = {
+        "loss/policy": -surrogate,
+        "loss/value": 0.5 * error,
+        "policy/entropy": distributional.entropy(prediction.logits),
+        "policy/approx_kl": (ratio - 1) - log_ratio,
+        "policy/clip_fraction": (jnp.abs(ratio - 1) > config.clip).astype(jnp.float32),
+    }
+    means = {name: jnp.sum(rows.weight * x) for name, x in means.items()}
+    total = (
+        means["loss/policy"]
+        + config.value_coef * means["loss/value"]
+        - config.entropy_coef * means["policy/entropy"]
+    )
+    return total, means
+
+
+def normalise_advantages(advantage: jax.Array, weight: jax.Array) -> jax.Array:
+    """To mean 0 and deviation 1 over the valid rows of all devices; f32[B], f32[B] -> f32[B]."""
+    mean = mean_over_devices(jnp.sum(weight * advantage))
+    centred = advantage - mean
+    variance = mean_over_devices(jnp.sum(weight * jnp.square(centred)))
+    return centred / (jnp.sqrt(variance) + 1e-8)
+
+
+def explained_variance(value: jax.Array, target: jax.Array, weight: jax.Array) -> jax.Array:
+    """1 - Var(R - v) / Var(R) over the weighted rows of all devices; 1 is a perfect critic."""
+
+    def variance(x: jax.Array) -> jax.Array:
+        mean = mean_over_devices(jnp.sum(weight * x))
+        return mean_over_devices(jnp.sum(weight * jnp.square(x - mean)))
+
+    return 1 - variance(target - value) / jnp.maximum(variance(target), 1e-8)
+
+
+def minibatch_steps(key: jax.Array, config: PPOConfig, num_envs: int) -> jax.Array:
+    """Which steps of each environment the minibatches take: i32[epochs * M, T / M, E].
+
+    Each epoch is a permutation of every environment's steps, with a key of its own.
+    """
+    env_ids = jax.lax.axis_index(AXIS) * num_envs + jnp.arange(num_envs)
+
+    def epoch(key: jax.Array) -> jax.Array:
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, env_ids)
+        steps = jax.vmap(lambda k: jax.random.permutation(k, config.rollout_length))(keys)
+        return steps.T.reshape(config.num_minibatches, -1, num_envs)
+
+    orders = jax.vmap(epoch)(jax.random.split(key, config.epochs))
+    return orders.reshape(-1, *orders.shape[2:])
+
+
+def adapt(learning_rate: jax.Array, kl: jax.Array, target: float) -> jax.Array:
+    """A rate that keeps the divergence near its target, within a factor of two."""
+    slower = jnp.maximum(learning_rate / ADAPTIVE_FACTOR, ADAPTIVE_LEAST)
+    faster = jnp.minimum(learning_rate * ADAPTIVE_FACTOR, ADAPTIVE_MOST)
+    return jnp.where(kl > 2 * target, slower, jnp.where(kl < target / 2, faster, learning_rate))
+
+
+def make(config: Config, spec: EnvSpec) -> Agent:
+    """PPO as `config.agent` sets it up."""
+    settings = config.agent
+    assert isinstance(settings, PPOConfig)
+    network = networks.PolicyValueNetwork(spec.num_actions, config.network)
+    optimizer = optimizers.make_optimizer(config.optimizer)
+    schedule = optimizers.learning_rate(config.optimizer, config.num_updates())
+    adaptive = config.optimizer.schedule == "adaptive"
+
+    def predict(
+        params: PyTree, statistics: Statistics, observation: jax.Array
+    ) -> networks.PolicyValue:
+        x = networks.normalise(observation, statistics.observation)
+        return network.apply({"params": params}, x)
+
+    def init(key: jax.Array) -> AgentState:
+        params = networks.init_params(network, key)
+        value_statistics = networks.new_statistics(()) if settings.normalise_values else ()
+        statistics = Statistics(networks.init_statistics(config.network), value_statistics)
+        learner = Learner(optimizer.init(params), jnp.float32(config.optimizer.learning_rate))
+        return AgentState(ActorState(params, statistics, jnp.int32(0)), learner, memory=())
+
+    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
+        prediction = predict(actor.params, actor.statistics, observation)
+        action = distributional.sample(key, prediction.logits)
+        log_policy = distributional.log_probabilities(prediction.logits)
+        value = _to_returns(prediction.value, actor.statistics.value)
+        return action, Extras(value, distributional.select(log_policy, action))
+
+    def as_rows(actor: ActorState, trajectory: Trajectory) -> tuple[Rows, PyTree]:
+        """The rollout [T, E], and the statistics of the returns with those of it."""
+        value_statistics = actor.statistics.value
+        bootstrap = predict(actor.params, actor.statistics, trajectory.observation[-1]).value
+        bootstrap = _to_returns(bootstrap, value_statistics)
+        value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
+        over_envs = jax.vmap(returns.lambda_advantage, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
+        advantage = over_envs(
+            trajectory.reward,
+            trajectory.discount,
+            trajectory.valid,
+            value,
+            settings.gamma,
+            settings.gae_lambda,
+        )
+        value, target = value[:-1], advantage + value[:-1]
+        valid = trajectory.valid
+        if settings.normalise_values:
+            value_statistics = _update_value_statistics(value_statistics, target, valid)
+        rows = Rows(
+            observation=trajectory.observation[:-1],
+            action=trajectory.action,
+            log_prob=trajectory.extras.log_prob,
+            value=_from_returns(value, value_statistics),
+            target=_from_returns(target, value_statistics),
+            advantage=advantage,
+            weight=valid.astype(jnp.float32),
+        )
+        return rows, value_statistics
+
+    def update(
+        state: AgentState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[AgentState, dict[str, jax.Array]]:
+        actor = state.actor
+        rollout, value_statistics = as_rows(actor, trajectory)
+
+        def objective(params: PyTree, rows: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
+            return loss(predict(params, actor.statistics, rows.observation), rows, settings)
+
+        def learn(
+            carry: tuple[PyTree, Learner], steps: jax.Array
+        ) -> tuple[tuple[PyTree, Learner], dict[str, jax.Array]]:
+            params, learner = carry
+            rows = _take(rollout, steps)
+            if settings.normalise_advantages:
+                rows = rows._replace(advantage=normalise_advantages(rows.advantage, rows.weight))
+            gradients, metrics = optimizers.gradient(objective, params, rows, settings.micro_batch)
+            rate = learner.learning_rate
+            params, moments = optimizers.apply(optimizer, gradients, learner.moments, params, rate)
+            metrics |= {
+                "loss/gradient_norm": optax.tree.norm(gradients),
+                "loss/learning_rate": rate,
+            }
+            if adaptive:
+                rate = adapt(rate, metrics["policy/approx_kl"], settings.kl_target)
+            return (params, Learner(moments, rate)), metrics
+
+        learner = state.optimizer
+        if not adaptive:
+            learner = learner._replace(learning_rate=schedule(actor.updates))
+        order = minibatch_steps(key, settings, spec.num_envs)
+        (params, learner), metrics = jax.lax.scan(learn, (actor.params, learner), order)
+        newest_frames = trajectory.observation[:-1, ..., -1]
+        new_actor = ActorState(
+            params=params,
+            statistics=Statistics(
+                # After the gradients: the ratio must compare policies that see the same.
+                networks.update_statistics(actor.statistics.observation, newest_frames),
+                value_statistics,
+            ),
+            updates=actor.updates + 1,
+        )
+        metrics = jax.tree.map(jnp.mean, metrics)
+        weight = row_weights(trajectory.valid)
+        metrics["value/explained_variance"] = explained_variance(
+            rollout.value, rollout.target, weight
+        )
+        target = mean_over_devices(jnp.sum(weight * rollout.target))
+        metrics["value/target"] = _to_returns(target, value_statistics)
+        return AgentState(new_actor, learner, state.memory), metrics
+
+    return Agent(init, act, update, settings.rollout_length)
+
+
+def _take(rollout: Rows, steps: jax.Array) -> Rows:
+    """The minibatch of steps i32[T / M, E] of each environment: [T, E] -> [B]."""
+    # Four bytes of a pixel's stack travel as one word.
+    words = jax.lax.bitcast_convert_type(rollout.observation, jnp.uint32)
+
+    def take(x: jax.Array) -> jax.Array:
+        x = x[steps, jnp.arange(steps.shape[1])]
+        return x.reshape(-1, *x.shape[2:])
+
+    rows = jax.tree.map(take, rollout._replace(observation=words))
+    return rows._replace(
+        observation=jax.lax.bitcast_convert_type(rows.observation, jnp.uint8),
+        weight=row_weights(rows.weight > 0),
+    )
+
+
+def _update_value_statistics(
+    statistics: networks.RunningStatistics, target: jax.Array, valid: jax.Array
+) -> networks.RunningStatistics:
+    weight = row_weights(valid)
+    mean, square, count = mean_over_devices(
+        (
+            jnp.sum(weight * target),
+            jnp.sum(weight * jnp.square(target)),
+            jnp.sum(valid.astype(jnp.float32)),
+        )
+    )
+    return networks.merge_statistics(statistics, mean, square, count * jax.lax.axis_size(AXIS))
+
+
+def _to_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
+    """From the network's units to those of the return."""
+    if statistics == ():
+        return value
+    return value * jnp.sqrt(statistics.variance + 1e-5) + statistics.mean
+
+
+def _from_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
+    if statistics == ():
+        return value
+    return (value - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)

@@ -1,0 +1,154 @@
+"""Refuses configurations that cannot train, before anything is created or compiled."""
+
+import typing
+from fractions import Fraction
+from typing import Any
+
+from jaxrl.config import C51Config, Config, PPOConfig, UserError, nearest
+
+# The least value of each key; keys of [agent] that an algorithm has not are left out.
+AT_LEAST: dict[str, float] = {
+    "total_steps": 1,
+    "seed": 0,
+    "num_envs": 1,
+    "num_devices": 0,
+    "num_threads": 0,
+    "random_start_steps": 0,
+    "noop_max": 1,  # EnvPool's process dies of 0
+    "max_episode_steps": 1,
+    "log_interval": 1,
+    "checkpoint_interval": 1,
+    "keep_checkpoints": 1,
+    "evaluation_episodes": 0,
+    "agent.rollout_length": 1,
+    "agent.micro_batch": 0,
+    "agent.entropy_coef": 0,
+    "agent.value_coef": 0,
+    "agent.log_epsilon": 0,
+    "agent.epochs": 1,
+    "agent.num_minibatches": 1,
+    "agent.clip": 0,
+    "agent.num_atoms": 2,
+    "agent.n_step": 1,
+    "agent.batch_size": 1,
+    "agent.replay_capacity": 1,
+    "agent.learning_starts": 0,
+    "agent.target_update_interval": 1,
+    "agent.epsilon_decay_steps": 1,
+    "optimizer.learning_rate": 0,
+    "optimizer.max_grad_norm": 0,
+    "optimizer.initial_scale": 0,
+}
+FRACTIONS = (
+    "repeat_action_probability",
+    "agent.gamma",
+    "agent.gae_lambda",
+    "agent.epsilon_start",
+    "agent.epsilon_end",
+    "agent.evaluation_epsilon",
+    "optimizer.decay",
+    "optimizer.decay_mean",
+)
+POSITIVE = ("optimizer.eps", "agent.kl_target", "agent.training_intensity")
+INT32 = ("max_episode_steps", "num_envs", "noop_max", "num_threads", "seed")
+
+
+def _value(config: Config, name: str) -> Any:
+    """The value of a dotted key, or None where the algorithm has no such key."""
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+def check_game(game: str, known: typing.Sequence[str]) -> None:
+    """Refuses a game that is not among `known`, offering the nearest names."""
+    if game in known:
+        return
+    near = nearest(game.lower().replace("-", "_"), known)
+    hint = f"did you mean {', '.join(near)}?" if near else "`jaxrl games` lists all."
+    raise UserError(f"unknown game '{game}': {hint}")
+
+
+def check(config: Config) -> None:
+    """Refuses values out of their range, and combinations that make no sense."""
+    for name, least in AT_LEAST.items():
+        value = _value(config, name)
+        if value is not None and not least <= value < 2**63:
+            raise UserError(f"{name} = {value}: must be at least {least}")
+    for name in FRACTIONS:
+        value = _value(config, name)
+        if value is not None and not 0 <= value <= 1:
+            raise UserError(f"{name} = {value}: must lie between 0 and 1")
+    for name in POSITIVE:
+        value = _value(config, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise UserError(f"{name} = {value}: must be above 0")
+    for name in INT32:
+        if _value(config, name) >= 2**31:
+            raise UserError(f"{name} = {_value(config, name)}: must be below 2147483648")
+    agent = config.agent
+    if config.optimizer.schedule == "adaptive" and not isinstance(agent, PPOConfig):
+        raise UserError("optimizer.schedule = 'adaptive': only ppo has it; take constant or linear")
+    if isinstance(agent, C51Config):
+        _check_c51(config, agent)
+    elif config.network.dueling:
+        raise UserError(f"network.dueling = true: {config.algorithm} has no action values; drop it")
+    check_divides(config, max(config.num_devices, 1))
+
+
+def _check_c51(config: Config, agent: C51Config) -> None:
+    if not -float("inf") < agent.v_min < agent.v_max < float("inf"):
+        raise UserError(f"agent.v_min = {agent.v_min}: must be below agent.v_max = {agent.v_max}")
+    smallest = config.num_envs * (agent.n_step + 4 + 2 * agent.rollout_length)
+    if agent.replay_capacity < smallest:
+        raise UserError(
+            f"agent.replay_capacity = {agent.replay_capacity}: {config.num_envs} environments "
+            f"need at least {smallest}"
+        )
+    if agent.learning_starts > agent.replay_capacity:
+        raise UserError(
+            f"agent.learning_starts = {agent.learning_starts}: must not be above "
+            f"agent.replay_capacity = {agent.replay_capacity}"
+        )
+
+
+def check_divides(config: Config, num_devices: int) -> None:
+    """Refuses environments or batches that do not divide, naming the nearest that do."""
+    if config.num_envs % num_devices:
+        below = config.num_envs // num_devices * num_devices
+        raise UserError(
+            f"num_envs = {config.num_envs} does not divide among {num_devices} devices: "
+            f"take {f'{below} or ' if below else ''}{below + num_devices}"
+        )
+    agent, steps = config.agent, config.steps_per_update()
+    rows, what = steps // num_devices, "the {} rows of an update"
+    if isinstance(agent, PPOConfig):
+        length, count = agent.rollout_length, agent.num_minibatches
+        whole = f"agent.rollout_length = {length}"
+        _check_one_of("agent.num_minibatches", count, _divisors(length), whole)
+        rows, what = rows // count, "the {} rows of a minibatch"
+    elif isinstance(agent, C51Config):
+        played = Fraction(agent.training_intensity).limit_denominator(10**6) * steps
+        sizes = [n for n in _divisors(int(played)) if n % num_devices == 0]
+        what = f"the {float(played):g} transitions to train on per update"
+        if played.denominator > 1 or not sizes:
+            raise UserError(
+                f"agent.training_intensity = {agent.training_intensity}: {what} must be a whole "
+                f"number that {num_devices} devices share"
+            )
+        _check_one_of("agent.batch_size", agent.batch_size, sizes, what)
+        rows, what = agent.batch_size // num_devices, "the {} rows of a batch"
+    if agent.micro_batch:
+        _check_one_of("agent.micro_batch", agent.micro_batch, _divisors(rows), what.format(rows))
+
+
+def _divisors(number: int) -> list[int]:
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
+
+
+def _check_one_of(name: str, value: int, allowed: list[int], whole: str) -> None:
+    if value not in allowed:
+        near = min(allowed, key=lambda n: abs(n - value))
+        raise UserError(f"{name} = {value} does not divide {whole}: take {near}")
