@@ -19,7 +19,7 @@ from jaxrl.config import UserError
 from jaxrl.program import LoopState
 from jaxrl.types import PyTree
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,14 @@ def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
     return jax.tree_util.tree_map_with_path(find, template)
 
 
-def _learner(state: LoopState, restorable: bool) -> PyTree:
-    """All but the actor; without the games where the engine cannot restore them."""
-    without: Any = ()
-    state = state._replace(agent=state.agent._replace(actor=without))
-    if restorable:
-        return state
-    rollout = state.rollout._replace(env=without, timestep=without, observation=without)
-    return state._replace(rollout=rollout)
-
-
 class Checkpoints:
     """The checkpoints of one run directory."""
 
-    def __init__(self, run_dir: Path, keep: int = 1) -> None:
+    def __init__(
+        self, run_dir: Path, keep: int = 1, restorable: bool = True, memory: bool = True
+    ) -> None:
+        """Of `keep` newest checkpoints; with the games and the agent's memory, or without."""
+        self._restorable, self._memory = restorable, memory
         policy = policies.AnyPreservationPolicy(
             [
                 policies.LatestN(keep),
@@ -87,35 +81,50 @@ class Checkpoints:
         """Agent steps of the checkpoints that are there, oldest first."""
         return sorted(self._manager.all_steps())
 
-    def save(
-        self, state: LoopState, progress: Progress, restorable: bool, return_mean: float | None
-    ) -> None:
-        """Starts writing and returns; the state may be donated afterwards."""
+    def _kept(self, state: LoopState) -> LoopState:
+        """All but the actor, and what no checkpoint holds."""
+        without: Any = ()
+        state = state._replace(agent=state.agent._replace(actor=without))
+        if not self._memory:
+            state = state._replace(agent=state.agent._replace(memory=without))
+        if not self._restorable:
+            games = state.rollout._replace(env=without, timestep=without, observation=without)
+            state = state._replace(rollout=games)
+        return state
+
+    def save(self, state: LoopState, progress: Progress, return_mean: float | None) -> None:
+        """Starts writing and returns; the state may be donated afterwards.
+
+        A memory may be too large to copy: with one, it returns when all is written.
+        """
         if progress.step in self._manager.all_steps():
             return
         # Copied on the device: the next compiled call overwrites these buffers in place.
-        actor, learner = jax.tree.map(
-            jnp.copy, (_flatten(state.agent.actor), _flatten(_learner(state, restorable)))
-        )
+        kept = self._kept(state)
+        memory = kept.agent.memory
+        kept = kept._replace(agent=kept.agent._replace(memory=()))
+        actor, kept = jax.tree.map(jnp.copy, (state.agent.actor, kept))
+        kept = kept._replace(agent=kept.agent._replace(memory=memory))
         self._manager.save(
             progress.step,
             args=ocp.args.Composite(
-                actor=ocp.args.StandardSave(actor),
-                learner=ocp.args.StandardSave(learner),
+                actor=ocp.args.StandardSave(_flatten(actor)),
+                learner=ocp.args.StandardSave(_flatten(kept)),
                 progress=ocp.args.JsonSave(dataclasses.asdict(progress) | {"format": FORMAT}),
             ),
             metrics=None if return_mean is None else {"return_mean": return_mean},
         )
+        if jax.tree.leaves(memory):
+            self._manager.wait_until_finished()
 
-    def restore(
-        self, template: LoopState, restorable: bool, step: int | None = None
-    ) -> tuple[LoopState, Progress]:
+    def restore(self, template: LoopState, step: int | None = None) -> tuple[LoopState, Progress]:
         """The newest checkpoint, or that of `step`, laid out as the template is.
 
-        Games that could not be saved are those of the template.
+        What no checkpoint holds (the games, the memory) is the template's.
         """
-        learner = _learner(template, restorable)
+        learner = self._kept(template)
         step = self._existing(step)
+        self._check_format(step)
         tables = self._manager.restore(
             step,
             args=ocp.args.Composite(
@@ -125,18 +134,20 @@ class Checkpoints:
             ),
         )
         restored = _unflatten(learner, tables["learner"])
-        if not restorable:
+        if not self._restorable:
             games = {k: getattr(template.rollout, k) for k in ("env", "timestep", "observation")}
             restored = restored._replace(rollout=restored.rollout._replace(**games))
         actor = _unflatten(template.agent.actor, tables["actor"])
-        progress = dict(tables["progress"])
-        if progress.pop("format") != FORMAT:
-            raise UserError(f"checkpoint {step} is of another format: use the jaxrl that wrote it")
-        return restored._replace(agent=restored.agent._replace(actor=actor)), Progress(**progress)
+        agent = restored.agent._replace(actor=actor)
+        if not self._memory:
+            agent = agent._replace(memory=template.agent.memory)
+        progress = {k: v for k, v in tables["progress"].items() if k != "format"}
+        return restored._replace(agent=agent), Progress(**progress)
 
     def restore_actor(self, template: PyTree, step: int | None = None) -> tuple[PyTree, int]:
         """What playing needs, and the agent step it is from."""
         step = self._existing(step)
+        self._check_format(step)
         tables = self._manager.restore(
             step, args=ocp.args.Composite(actor=ocp.args.StandardRestore(_flatten(template)))
         )
@@ -146,6 +157,12 @@ class Checkpoints:
         """Waits for what is being written; raises what went wrong with it."""
         self._manager.wait_until_finished()
         self._manager.close()
+
+    def _check_format(self, step: int) -> None:
+        """Before arrays are read, whose names may be others."""
+        arguments = ocp.args.Composite(progress=ocp.args.JsonRestore())
+        if self._manager.restore(step, args=arguments)["progress"]["format"] != FORMAT:
+            raise UserError(f"checkpoint {step} is of another format: use the jaxrl that wrote it")
 
     def _existing(self, step: int | None) -> int:
         steps = self.steps()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import psutil
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxrl.config import UserError
@@ -39,6 +40,17 @@ def make_mesh(num_devices: int) -> Mesh:
 def num_local_devices(mesh: Mesh) -> int:
     """Devices of the mesh that belong to this process."""
     return len(mesh.local_devices)
+
+
+def free_memory(mesh: Mesh) -> int | None:
+    """Bytes that each device of the mesh has free; None where the platform does not tell."""
+    device = mesh.local_devices[0]
+    if device.platform == "cpu":
+        return psutil.virtual_memory().available // num_local_devices(mesh)
+    statistics = device.memory_stats() or {}
+    if "bytes_limit" not in statistics:
+        return None
+    return statistics["bytes_limit"] - statistics["bytes_in_use"]
 
 
 def put(mesh: Mesh, tree: PyTree, spec: PartitionSpec) -> PyTree:

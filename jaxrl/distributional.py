@@ -1,5 +1,6 @@
-"""The categorical policy: sampling, log-probability, entropy."""
+"""The categorical policy (sampling, log-probability, entropy) and the categorical return (C51)."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -32,3 +33,29 @@ def select(table: jax.Array, action: jax.Array) -> jax.Array:
 def entropy(logits: jax.Array, epsilon: float = 0.0) -> jax.Array:
     """H(π) = -Σₐ π(a) log π(a) in nats, with `log_probabilities`; f32[..., A] -> f32[...]."""
     return -jnp.sum(jax.nn.softmax(logits) * log_probabilities(logits, epsilon), axis=-1)
+
+
+def support(v_min: float, v_max: float, num_atoms: int) -> jax.Array:
+    """The atoms zᵢ = v_min + i · Δz, evenly from v_min to v_max (C51); f32[N]."""
+    return jnp.linspace(v_min, v_max, num_atoms)
+
+
+def project(atoms_tp1: jax.Array, probabilities: jax.Array, atoms: jax.Array) -> jax.Array:
+    """A distribution on other atoms, with the same mean (C51, Bellemare 2017, eq. 7).
+
+    pᵢ = Σⱼ [1 - |clip(zⱼ', z₀, z_N) - zᵢ| / Δz]₀¹ · pⱼ'
+
+    Args:
+      atoms_tp1: f32[M], where the probability lies: r + γz for a Bellman target.
+      probabilities: f32[M], sum 1.
+      atoms: f32[N], even and increasing.
+
+    Returns:
+      f32[N], sum 1. The mean is kept but for what was clipped.
+    """
+    chex.assert_rank([atoms_tp1, probabilities, atoms], 1)
+    chex.assert_equal_shape([atoms_tp1, probabilities])
+    spacing = atoms[1] - atoms[0]
+    clipped = jnp.clip(atoms_tp1, atoms[0], atoms[-1])
+    share = 1 - jnp.abs(clipped[None, :] - atoms[:, None]) / spacing
+    return jnp.sum(jnp.clip(share, 0, 1) * probabilities[None, :], axis=1)

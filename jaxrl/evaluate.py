@@ -16,7 +16,7 @@ import numpy as np
 from jaxrl import episodes, rollout
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints
-from jaxrl.config import Config
+from jaxrl.config import C51Config, Config
 from jaxrl.envs import make_engine
 from jaxrl.games import human_normalised
 from jaxrl.runs import load_config
@@ -64,7 +64,8 @@ class _Games(NamedTuple):
 def protocol_config(config: Config, protocol: str) -> Config:
     """The run's configuration, with the games as the protocol plays them.
 
-    The set of actions stays the one that the policy was trained with.
+    The set of actions stays the one that the policy was trained with; a value-based agent explores
+    as `evaluation_epsilon` says.
     """
     whole_games: dict[str, Any] = {
         "episodic_life": False,
@@ -72,7 +73,11 @@ def protocol_config(config: Config, protocol: str) -> Config:
         "random_start_steps": 0,
         "max_episode_steps": 27_000,
     }
-    return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol])
+    agent = config.agent
+    if isinstance(agent, C51Config):
+        rate = agent.evaluation_epsilon
+        agent = dataclasses.replace(agent, epsilon_start=rate, epsilon_end=rate)
+    return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol], agent=agent)
 
 
 def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.RolloutState:
@@ -114,8 +119,9 @@ def evaluate(
       seed: of the games and the actions.
       step: agent steps of training behind the actor, for the record.
     """
-    engine = make_engine(protocol_config(config, protocol), num_episodes)
-    agent = make_agent(config, engine.spec)
+    played = protocol_config(config, protocol)
+    engine = make_engine(played, num_episodes)
+    agent = make_agent(played, engine.spec)
 
     @jax.jit
     def advance(actor: ActorState, games: _Games) -> _Games:

@@ -109,13 +109,10 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
 
     def init() -> LoopState:
         params_key, update_key, act_key = jax.random.split(jax.random.key(config.seed), 3)
-        learner = jax.jit(agent.init)(params_key)
+        # Each device makes its own memory, where it stays.
+        learner = distribute.map_over_devices(agent.init, mesh, (REPLICATED,), SPECS.agent)
         state = LoopState(
-            agent=AgentState(
-                actor=distribute.put(mesh, learner.actor, REPLICATED),
-                optimizer=distribute.put(mesh, learner.optimizer, REPLICATED),
-                memory=distribute.put(mesh, learner.memory, SHARDED),
-            ),
+            agent=jax.jit(learner)(distribute.put(mesh, params_key, REPLICATED)),
             rollout=_start_rollout(config, engine, mesh, config.seed, act_key),
             pending=(),
             key=distribute.put(mesh, update_key, REPLICATED),
@@ -127,14 +124,25 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
         zeros = {name: np.float32(0) for name in metric_names(state)}
         return state._replace(metrics=distribute.put(mesh, zeros, REPLICATED))
 
+    def forget_successors(state: LoopState) -> LoopState:
+        """The new games do not continue the newest steps of the old ones."""
+        if overlapped:
+            valid = state.pending.valid.at[-1].set(False)
+            state = state._replace(pending=state.pending._replace(valid=valid))
+        return state._replace(
+            agent=state.agent._replace(memory=agent.interrupt(state.agent.memory))
+        )
+
     def restart(state: LoopState, seed: int) -> LoopState:
         # The keys of the actions go on as they were; these are not used.
         fresh = _start_rollout(config, engine, mesh, seed, jax.random.key(seed))
         kept = state.rollout.episodes
         started = {name: getattr(fresh.episodes, name) for name in ("score", "length", "counted")}
-        return state._replace(
+        state = state._replace(
             rollout=fresh._replace(keys=state.rollout.keys, episodes=kept._replace(**started))
         )
+        mapped = distribute.map_over_devices(forget_successors, mesh, (SPECS,), SPECS)
+        return jax.jit(mapped, donate_argnums=0)(state)
 
     steps = config.steps_per_update()
     return Program(

@@ -49,6 +49,25 @@ def lambda_advantage(
     return jax.lax.scan(step, jnp.zeros_like(value[0]), rows, reverse=True)[1]
 
 
+def lambda_return(
+    reward_t: jax.Array,
+    discount_t: jax.Array,
+    valid_t: jax.Array,
+    value: jax.Array,
+    gamma: float,
+    lambda_: float,
+) -> jax.Array:
+    """λ-returns (Sutton & Barto 2018, eq. 12.2): the advantages on top of their values.
+
+    Rₜ = rₜ + γ · discountₜ · ((1 - λ) · vₜ₊₁ + λ · Rₜ₊₁),  R_T = v_T;  vₜ where row t is invalid,
+    and vₜ₊₁ in place of Rₜ₊₁ before such a row
+
+    Args and shapes as `lambda_advantage`. Returns f32[T].
+    """
+    advantage = lambda_advantage(reward_t, discount_t, valid_t, value, gamma, lambda_)
+    return value[:-1] + advantage
+
+
 def n_step_return(
     reward_t: jax.Array, discount_t: jax.Array, valid_t: jax.Array, value: jax.Array, gamma: float
 ) -> jax.Array:
@@ -58,4 +77,4 @@ def n_step_return(
 
     Args and shapes as `lambda_advantage`. Returns f32[T].
     """
-    return value[:-1] + lambda_advantage(reward_t, discount_t, valid_t, value, gamma, 1.0)
+    return lambda_return(reward_t, discount_t, valid_t, value, gamma, 1.0)

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl import episodes, evaluate, plotting, runs
+from jaxrl import episodes, evaluate, plotting, replay, runs
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints, Progress
 from jaxrl.checks import check
-from jaxrl.config import Config, UserError
-from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.config import C51Config, Config, UserError
+from jaxrl.distribute import free_memory, make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engine
 from jaxrl.metrics import MetricsLog
 from jaxrl.program import LoopState, Program, envs_per_device, make_program, steps_played
@@ -107,6 +107,13 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
         simulate_cpu_devices(config.num_devices)
     mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
+    if isinstance(config.agent, C51Config):
+        replay.check_fits(
+            "agent.replay_capacity",
+            config.agent.replay_capacity,
+            free_memory(mesh),
+            mesh.size,
+        )
     return mesh
 
 
@@ -115,7 +122,9 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
     engine = make_engine(config, envs_per_device(config, mesh), local)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, engine, mesh)
-    checkpoints = Checkpoints(run_dir, config.keep_checkpoints)
+    checkpoints = Checkpoints(
+        run_dir, config.keep_checkpoints, engine.restorable, config.checkpoint_memory
+    )
     runs.write_provenance(run_dir, list(mesh.devices.flat))
     with Display() as display:
         session = _Session(config, run_dir, engine, program, checkpoints, display)
@@ -158,12 +167,14 @@ def _headline(config: Config, run_dir: Path, mesh: jax.sharding.Mesh) -> str:
 
 def _restore(session: _Session, state: LoopState) -> tuple[LoopState, Progress]:
     engine = session.engine
-    state, progress = session.checkpoints.restore(state, engine.restorable)
+    state, progress = session.checkpoints.restore(state)
     session.display.say(f"resumed at step {progress.step:,}")
     if not engine.restorable:
         session.display.say("emulators cannot be saved: new games begin")
         # Not the games of the start again.
         state = session.program.restart(state, session.config.seed + progress.updates)
+    if not session.config.checkpoint_memory and jax.tree.leaves(state.agent.memory):
+        session.display.say("checkpoints hold no replay: it fills anew before learning goes on")
     return state, progress
 
 
@@ -215,7 +226,7 @@ def _loop(
 
 
 def _save(session: _Session, state: LoopState, progress: Progress, games: episodes.Summary) -> None:
-    session.checkpoints.save(state, progress, session.engine.restorable, games.return_mean)
+    session.checkpoints.save(state, progress, games.return_mean)
 
 
 def _line(

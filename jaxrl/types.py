@@ -61,14 +61,18 @@ class AgentState(NamedTuple):
     """Everything an agent learns; `actor` and `optimizer` are the same on every device."""
 
     actor: ActorState
-    optimizer: PyTree
+    optimizer: PyTree  # what gradient steps keep: moments, a target network, an adaptive rate
     memory: PyTree  # sharded by device along the first axis (replay, windows); () if none
+
+
+def _keep(memory: PyTree) -> PyTree:
+    return memory
 
 
 class Agent(NamedTuple):
     """A learning algorithm as a record of pure functions."""
 
-    init: Callable[[chex.PRNGKey], AgentState]
+    init: Callable[[chex.PRNGKey], AgentState]  # with the memory of one device
     # act(actor, observation u8[E, 84, 84, 4], key[E]) -> (action i32[E], extras [E])
     act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
     # update(state, trajectory, key) -> (state, metrics {name: f32[]}); runs inside the device mesh
@@ -76,6 +80,8 @@ class Agent(NamedTuple):
         [AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, dict[str, jax.Array]]
     ]
     rollout_length: int  # T
+    # interrupt(memory) -> memory: other games follow, which do not continue those it remembers
+    interrupt: Callable[[PyTree], PyTree] = _keep
 
 
 class EnvEngine(NamedTuple):

@@ -57,8 +57,9 @@ def record(
       seed: of the game and the actions.
       max_seconds: of video; a longer game is cut there.
     """
-    engine = make_engine(protocol_config(config, protocol), 1)
-    agent = make_agent(config, engine.spec)
+    played = protocol_config(config, protocol)
+    engine = make_engine(played, 1)
+    agent = make_agent(played, engine.spec)
 
     @jax.jit
     def step(actor: ActorState, state: rollout.RolloutState) -> Any:

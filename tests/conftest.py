@@ -15,11 +15,24 @@ simulate_cpu_devices(2)
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
-def catch_config(**changes: Any) -> Config:
-    """The recipe for small machines, on Catch and on one device."""
-    recipe = load(CONFIGS / "a2c_fast.toml")
+def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> Config:
+    """A recipe for small machines, on Catch and on one device; `agent` changes its own settings.
+
+    PPO plays shorter rollouts, and C51 starts, explores and copies on the scale of Catch.
+    """
+    config = load(CONFIGS / f"{recipe}.toml")
+    fitting: dict[str, dict[str, Any]] = {
+        "ppo_pong": {"rollout_length": 32},
+        "c51_fast": {
+            "replay_capacity": 4000,
+            "learning_starts": 500,
+            "target_update_interval": 400,
+            "epsilon_decay_steps": 3000,
+        },
+    }
+    settings = dataclasses.replace(config.agent, **(fitting.get(recipe, {}) | dict(agent)))
     defaults = {"game": "catch", "num_devices": 1, "total_steps": 20_000, "log_interval": 1000}
-    return dataclasses.replace(recipe, **(defaults | changes))
+    return dataclasses.replace(config, **(defaults | changes), agent=settings)
 
 
 @pytest.fixture

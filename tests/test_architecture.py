@@ -35,8 +35,8 @@ ALLOWED = {
     "video": {"types", "config", "agents", "envs", "rollout", "evaluate"},
     "bench": {"types", "config", "agents", "envs", "rollout", "distribute", "program"},
     "train": {
-        "types", "config", "checks", "agents", "envs", "episodes", "distribute", "program",
-        "checkpoint", "metrics", "progress", "runs", "plotting", "evaluate",
+        "types", "config", "checks", "replay", "agents", "envs", "episodes", "distribute",
+        "program", "checkpoint", "metrics", "progress", "runs", "plotting", "evaluate",
     },
     "arguments": {"config"},
     "cli": {

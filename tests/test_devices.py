@@ -12,11 +12,23 @@ from jaxrl.program import envs_per_device, make_program
 from tests.conftest import catch_config
 
 
-def train(num_devices, order, turns=20):
+# Short rollouts; C51 learns from its third update on, and copies its target twice.
+SETTINGS = {
+    "a2c_fast": {},
+    "ppo_pong": {"rollout_length": 8},
+    "c51_fast": {"learning_starts": 96, "target_update_interval": 256},
+}
+
+
+def train(recipe, num_devices, order, turns):
     # Adam's first steps have the size of the learning rate whatever the gradient, so rounding
     # would grow; plain RMSProp that starts at 1 keeps it small.
-    config = catch_config(num_envs=8, num_devices=num_devices, order=order)
-    optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0)
+    config = catch_config(
+        recipe, num_envs=8, num_devices=num_devices, order=order, agent=SETTINGS[recipe]
+    )
+    optimizer = dataclasses.replace(
+        config.optimizer, name="rmsprop", learning_rate=1.3e-3, initial_scale=1.0, decay=0.99
+    )
     config = dataclasses.replace(config, optimizer=optimizer)
     mesh = distribute.make_mesh(num_devices)
     engine = make_engine(config, envs_per_device(config, mesh), num_devices)
@@ -25,10 +37,22 @@ def train(num_devices, order, turns=20):
     return jax.device_get(program.run(program.init(), np.int32(turns)))
 
 
-@pytest.mark.parametrize("order", ["strict", "overlapped"])
-def test_two_devices_on_half_the_batch_equal_one_on_the_whole(order):
-    one, two = train(1, order), train(2, order)
+@pytest.mark.parametrize(
+    ("recipe", "order", "turns"),
+    [
+        ("a2c_fast", "strict", 20),
+        ("a2c_fast", "overlapped", 20),
+        ("ppo_pong", "strict", 6),
+        ("c51_fast", "strict", 20),
+        ("c51_fast", "overlapped", 20),
+    ],
+)
+def test_two_devices_on_half_the_batch_equal_one_on_the_whole(recipe, order, turns):
+    one, two = train(recipe, 1, order, turns), train(recipe, 2, order, turns)
     np.testing.assert_array_equal(one.rollout.observation, two.rollout.observation)
+    if recipe == "c51_fast":
+        for a, b in zip(one.agent.memory.ring, two.agent.memory.ring, strict=True):
+            np.testing.assert_array_equal(a, b)
     before = jax.tree.leaves(one.agent.actor)
     after = jax.tree.leaves(two.agent.actor)
     # float32: sums are taken in another order; relative 1e-4 after 20 updates.

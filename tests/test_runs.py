@@ -26,7 +26,8 @@ from jaxrl.program import make_program
 from tests.conftest import CONFIGS
 
 FAST = ["--config", str(CONFIGS / "a2c_fast.toml"), "--game", "catch", "--num-devices", "1"]
-SHORT = [*FAST, "--num-envs", "4", "--log-interval", "200", "--evaluation-episodes", "3"]
+SMALL = ["--num-envs", "4", "--log-interval", "200", "--evaluation-episodes", "3"]
+SHORT = [*FAST, *SMALL]
 KEYS = {
     "step", "frames", "seconds", "steps_per_second", "updates", "episodes", "return_mean",
     "return_min", "return_max", "length_mean",
@@ -142,20 +143,46 @@ def state_of(path):
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, engine, distribute.make_mesh(1))
     checkpoints = checkpoint.Checkpoints(path)
-    state, progress = checkpoints.restore(program.init(), restorable=True)
+    state, progress = checkpoints.restore(program.init())
     checkpoints.close()
     return state, progress
 
 
-@pytest.mark.parametrize("order", ["strict", "overlapped"])
-def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, order):
-    arguments = ["train", *SHORT, "--order", order, "--checkpoint-interval", "400",
+RECIPES = {
+    "a2c_fast": [],
+    "ppo_pong": ["--agent.rollout-length", "20"],
+    "c51_fast": [
+        "--agent.rollout-length", "2", "--agent.batch-size", "32", "--agent.learning-starts", "300",
+        "--agent.replay-capacity", "640", "--agent.target-update-interval", "160",
+        "--agent.epsilon-decay-steps", "1500",
+    ],
+}  # fmt: skip
+
+
+def of_recipe(name):
+    config = ["--config", str(CONFIGS / f"{name}.toml"), "--game", "catch", "--num-devices", "1"]
+    return [*config, *SMALL, *RECIPES[name]]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "order"),
+    [
+        ("a2c_fast", "strict"),
+        ("a2c_fast", "overlapped"),
+        ("ppo_pong", "strict"),
+        ("c51_fast", "strict"),
+        ("c51_fast", "overlapped"),
+    ],
+)
+def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
+    """Parameters, optimizer, schedules, epsilon, replay, statistics and keys, bit for bit."""
+    arguments = ["train", *of_recipe(recipe), "--order", order, "--checkpoint-interval", "400",
                  "--total-steps", "1200", "--evaluation-episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(tmp_path / "whole")]) == 0
     assert main([*arguments, "--run-dir", str(tmp_path / "cut")]) == 0
     # As a kill -9 after step 800 and some lines would leave it.
     for path in (tmp_path / "cut" / "checkpoints").iterdir():
-        if int(path.name) > 810:
+        if int(path.name) > 900:
             shutil.rmtree(path)
     with (tmp_path / "cut" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99')
@@ -175,6 +202,21 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, order):
         for path in (tmp_path / "whole", tmp_path / "cut")
     ]
     assert lines[0] == lines[1]
+
+
+def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path):
+    path = tmp_path / "x"
+    arguments = ["train", *of_recipe("c51_fast"), "--no-checkpoint-memory", "--total-steps", "1200",
+                 "--checkpoint-interval", "400", "--evaluation-episodes", "0"]  # fmt: skip
+    assert main([*arguments, "--run-dir", str(path)]) == 0
+    (newest,) = [p for p in (path / "checkpoints").iterdir() if int(p.name) == 1200]
+    assert not list(newest.glob("**/*memory*"))
+    shutil.rmtree(newest)
+    assert main(["resume", str(path)]) == 0
+    rows = {row["step"]: row for row in metrics.read(path)}
+    assert rows[1000]["loss/cross_entropy"] == 0  # 200 of the 300 steps to learn from
+    assert rows[1200]["loss/cross_entropy"] > 0
+    assert rows[1000]["replay/transitions"] < rows[800]["replay/transitions"]
 
 
 def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path):
@@ -200,10 +242,10 @@ def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
     # np.array copies; what device_get gives may share the device's memory
     before = jax.tree.map(np.array, state.agent.actor.params)
     checkpoints = checkpoint.Checkpoints(tmp_path)
-    checkpoints.save(state, checkpoint.Progress(0, 0, 0.0), True, None)
+    checkpoints.save(state, checkpoint.Progress(0, 0, 0.0), None)
     program.run(state, np.int32(20))  # overwrites in place while Orbax writes
     checkpoints.close()
-    restored, _ = checkpoint.Checkpoints(tmp_path).restore(program.init(), True)
+    restored, _ = checkpoint.Checkpoints(tmp_path).restore(program.init())
     for a, b in zip(
         jax.tree.leaves(before), jax.tree.leaves(restored.agent.actor.params), strict=True
     ):

@@ -1,0 +1,252 @@
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxrl import replay, rollout
+from jaxrl.config import UserError
+from jaxrl.types import AXIS, TimeStep, Trajectory
+
+ENVS, ROLLOUT = 3, 2
+
+
+def play(seed: int, length: int, ends: float, lives: float, static: float):
+    """Frames, resets and stacks as the rollout makes them; [length + 1, ENVS] observations.
+
+    `ends`, `lives` and `static` are probabilities: of a game over, of a lost life, and that a
+    frame repeats the one before.
+    """
+    random = np.random.default_rng(seed)
+    frame = random.integers(0, 256, (ENVS, 84, 84), np.uint8)
+    no = np.zeros(ENVS, bool)
+    zeros = np.zeros(ENVS, np.float32)
+    previous = TimeStep(frame, zeros, zeros, no, no, no, no)
+    observation = np.asarray(rollout.fill_stack(jnp.asarray(frame)))
+    rows, observations = [], [observation]
+    for _ in range(length):
+        over, life = random.random(ENVS) < ends, random.random(ENVS) < lives
+        reset = np.asarray(previous.game_over | previous.terminated)
+        truncated = over & (random.random(ENVS) < 0.5) & ~reset
+        terminated = ((over & ~truncated) | life) & ~reset
+        fresh = random.integers(0, 256, (ENVS, 84, 84), np.uint8)
+        still = random.random(ENVS) < static
+        timestep = TimeStep(
+            frame=np.where(still[:, None, None], previous.frame, fresh),
+            reward=np.where(reset, 0, random.normal(size=ENVS)).astype(np.float32),
+            score=zeros,
+            terminated=terminated,
+            truncated=truncated,
+            game_over=over & ~reset,
+            reset=reset,
+        )
+        observation = np.asarray(
+            stack_frames(jnp.asarray(observation), previous, jax.tree.map(jnp.asarray, timestep))
+        )
+        rows.append((timestep, random.integers(0, 6, ENVS)))
+        observations.append(observation)
+        previous = timestep
+    return Trajectory(
+        observation=np.stack(observations),
+        action=np.stack([action for _, action in rows]).astype(np.int32),
+        reward=np.stack([step.reward for step, _ in rows]),
+        discount=np.stack([1.0 - step.terminated for step, _ in rows]).astype(np.float32),
+        valid=np.stack([~step.reset for step, _ in rows]),
+        extras=(),
+    )
+
+
+add = jax.jit(replay.add)
+stack_frames = jax.jit(rollout.stack_frames)
+
+
+def fill(played: Trajectory, rows: int) -> replay.Replay:
+    memory = replay.new(ENVS, rows)
+    for t in range(0, len(played.action), ROLLOUT):
+        part = jax.tree.map(lambda x, t=t: x[t : t + ROLLOUT], played._replace(observation=()))
+        observation = played.observation[t : t + ROLLOUT + 1]
+        memory = add(memory, part._replace(observation=observation))
+    return memory
+
+
+def over_one_device(function, *arguments):
+    mapped = jax.vmap(lambda _: function(*arguments), axis_name=AXIS, axis_size=1)
+    return jax.tree.map(lambda x: x[0], mapped(jnp.zeros(1)))
+
+
+def expected(played: Trajectory, env: int, step: int, n_step: int, gamma: float):
+    """A transition by brute force: (stack, action, G, discount, next stack)."""
+    total, discount, at = 0.0, 1.0, step
+    for t in range(step, step + n_step):
+        if not played.valid[t, env]:
+            break
+        total += discount * played.reward[t, env]
+        discount *= gamma * played.discount[t, env]
+        at = t + 1
+    stacks = played.observation[:, env]
+    return stacks[step], played.action[step, env], total, discount, stacks[at]
+
+
+@partial(jax.jit, static_argnums=2)
+def sample(key, memory, n_step):
+    place = over_one_device(replay.draw_uniform, key, memory, 260, n_step)
+    return place, replay.read(memory, place, n_step, 0.9)
+
+
+samples_seen = 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31 - 1),
+    rollouts=st.integers(7, 30),
+    rows=st.sampled_from([12, 22]),
+    n_step=st.sampled_from([1, 3]),
+    ends=st.sampled_from([0.0, 0.1, 0.4]),
+    lives=st.sampled_from([0.0, 0.2]),
+    static=st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_samples_equal_what_was_played(seed, rollouts, rows, n_step, ends, lives, static):
+    global samples_seen
+    played = play(seed, rollouts * ROLLOUT, ends, lives, static)
+    memory = fill(played, rows)
+    newest = rollouts * ROLLOUT - 1
+
+    place, got = jax.device_get(sample(jax.random.key(seed), memory, n_step))
+    assert (place.step >= max(0, newest + 1 - rows) + 3).all()
+    assert (place.step + n_step <= newest).all()
+    for i, (env, step) in enumerate(zip(place.env, place.step, strict=True)):
+        assert got.valid[i] == played.valid[step, env]
+        stack, action, reward, discount, next_stack = expected(played, env, step, n_step, 0.9)
+        np.testing.assert_array_equal(got.observation[i], stack)
+        assert got.action[i] == action
+        if played.valid[step, env]:
+            np.testing.assert_array_equal(got.next_observation[i], next_stack)
+            assert got.reward[i] == pytest.approx(reward, abs=1e-5)
+            assert got.discount[i] == pytest.approx(discount, abs=1e-6)
+        samples_seen += 1
+
+
+def test_ten_thousand_samples_were_compared():
+    assert samples_seen >= 10_000
+
+
+def one_env(reward, terminated, valid, rows=16):
+    """A replay with the given rows from step 3 on, frames that tell their step."""
+    length = len(reward)
+    memory = replay.new(1, rows)
+    frame = jnp.arange(rows, dtype=jnp.uint32)[:, None, None] * jnp.ones(replay.WORDS, jnp.uint32)
+    pad = lambda x: jnp.zeros((1, rows), x.dtype).at[0, 3 : 3 + length].set(x)  # noqa: E731
+    ring = memory.ring._replace(
+        frame=frame[None],
+        reward=pad(jnp.array(reward)),
+        terminated=pad(jnp.array(terminated)),
+        valid=pad(jnp.array(valid)),
+    )
+    return replay.Replay(ring, jnp.array([3 + length], jnp.int32))
+
+
+def read(memory, step, n_step):
+    place = replay.Place(jnp.array([0]), jnp.array([step]))
+    got = replay.read(memory, place, n_step, 0.5)
+    newest = int(got.next_observation[0, 0, 0, 3])
+    return float(got.reward[0]), float(got.discount[0]), newest, bool(got.valid[0])
+
+
+def test_hand_worked_windows():
+    # Step 4 terminates and 5 is the reset; step 7 is truncated and 8 the reset.
+    reward = [1.0, 2.0, 9.0, 4.0, 8.0, 9.0, 16.0, 32.0]
+    terminated = [False, True, False, False, False, False, False, False]
+    valid = [True, True, False, True, True, False, True, True]
+    memory = one_env(reward, terminated, valid)
+    # One step: reward 1, bootstrap from the frame of step 4 with 0.5.
+    assert read(memory, 3, 1) == (1.0, 0.5, 4, True)
+    # Three steps reach the termination: 1 + 0.5 * 2, no bootstrap.
+    assert read(memory, 3, 3)[:2] == (2.0, 0.0)
+    # The truncation: 4 + 0.5 * 8, bootstrap 0.5^2 from the true last frame, which is step 8's.
+    assert read(memory, 6, 3) == (8.0, 0.25, 8, True)
+    # A reset row is no transition.
+    assert not read(memory, 5, 3)[3]
+
+
+def test_a_window_ends_where_other_games_follow():
+    memory = one_env([1.0, 2.0, 4.0], [False] * 3, [True] * 3)
+    cut = replay.interrupt(memory)  # step 5 has no successor
+    assert read(cut, 3, 2) == (2.0, 0.25, 5, True)
+    assert read(cut, 4, 2) == (2.0, 0.5, 5, True)
+    assert not read(cut, 5, 2)[3]
+
+
+def test_draws_are_uniform_over_environments_and_steps():
+    played = play(0, 20, 0.1, 0.0, 0.0)
+    memory = fill(played, 12)
+    batch, n_step = 9000, 2
+    place = over_one_device(lambda: replay.draw_uniform(jax.random.key(0), memory, batch, n_step))
+    # Steps 8 to 19 are there; with their stack and their window 11 to 17.
+    counts = np.zeros((ENVS, 20))
+    np.add.at(counts, (np.asarray(place.env), np.asarray(place.step)), 1)
+    assert counts[:, :11].sum() == counts[:, 18:].sum() == 0
+    inside = counts[:, 11:18]
+    chi_square = ((inside - batch / 21) ** 2 / (batch / 21)).sum()
+    assert chi_square < 45.3  # 99.9 % quantile with 20 degrees of freedom
+
+
+@pytest.mark.parametrize("batch", [2, 12, 32])
+def test_a_batch_does_not_depend_on_the_number_of_devices(batch):
+    def draw(num_devices, num_envs=8):
+        memory = replay.new(num_envs // num_devices, 16)._replace(steps=jnp.array([16]))
+
+        def one(_):
+            size = batch // num_devices
+            return replay.draw_uniform(jax.random.key(1), memory, size, 1)
+
+        place = jax.jit(jax.vmap(one, axis_name=AXIS))(jnp.arange(num_devices))
+        env = place.env + jnp.arange(num_devices)[:, None] * (num_envs // num_devices)
+        return np.asarray(env).ravel(), np.asarray(place.step).ravel()
+
+    for one, two in zip(draw(1), draw(2), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert len(set(draw(1)[0])) == min(batch, 8)  # every part of the environments is drawn from
+
+
+def test_a_million_transitions_take_less_than_7_3_gb():
+    rows = replay.rows_per_env(1_000_000, 16, 4)
+    assert rows * 16 == 1_000_000
+    shapes = jax.eval_shape(lambda: replay.new(16, rows))
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+    assert size <= 7.3e9
+    assert size == pytest.approx(replay.BYTES * 1_000_000, rel=1e-6)
+
+
+def test_the_ring_is_written_in_place():
+    """A compiled loop of writes and reads needs far less memory than a second ring."""
+    rows = 4096
+    played = play(0, ROLLOUT, 0.0, 0.0, 0.0)
+    memory = replay.new(ENVS, rows)
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(memory))
+
+    def loop(memory):
+        def body(_, memory):
+            memory = replay.add(memory, jax.tree.map(jnp.asarray, played))
+            place = replay.Place(jnp.array([0]), memory.steps - 2)
+            got = replay.read(memory, place, 1, 0.9)
+            return memory._replace(steps=memory.steps + (got.reward[0] > 1e9))
+
+        return jax.lax.fori_loop(0, 5, body, memory)
+
+    compiled = jax.jit(loop, donate_argnums=0).lower(memory).compile()
+    analysis = compiled.memory_analysis()
+    assert analysis.temp_size_in_bytes < size / 10
+    assert analysis.alias_size_in_bytes >= size
+
+
+def test_a_replay_too_large_is_refused_with_the_size_that_fits():
+    replay.check_fits("agent.replay_capacity", 1_000_000, int(8e9), 1)
+    replay.check_fits("agent.replay_capacity", 10**9, None, 1)
+    message = r"needs 28\.3 GB .* 8\.0 GB are free: take at most 1010000"
+    with pytest.raises(UserError, match=message):
+        replay.check_fits("agent.replay_capacity", 4_000_000, int(8e9), 1)
+    replay.check_fits("agent.replay_capacity", 4_000_000, int(8e9), 4)
