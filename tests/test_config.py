@@ -4,7 +4,7 @@ import pytest
 
 from jaxrl import config as configuration
 from jaxrl.checks import check, check_divides, check_game
-from jaxrl.config import Config, UserError, from_table, load
+from jaxrl.config import Config, NetworkConfig, OptimizerConfig, UserError, from_table, load
 from tests.conftest import CONFIGS
 
 
@@ -104,3 +104,37 @@ def test_broken_files_are_named(tmp_path):
         load(tmp_path)
     with pytest.raises(UserError, match="no configuration file"):
         load(tmp_path / "absent.toml")
+
+
+def of(algorithm, agent=(), **changes):
+    config = from_table({"algorithm": algorithm, "agent": dict(agent)})
+    return dataclasses.replace(config, **changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (of("ppo", {"num_minibatches": 5}), "rollout_length = 128: take 4"),
+        (of("ppo", {"gae_lambda": 1.5}), "agent.gae_lambda"),
+        (of("ppo", {"kl_target": 0.0}), "agent.kl_target"),
+        (of("ppo", {"micro_batch": 100}, num_envs=8), "256 rows of a minibatch: take 128"),
+        (of("c51", {"batch_size": 48}), "512 transitions to train on per update: take 32"),
+        (of("c51", {"training_intensity": 0.3}), "whole number"),
+        (of("c51", {"v_min": 10.0}), "below agent.v_max"),
+        (of("c51", {"replay_capacity": 100}), "at least 208"),
+        (of("c51", {"replay_capacity": 1000}), "agent.learning_starts = 80000"),
+        (of("c51", {"epsilon_end": -0.1}), "agent.epsilon_end"),
+        (of("c51", num_devices=3, num_envs=3), "take"),
+        (of("a2c", network=NetworkConfig(dueling=True)), "a2c has no action values"),
+        (of("a2c", optimizer=OptimizerConfig(schedule="adaptive")), "only ppo has it"),
+    ],
+)
+def test_what_an_algorithm_cannot_do_is_refused(config, message):
+    with pytest.raises(UserError, match=message.replace(".", r"\.")):
+        check(config)
+
+
+def test_every_algorithm_has_its_own_keys():
+    assert from_table({"algorithm": "ppo", "agent": {"clip": 0.3}}).agent.clip == 0.3
+    with pytest.raises(UserError, match=r"unknown key 'agent\.clip'"):
+        from_table({"algorithm": "c51", "agent": {"clip": 0.3}})

@@ -11,7 +11,6 @@ from jaxrl.envs import make_engine
 from jaxrl.program import envs_per_device, make_program
 from tests.conftest import catch_config
 
-
 # Short rollouts; C51 learns from its third update on, and copies its target twice.
 SETTINGS = {
     "a2c_fast": {},
