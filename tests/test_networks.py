@@ -36,7 +36,7 @@ def test_both_lowerings_agree_in_values_and_gradients(shape):
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(x, w)
 
     (_, expected), expected_gradients = of(convolution._convolution)
-    for form in (convolution.patches_convolution, convolution.conv2d):
+    for form in (convolution.block_convolution, convolution.conv2d):
         (_, y), gradients = jax.jit(lambda form=form: of(form))()
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
         for ours, theirs in zip(gradients, expected_gradients, strict=True):
