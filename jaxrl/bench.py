@@ -21,7 +21,7 @@ import numpy as np
 from jaxrl import program as programs
 from jaxrl import rollout
 from jaxrl.agents import make_agent
-from jaxrl.config import CATCH, Config
+from jaxrl.config import CATCH, C51Config, Config
 from jaxrl.distribute import (
     REPLICATED,
     make_mesh,
@@ -126,6 +126,10 @@ def measure(config: Config, seconds: float, repeats: int) -> dict[str, Rate]:
         simulate_cpu_devices(config.num_devices)
     # Nothing here depends on where the games start.
     config = dataclasses.replace(config, random_start_steps=0)
+    if isinstance(config.agent, C51Config):
+        # Training is timed, not the filling of the replay before it.
+        agent = dataclasses.replace(config.agent, learning_starts=0)
+        config = dataclasses.replace(config, agent=agent)
     loads = {
         kind: _loop(config) if kind == "loop" else _compiled(config, kind)
         for kind in LOADS

@@ -39,6 +39,13 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
+def _vacate(x: jax.Array) -> jax.ShapeDtypeStruct:
+    """The place of an array, whose buffer is freed."""
+    place = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+    x.delete()
+    return place
+
+
 def _flatten(tree: PyTree) -> dict[str, jax.Array]:
     """A table of arrays by path; random keys as their data."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -120,11 +127,15 @@ class Checkpoints:
     def restore(self, template: LoopState, step: int | None = None) -> tuple[LoopState, Progress]:
         """The newest checkpoint, or that of `step`, laid out as the template is.
 
-        What no checkpoint holds (the games, the memory) is the template's.
+        What no checkpoint holds (the games, the memory) is the template's, which is used up.
         """
-        learner = self._kept(template)
         step = self._existing(step)
         self._check_format(step)
+        learner = self._kept(template)
+        if self._memory:
+            # A device may have no room for a second one.
+            memory = jax.tree.map(_vacate, template.agent.memory)
+            learner = learner._replace(agent=learner.agent._replace(memory=memory))
         tables = self._manager.restore(
             step,
             args=ocp.args.Composite(

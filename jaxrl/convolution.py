@@ -1,8 +1,8 @@
 """The one convolution: the same numbers everywhere, written for CPUs as products of matrices.
 
-There XLA's own weight gradient is 30 times too slow inside a loop. So the image is cut into blocks as
-large as the stride, and the convolution is a sum over the few places where blocks lie under the
-kernel (4 for the 8 x 8 kernel of stride 4): every block times its part of the kernel.
+There XLA's own weight gradient is 30 times too slow inside a loop. So the image is cut into blocks
+as large as the stride, and the convolution is a sum over the few blocks under the kernel (4 for the
+8 x 8 kernel of stride 4), each times its part of the kernel.
 """
 
 import jax

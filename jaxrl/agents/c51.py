@@ -160,8 +160,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
                 lambda new, old: jnp.where(copies, new, old), actor.params, learner.target
             )
         )
-        written = memory.steps[0] * config.num_envs
-        ready = (written >= settings.learning_starts) & (
+        ready = (memory.steps[0] >= settings.learning_starts / config.num_envs) & (
             replay.num_places(memory, settings.n_step) > 0
         )
         keys = jax.random.split(key, num_batches)
