@@ -199,3 +199,21 @@ def test_c51_solves_catch():
     greedy = dataclasses.replace(config, evaluation_episodes=20)
     actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
     assert evaluate.evaluate(greedy, actor, "noop", 20).mean == MAX_SCORE
+
+
+def test_new_games_do_not_continue_those_in_the_replay():
+    """As a resumed run on EnvPool begins them; on two devices, with a trajectory still to learn."""
+    settings = {"rollout_length": 2, "batch_size": 32, "learning_starts": 4000}
+    config = catch_config("c51_fast", num_envs=4, num_devices=2, order="overlapped", agent=settings)
+    mesh = distribute.make_mesh(2)
+    engine = make_engine(config, 2, 2)
+    program = make_program(config, make_agent(config, engine.spec), engine, mesh)
+    state = program.run(program.init(), np.int32(3))  # 6 steps of each environment
+    valid = np.asarray(state.agent.memory.ring.valid)
+    restarted = program.restart(state, seed=7)
+    after = np.asarray(restarted.agent.memory.ring.valid)
+    assert not after[:, 5].any()
+    np.testing.assert_array_equal(after[:, :5], valid[:, :5])
+    assert not np.asarray(restarted.pending.valid[-1]).any()
+    continued = program.run(restarted, np.int32(1))
+    assert (np.asarray(continued.agent.memory.steps) == 8).all()
