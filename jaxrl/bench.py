@@ -72,6 +72,9 @@ def _compiled(config: Config, kind: str) -> Load:
     agent = make_agent(config, engine.spec)
     program = programs.make_program(config, agent, engine, mesh)
     state = program.init()
+    if kind != "training":
+        # Playing reads no memory, and three replays need not fit.
+        state = state._replace(agent=state.agent._replace(memory=()))
     player = _random_agent(agent, engine.spec.num_actions) if kind == "emulation" else agent
     length = agent.rollout_length
 
@@ -130,6 +133,7 @@ def measure(config: Config, seconds: float, repeats: int) -> dict[str, Rate]:
         # Training is timed, not the filling of the replay before it.
         agent = dataclasses.replace(config.agent, learning_starts=0)
         config = dataclasses.replace(config, agent=agent)
+    programs.check_memory(config, make_mesh(config.num_devices))
     loads = {
         kind: _loop(config) if kind == "loop" else _compiled(config, kind)
         for kind in LOADS

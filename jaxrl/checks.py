@@ -4,7 +4,16 @@ import typing
 from fractions import Fraction
 from typing import Any
 
-from jaxrl.config import C51Config, Config, PPOConfig, UserError, nearest
+from jaxrl.config import (
+    ADAPTIVE_RATES,
+    ALGORITHMS,
+    C51Config,
+    Config,
+    OptimizerConfig,
+    PPOConfig,
+    UserError,
+    nearest,
+)
 
 # The least value of each key; keys of [agent] that an algorithm has not are left out.
 AT_LEAST: dict[str, float] = {
@@ -50,7 +59,21 @@ FRACTIONS = (
     "optimizer.decay_mean",
 )
 POSITIVE = ("optimizer.eps", "agent.kl_target", "agent.training_intensity")
-INT32 = ("max_episode_steps", "num_envs", "noop_max", "num_threads", "seed")
+INT32 = (
+    "max_episode_steps",
+    "num_envs",
+    "noop_max",
+    "num_threads",
+    "seed",
+    "agent.rollout_length",
+    "agent.num_atoms",
+    "agent.n_step",
+    "agent.batch_size",
+    "agent.epochs",
+    "agent.training_intensity",
+    "agent.target_update_interval",
+    "agent.epsilon_decay_steps",
+)
 
 
 def _value(config: Config, name: str) -> Any:
@@ -85,11 +108,16 @@ def check(config: Config) -> None:
         if value is not None and not 0 < value < float("inf"):
             raise UserError(f"{name} = {value}: must be above 0")
     for name in INT32:
-        if _value(config, name) >= 2**31:
-            raise UserError(f"{name} = {_value(config, name)}: must be below 2147483648")
+        value = _value(config, name)
+        if value is not None and value >= 2**31:
+            raise UserError(f"{name} = {value}: must be below 2147483648")
     agent = config.agent
-    if config.optimizer.schedule == "adaptive" and not isinstance(agent, PPOConfig):
-        raise UserError("optimizer.schedule = 'adaptive': only ppo has it; take constant or linear")
+    if type(agent) is not ALGORITHMS[config.algorithm]:
+        raise UserError(
+            f"algorithm = {config.algorithm}: is set by the configuration file; take one of "
+            f"configs/, as --config configs/{config.algorithm}.toml"
+        )
+    _check_optimizer(config.optimizer, config.algorithm)
     if isinstance(agent, C51Config):
         _check_c51(config, agent)
     elif config.network.dueling:
@@ -97,9 +125,34 @@ def check(config: Config) -> None:
     check_divides(config, max(config.num_devices, 1))
 
 
+def _check_optimizer(optimizer: OptimizerConfig, algorithm: str) -> None:
+    if optimizer.name == "adam" and max(optimizer.decay, optimizer.decay_mean) >= 1:
+        raise UserError("optimizer.decay and optimizer.decay_mean: must be below 1 for adam")
+    if optimizer.schedule != "adaptive":
+        return
+    if algorithm != "ppo":
+        raise UserError("optimizer.schedule = 'adaptive': only ppo has it; take constant or linear")
+    least, most = ADAPTIVE_RATES
+    if not least <= optimizer.learning_rate <= most:
+        raise UserError(
+            f"optimizer.learning_rate = {optimizer.learning_rate}: the adaptive schedule starts "
+            f"between {least} and {most}"
+        )
+
+
 def _check_c51(config: Config, agent: C51Config) -> None:
-    if not -float("inf") < agent.v_min < agent.v_max < float("inf"):
-        raise UserError(f"agent.v_min = {agent.v_min}: must be below agent.v_max = {agent.v_max}")
+    if not -1e6 <= agent.v_min < agent.v_max <= 1e6:
+        raise UserError(
+            f"agent.v_min = {agent.v_min} must be below agent.v_max = {agent.v_max}, "
+            "both within a million"
+        )
+    # In float32 the atoms must still be apart.
+    spacing = (agent.v_max - agent.v_min) / (agent.num_atoms - 1)
+    if spacing < 1e-5 * max(abs(agent.v_min), abs(agent.v_max)):
+        raise UserError(
+            f"agent.v_min = {agent.v_min} and agent.v_max = {agent.v_max} are too close for "
+            f"agent.num_atoms = {agent.num_atoms}"
+        )
     smallest = config.num_envs * (agent.n_step + 4 + 2 * agent.rollout_length)
     if agent.replay_capacity < smallest:
         raise UserError(
@@ -122,6 +175,8 @@ def check_divides(config: Config, num_devices: int) -> None:
             f"take {f'{below} or ' if below else ''}{below + num_devices}"
         )
     agent, steps = config.agent, config.steps_per_update()
+    if steps >= 2**31:
+        raise UserError(f"num_envs x agent.rollout_length = {steps}: must be below 2147483648")
     rows, what = steps // num_devices, "the {} rows of an update"
     if isinstance(agent, PPOConfig):
         length, count = agent.rollout_length, agent.num_minibatches
@@ -130,6 +185,8 @@ def check_divides(config: Config, num_devices: int) -> None:
         rows, what = rows // count, "the {} rows of a minibatch"
     elif isinstance(agent, C51Config):
         played = Fraction(agent.training_intensity).limit_denominator(10**6) * steps
+        if played >= 2**31:
+            raise UserError(f"agent.training_intensity = {agent.training_intensity}: is too large")
         sizes = [n for n in _divisors(int(played)) if n % num_devices == 0]
         what = f"the {float(played):g} transitions to train on per update"
         if played.denominator > 1 or not sizes:

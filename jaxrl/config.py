@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 CATCH = "catch"  # the pure-JAX game that needs no emulator
+ADAPTIVE_RATES = (1e-6, 1e-2)  # least and largest learning rate of the adaptive schedule
 
 
 class UserError(Exception):

@@ -5,6 +5,7 @@ One device or many, the per-device program is mapped over the 1-D mesh; `jax.sha
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -42,12 +43,21 @@ def num_local_devices(mesh: Mesh) -> int:
     return len(mesh.local_devices)
 
 
-def free_memory(mesh: Mesh) -> int | None:
-    """Bytes that each device of the mesh has free; None where the platform does not tell."""
-    device = mesh.local_devices[0]
-    if device.platform == "cpu":
-        return psutil.virtual_memory().available // num_local_devices(mesh)
-    statistics = device.memory_stats() or {}
+def free_host_memory() -> int:
+    """Bytes that this process may still take: the machine's, or its container's if that is less."""
+    free = psutil.virtual_memory().available
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no such file, or no limit ("max")
+        return free
+    return min(free, limit - used)
+
+
+def free_device_memory(mesh: Mesh) -> int | None:
+    """Bytes that each accelerator of the mesh has free; None where the platform does not tell."""
+    statistics = mesh.local_devices[0].memory_stats() or {}
     if "bytes_limit" not in statistics:
         return None
     return statistics["bytes_limit"] - statistics["bytes_in_use"]

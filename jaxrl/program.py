@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxrl import distribute, episodes, rollout
+from jaxrl import distribute, episodes, replay, rollout
 from jaxrl.checks import check_divides
-from jaxrl.config import Config
+from jaxrl.config import C51Config, Config
 from jaxrl.distribute import REPLICATED, SHARDED, SHARDED_SECOND
 from jaxrl.types import Agent, AgentState, EnvEngine, PyTree
 
@@ -55,6 +55,25 @@ def envs_per_device(config: Config, mesh: Mesh) -> int:
     """E. Raises `UserError` if the environments do not divide."""
     check_divides(config, mesh.size)
     return config.num_envs // mesh.size
+
+
+def check_memory(config: Config, mesh: Mesh) -> None:
+    """Refuses a replay that the devices, or the host that writes checkpoints, cannot hold."""
+    if not isinstance(config.agent, C51Config):
+        return
+    capacity = config.agent.replay_capacity // mesh.size
+    local = capacity * distribute.num_local_devices(mesh)
+    host = distribute.free_host_memory()
+    hint = "; --no-checkpoint-memory needs half" if config.checkpoint_memory else ""
+    if mesh.local_devices[0].platform == "cpu":
+        replay.check_fits(local, host, 1 + config.checkpoint_memory, "of memory", hint)
+        return
+    free = distribute.free_device_memory(mesh)
+    if free is not None:
+        replay.check_fits(capacity, free, 1, "on each device")
+    if config.checkpoint_memory:
+        hint = "; --no-checkpoint-memory needs none"
+        replay.check_fits(local, host, 1, "of the host's memory for checkpoints", hint)
 
 
 def _start_rollout(
@@ -126,12 +145,12 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
 
     def forget_successors(state: LoopState) -> LoopState:
         """The new games do not continue the newest steps of the old ones."""
-        if overlapped:
+        memory = state.agent.memory
+        if overlapped and jax.tree.leaves(memory):
+            # The memory's newest step is followed by what is still to be learned from.
             valid = state.pending.valid.at[-1].set(False)
-            state = state._replace(pending=state.pending._replace(valid=valid))
-        return state._replace(
-            agent=state.agent._replace(memory=agent.interrupt(state.agent.memory))
-        )
+            return state._replace(pending=state.pending._replace(valid=valid))
+        return state._replace(agent=state.agent._replace(memory=agent.interrupt(memory)))
 
     def restart(state: LoopState, seed: int) -> LoopState:
         # The keys of the actions go on as they were; these are not used.

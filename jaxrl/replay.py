@@ -77,24 +77,23 @@ def rows_per_env(capacity: int, num_envs: int, rollout_length: int) -> int:
     return max(1, capacity // num_envs // rollout_length) * rollout_length
 
 
-def check_fits(key: str, capacity: int, free_bytes: int | None, num_devices: int) -> None:
-    """Refuses a capacity above the devices' memory, naming the one that would fit.
+def check_fits(capacity: int, free_bytes: int, copies: int, where: str, hint: str = "") -> None:
+    """Refuses a capacity above what is free, naming the one that would fit.
 
     Args:
-      key: of the configuration, for the message.
-      capacity: transitions over all devices.
-      free_bytes: of memory on each device; None where it is not known.
-      num_devices: that share the transitions.
+      capacity: transitions that lie there.
+      free_bytes: of memory.
+      copies: of the replay there, 2 where a checkpoint passes through the same memory.
+      where: for the message.
+      hint: what else would help, for the message.
     """
-    if free_bytes is None:
-        return
-    fits = int(USABLE * free_bytes / BYTES) * num_devices
+    fits = int(USABLE * free_bytes / (BYTES * copies))
     if capacity > fits:
         rounded = fits // 10_000 * 10_000 or fits
-        need, have = capacity * BYTES / num_devices / 1e9, free_bytes / 1e9
+        need, have = copies * capacity * BYTES / 1e9, free_bytes / 1e9
         raise UserError(
-            f"{key} = {capacity} needs {need:.1f} GB on each device, where {have:.1f} GB are free: "
-            f"take at most {rounded}"
+            f"agent.replay_capacity needs {need:.1f} GB {where} for {capacity} transitions, and "
+            f"{have:.1f} GB are free: {rounded} would fit{hint}"
         )
 
 

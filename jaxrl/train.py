@@ -12,15 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl import episodes, evaluate, plotting, replay, runs
+from jaxrl import episodes, evaluate, plotting, runs
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints, Progress
 from jaxrl.checks import check
-from jaxrl.config import C51Config, Config, UserError
-from jaxrl.distribute import free_memory, make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.config import Config, UserError
+from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engine
 from jaxrl.metrics import MetricsLog
-from jaxrl.program import LoopState, Program, envs_per_device, make_program, steps_played
+from jaxrl.program import (
+    LoopState,
+    Program,
+    check_memory,
+    envs_per_device,
+    make_program,
+    steps_played,
+)
 from jaxrl.progress import Display, Moment
 from jaxrl.types import FRAME_SKIP, EnvEngine
 
@@ -107,13 +114,7 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
         simulate_cpu_devices(config.num_devices)
     mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
-    if isinstance(config.agent, C51Config):
-        replay.check_fits(
-            "agent.replay_capacity",
-            config.agent.replay_capacity,
-            free_memory(mesh),
-            mesh.size,
-        )
+    check_memory(config, mesh)
     return mesh
 
 
@@ -218,7 +219,9 @@ def _loop(
         display.update(Moment(step, config.total_steps, rate, games), updates == boundary)
         progress = Progress(step, updates, seconds)
         if updates == boundary and step >= next_save:
+            saving = time.perf_counter()
             _save(session, state, progress, games)
+            began += time.perf_counter() - saving  # no training happened meanwhile
             next_save += config.checkpoint_interval
     _save(session, state, progress, games)
     log.close()

@@ -23,7 +23,7 @@ ALLOWED = {
     "episodes": {"types"},
     "rollout": {"types", "episodes"},
     "distribute": {"types", "config"},
-    "program": {"types", "config", "checks", "distribute", "episodes", "rollout"},
+    "program": {"types", "config", "checks", "replay", "distribute", "episodes", "rollout"},
     "checkpoint": {"types", "config", "program"},
     "metrics": set(),
     "progress": {"types", "episodes"},
@@ -35,7 +35,7 @@ ALLOWED = {
     "video": {"types", "config", "agents", "envs", "rollout", "evaluate"},
     "bench": {"types", "config", "agents", "envs", "rollout", "distribute", "program"},
     "train": {
-        "types", "config", "checks", "replay", "agents", "envs", "episodes", "distribute",
+        "types", "config", "checks", "agents", "envs", "episodes", "distribute",
         "program", "checkpoint", "metrics", "progress", "runs", "plotting", "evaluate",
     },
     "arguments": {"config"},

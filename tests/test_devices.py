@@ -42,7 +42,7 @@ def train(recipe, num_devices, order, turns):
         ("a2c_fast", "strict", 20),
         ("a2c_fast", "overlapped", 20),
         ("ppo_pong", "strict", 6),
-        ("c51_fast", "strict", 20),
+        ("ppo_pong", "overlapped", 6),
         ("c51_fast", "overlapped", 20),
     ],
 )

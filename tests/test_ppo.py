@@ -205,6 +205,9 @@ def test_invalid_rows_change_nothing():
         action=jnp.where(invalid, (data.action + 1) % 3, data.action),
         reward=jnp.where(invalid, 1000.0, data.reward),
         discount=jnp.where(invalid, 1 - data.discount, data.discount),
+        extras=data.extras._replace(
+            log_prob=jnp.where(invalid, data.extras.log_prob - 5, data.extras.log_prob)
+        ),
     )
     before, _ = update(agent, state, data)
     after, _ = update(agent, state, other)

@@ -1,3 +1,4 @@
+import dataclasses
 from functools import partial
 
 import jax
@@ -7,9 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl import replay, rollout
-from jaxrl.config import UserError
+from jaxrl import distribute, replay, rollout
+from jaxrl.agents import make_agent
+from jaxrl.config import UserError, load
+from jaxrl.envs import make_engine
+from jaxrl.program import check_memory, make_program
 from jaxrl.types import AXIS, TimeStep, Trajectory
+from tests.conftest import CONFIGS, catch_config
 
 ENVS, ROLLOUT = 3, 2
 
@@ -109,7 +114,7 @@ samples_seen = 0
     lives=st.sampled_from([0.0, 0.2]),
     static=st.sampled_from([0.0, 0.5, 1.0]),
 )
-def test_samples_equal_what_was_played(seed, rollouts, rows, n_step, ends, lives, static):
+def compare_samples(seed, rollouts, rows, n_step, ends, lives, static):
     global samples_seen
     played = play(seed, rollouts * ROLLOUT, ends, lives, static)
     memory = fill(played, rows)
@@ -130,8 +135,9 @@ def test_samples_equal_what_was_played(seed, rollouts, rows, n_step, ends, lives
         samples_seen += 1
 
 
-def test_ten_thousand_samples_were_compared():
-    assert samples_seen >= 10_000
+def test_samples_equal_what_was_played():
+    compare_samples()
+    assert samples_seen >= 10_000  # 40 examples of 260
 
 
 def one_env(reward, terminated, valid, rows=16):
@@ -221,32 +227,40 @@ def test_a_million_transitions_take_less_than_7_3_gb():
     assert size == pytest.approx(replay.BYTES * 1_000_000, rel=1e-6)
 
 
-def test_the_ring_is_written_in_place():
-    """A compiled loop of writes and reads needs far less memory than a second ring."""
-    rows = 4096
-    played = play(0, ROLLOUT, 0.0, 0.0, 0.0)
-    memory = replay.new(ENVS, rows)
-    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(memory))
-
-    def loop(memory):
-        def body(_, memory):
-            memory = replay.add(memory, jax.tree.map(jnp.asarray, played))
-            place = replay.Place(jnp.array([0]), memory.steps - 2)
-            got = replay.read(memory, place, 1, 0.9)
-            return memory._replace(steps=memory.steps + (got.reward[0] > 1e9))
-
-        return jax.lax.fori_loop(0, 5, body, memory)
-
-    compiled = jax.jit(loop, donate_argnums=0).lower(memory).compile()
-    analysis = compiled.memory_analysis()
-    assert analysis.temp_size_in_bytes < size / 10
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
+def test_the_compiled_program_writes_the_ring_in_place(order):
+    """Beside the ring it needs far less memory than a second one."""
+    settings = {"replay_capacity": 40_000, "batch_size": 32, "learning_starts": 0}
+    config = catch_config("c51_fast", num_envs=4, order=order, agent=settings)
+    engine = make_engine(config, 4)
+    program = make_program(config, make_agent(config, engine.spec), engine, distribute.make_mesh(1))
+    state = program.init()
+    size = sum(x.nbytes for x in jax.tree.leaves(state.agent.memory))
+    analysis = program.run.lower(state, np.int32(1)).compile().memory_analysis()
+    assert size > 250e6
+    assert analysis.temp_size_in_bytes < size / 2
     assert analysis.alias_size_in_bytes >= size
 
 
 def test_a_replay_too_large_is_refused_with_the_size_that_fits():
-    replay.check_fits("agent.replay_capacity", 1_000_000, int(8e9), 1)
-    replay.check_fits("agent.replay_capacity", 10**9, None, 1)
-    message = r"needs 28\.3 GB .* 8\.0 GB are free: take at most 1010000"
+    replay.check_fits(1_000_000, int(8e9), 1, "on each device")
+    message = r"28\.3 GB on each device for 4000000 .* 8\.0 GB are free: 1010000 would fit$"
     with pytest.raises(UserError, match=message):
-        replay.check_fits("agent.replay_capacity", 4_000_000, int(8e9), 1)
-    replay.check_fits("agent.replay_capacity", 4_000_000, int(8e9), 4)
+        replay.check_fits(4_000_000, int(8e9), 1, "on each device")
+    # A checkpoint passes through the same memory.
+    with pytest.raises(UserError, match=r"14\.1 GB .* 500000 would fit; or so"):
+        replay.check_fits(1_000_000, int(8e9), 2, "of memory", "; or so")
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_training_asks_for_the_memory_before_it_begins(keeps, monkeypatch):
+    config = load(CONFIGS / "c51.toml")  # 7.1 GB
+    config = dataclasses.replace(config, checkpoint_memory=keeps)
+    mesh = distribute.make_mesh(2)  # of CPU devices, which share the memory
+    for free, fits in ((7e9, False), (9e9, not keeps), (17e9, True)):
+        monkeypatch.setattr(distribute, "free_host_memory", lambda free=free: int(free))
+        if fits:
+            check_memory(config, mesh)
+        else:
+            with pytest.raises(UserError, match="would fit"):
+                check_memory(config, mesh)

@@ -169,8 +169,7 @@ def of_recipe(name):
     [
         ("a2c_fast", "strict"),
         ("a2c_fast", "overlapped"),
-        ("ppo_pong", "strict"),
-        ("c51_fast", "strict"),
+        ("ppo_pong", "overlapped"),
         ("c51_fast", "overlapped"),
     ],
 )

@@ -17,12 +17,11 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl import distributional, networks, optimizers, returns
-from jaxrl.config import Config, PPOConfig
+from jaxrl.config import ADAPTIVE_RATES, Config, PPOConfig
 from jaxrl.optimizers import mean_over_devices, row_weights
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, PyTree, Trajectory
 
-# Schulman's code halves and doubles by 1.5 and keeps to these bounds, as rl_games does.
-ADAPTIVE_FACTOR, ADAPTIVE_LEAST, ADAPTIVE_MOST = 1.5, 1e-6, 1e-2
+ADAPTIVE_FACTOR = 1.5  # rl_games' rule, as its bounds in jaxrl.config
 
 
 class Extras(NamedTuple):
@@ -125,9 +124,9 @@ def minibatch_steps(key: jax.Array, config: PPOConfig, num_envs: int) -> jax.Arr
 
 
 def adapt(learning_rate: jax.Array, kl: jax.Array, target: float) -> jax.Array:
-    """A rate that keeps the divergence near its target, within a factor of two."""
-    slower = jnp.maximum(learning_rate / ADAPTIVE_FACTOR, ADAPTIVE_LEAST)
-    faster = jnp.minimum(learning_rate * ADAPTIVE_FACTOR, ADAPTIVE_MOST)
+    """A rate that keeps the divergence within about a factor of two of its target."""
+    slower = jnp.maximum(learning_rate / ADAPTIVE_FACTOR, ADAPTIVE_RATES[0])
+    faster = jnp.minimum(learning_rate * ADAPTIVE_FACTOR, ADAPTIVE_RATES[1])
     return jnp.where(kl > 2 * target, slower, jnp.where(kl < target / 2, faster, learning_rate))
 
 
