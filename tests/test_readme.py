@@ -53,6 +53,12 @@ def test_make_targets_and_variables_exist(line):
         assert f"--game {target}" in told.stdout
 
 
+def test_links_and_pictures_of_the_documents_exist():
+    for document in (ROOT / "docs").glob("*.md"):
+        for name in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            assert name.startswith("http") or (document.parent / name).exists(), name
+
+
 def test_files_that_are_named_exist():
     for name in re.findall(r"\]\(([^)#]+)\)", TEXT):
         assert name.startswith("http") or (ROOT / name).exists(), name
