@@ -227,4 +227,5 @@ def normalise(observation: jax.Array, statistics: Any) -> jax.Array:
 
 def init_params(network: nn.Module, key: jax.Array) -> Any:
     """Parameters for one stack of 84 x 84 frames."""
-    return network.init(key, jnp.zeros((1, *FRAME_SHAPE, STACK_SIZE)))["params"]
+    # Compiled, as one by one the operations of an initialisation take seconds.
+    return jax.jit(network.init)(key, jnp.zeros((1, *FRAME_SHAPE, STACK_SIZE)))["params"]

@@ -168,7 +168,7 @@ def test_action_values_of_every_kind(torso, dueling):
     for atoms, shape in ((1, (2, 3)), (5, (2, 3, 5))):
         network = networks.ActionValueNetwork(3, atoms, config)
         params = networks.init_params(network, jax.random.key(0))
-        said = network.apply({"params": params}, x)
+        said = jax.jit(network.apply)({"params": params}, x)
         assert said.shape == shape
         assert np.isfinite(np.asarray(said)).all()
         assert ("Dense_1" in params) == dueling
@@ -186,7 +186,10 @@ def test_dueling_is_the_value_plus_the_centred_advantage():
 
 
 def test_c51_solves_catch():
-    config = catch_config("c51_fast", num_envs=8, total_steps=8000)
+    # Half the intensity is enough for Catch.
+    config = catch_config(
+        "c51_fast", num_envs=8, total_steps=8000, agent={"training_intensity": 4.0}
+    )
     engine = make_engine(config, config.num_envs)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, engine, distribute.make_mesh(1))

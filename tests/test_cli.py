@@ -3,6 +3,10 @@
 import pytest
 
 from jaxrl.cli import COMMANDS, main
+from tests.conftest import CONFIGS
+
+
+TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51.toml", "--agent.replay-capacity", "1e9"]
 
 
 @pytest.mark.parametrize(
@@ -15,7 +19,11 @@ from jaxrl.cli import COMMANDS, main
         (["train", "--total-steps", "1.5e0"], "not a whole number"),
         (["train", "--total-steps", "1e999"], "not a whole number"),
         (["train", "--total-steps"], "Missing value for argument '--total-steps'"),
-        (["train", "--network.torso", "resnet"], "Expected one of ('nips', 'nature')"),
+        (["train", "--network.torso", "resnet"], "Expected one of ('nips', 'nature', 'impala')"),
+        (["train", "--algorithm", "ppo"], "--config configs/ppo.toml"),
+        (["train", "--config", f"{CONFIGS}/ppo.toml", "--agent.num-minibatches", "3"], "take 2"),
+        (["train", "--config", f"{CONFIGS}/ppo.toml", "--agent.log-epsilon", "1"], "Unrecognized"),
+        ([*TOO_LARGE, "--num-devices", "1"], "would fit; --no-checkpoint-memory needs half"),
         (["train", "--num-envs", "3", "--num-devices", "2"], "take 2 or 4"),
         (["train", "--agent.micro-batch", "7", "--game", "catch", "--num-devices", "1"], "take 8"),
         (["train", "--config", "absent.toml"], "no configuration file"),
