@@ -5,7 +5,6 @@ import pytest
 from jaxrl.cli import COMMANDS, main
 from tests.conftest import CONFIGS
 
-
 TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51.toml", "--agent.replay-capacity", "1e9"]
 
 
