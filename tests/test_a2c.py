@@ -69,7 +69,7 @@ def update(data, **settings):
     config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, **settings))
     agent = make_agent(config, SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
-    mapped = jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS)
+    mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     return mapped(state, jax.tree.map(lambda x: x[None], data), jax.random.key(1))
 
 
