@@ -2,11 +2,12 @@
 
 import contextlib
 import io
+import re
 from typing import Any
 
 import tyro
 
-from jaxrl.config import UserError
+from jaxrl.config import UserError, algorithms_with
 
 _INTEGERS = tyro.constructors.ConstructorRegistry()
 
@@ -34,8 +35,8 @@ def _whole_number(
     )
 
 
-def parse(target: Any, command: str, arguments: list[str], **options: Any) -> Any:
-    """tyro's parser, its boxes of errors condensed into one line."""
+def parse(target: Any, command: str, arguments: list[str], shown: str = "", **options: Any) -> Any:
+    """tyro's parser, its boxes of errors condensed into one line; `shown` is whose --help helps."""
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors), _INTEGERS:
@@ -43,11 +44,11 @@ def parse(target: Any, command: str, arguments: list[str], **options: Any) -> An
     except SystemExit as ended:
         if not ended.code:
             raise
-        raise UserError(_condense(errors.getvalue(), command)) from None
+        raise UserError(_condense(errors.getvalue(), shown or command)) from None
 
 
 def _condense(box: str, command: str) -> str:
-    """The message of tyro's error box, with its first suggestion."""
+    """The message of tyro's error box, with its first suggestion, or whose option it is."""
     # The box is drawn with dashes where the terminal knows no lines.
     rows = [line.strip().strip("│|").strip() for line in box.splitlines()]
     sections: list[list[str]] = [[]]
@@ -58,6 +59,11 @@ def _condense(box: str, command: str) -> str:
             sections[-1].append(row)
     first, *others = [section for section in sections if section] or [["cannot read the options"]]
     message = " ".join(first)
+    option = re.search(r"Unrecognized options: --agent\.([\w-]+)", message)
+    owners = algorithms_with(option[1].replace("-", "_")) if option else []
+    if owners:
+        message += f"; it belongs to {' and '.join(owners)}"
+        others = []
     for section in others:
         if section[0].startswith("Perhaps you meant") and len(section) > 1:
             message += f"; did you mean {section[1].split()[0]}?"

@@ -168,11 +168,16 @@ def _check_c51(config: Config, agent: C51Config) -> None:
 
 def check_divides(config: Config, num_devices: int) -> None:
     """Refuses environments or batches that do not divide, naming the nearest that do."""
+    if config.num_envs < num_devices:
+        raise UserError(
+            f"num_envs = {config.num_envs} is too few for {num_devices} devices: take "
+            f"{num_devices}, or --num-devices {max(config.num_envs, 1)}"
+        )
     if config.num_envs % num_devices:
         below = config.num_envs // num_devices * num_devices
         raise UserError(
             f"num_envs = {config.num_envs} does not divide among {num_devices} devices: "
-            f"take {f'{below} or ' if below else ''}{below + num_devices}"
+            f"take {below} or {below + num_devices}"
         )
     agent, steps = config.agent, config.steps_per_update()
     if steps >= 2**31:
@@ -188,12 +193,15 @@ def check_divides(config: Config, num_devices: int) -> None:
         if played >= 2**31:
             raise UserError(f"agent.training_intensity = {agent.training_intensity}: is too large")
         sizes = [n for n in _divisors(int(played)) if n % num_devices == 0]
-        what = f"the {float(played):g} transitions to train on per update"
+        what = "num_envs x agent.rollout_length x agent.training_intensity"
         if played.denominator > 1 or not sizes:
+            share = "be a whole number" if num_devices == 1 else f"divide among {num_devices}"
+            near = max(1, round(played / num_devices)) * num_devices / steps
             raise UserError(
-                f"agent.training_intensity = {agent.training_intensity}: {what} must be a whole "
-                f"number that {num_devices} devices share"
+                f"agent.training_intensity = {agent.training_intensity}: the {float(played):g} "
+                f"transitions to train on per update ({what}) must {share}: take {near:.6g}"
             )
+        what = f"the {int(played)} transitions to train on per update ({what})"
         _check_one_of("agent.batch_size", agent.batch_size, sizes, what)
         rows, what = agent.batch_size // num_devices, "the {} rows of a batch"
     if agent.micro_batch:

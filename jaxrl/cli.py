@@ -27,6 +27,7 @@ RunDir = Annotated[Path, tyro.conf.Positional]
 class TrainArguments:
     """Train an agent and leave a run directory.
 
+    The options under agent are those of --config's algorithm.
     Example: jaxrl train --config configs/a2c.toml --game pong --total-steps 3e6 --seed 1
     """
 
@@ -325,12 +326,8 @@ def _parse_settings(kind: type, command: str, arguments: list[str]) -> Any:
     file = _config_file(arguments)
     settings = configuration.load(file) if file else Config()
     avoid_subcommands: Any = tyro.conf.AvoidSubcommands
-    parsed = parse(
-        avoid_subcommands[kind],
-        command,
-        arguments,
-        default=kind(settings, file),
-    )
+    shown = f"{command} --config {file}" if file else command
+    parsed = parse(avoid_subcommands[kind], command, arguments, shown, default=kind(settings, file))
     _check_config(parsed.settings)
     return parsed
 

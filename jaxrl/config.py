@@ -217,9 +217,19 @@ class Config:
         return -(-self.total_steps // self.steps_per_update())
 
 
+def learning_starts(config: Config) -> int:
+    """Agent steps before the first gradient step."""
+    return config.agent.learning_starts if isinstance(config.agent, C51Config) else 0
+
+
 def nearest(name: str, known: typing.Iterable[str], count: int = 3) -> list[str]:
     """The known names most like `name`."""
-    return difflib.get_close_matches(name, list(known), n=count, cutoff=0.4)
+    return difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
+
+
+def algorithms_with(key: str) -> list[str]:
+    """The algorithms that have a key of this name under [agent]."""
+    return [name for name, kind in ALGORITHMS.items() if key in typing.get_type_hints(kind)]
 
 
 def _type_name(annotation: Any) -> str:
@@ -249,9 +259,12 @@ def _merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
     for key, value in table.items():
         if key not in annotations:
             near = nearest(key, annotations, 1)
-            hint = f"did you mean '{prefix}{near[0]}'?" if near else ""
-            known = ", ".join(annotations)
-            raise UserError(f"unknown key '{prefix}{key}': {hint or f'known are {known}'}")
+            hint = f"known are {', '.join(annotations)}"
+            if prefix == "agent." and algorithms_with(key):
+                hint = f"it belongs to {' and '.join(algorithms_with(key))}; {hint}"
+            elif near:
+                hint = f"did you mean '{prefix}{near[0]}'?"
+            raise UserError(f"unknown key '{prefix}{key}': {hint}")
         current = getattr(default, key)
         if dataclasses.is_dataclass(current):
             if not isinstance(value, dict):
@@ -275,7 +288,9 @@ def load(path: Path) -> Config:
     try:
         return from_table(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise UserError(f"no configuration file '{path}': configs/ holds those of jaxrl") from None
+        near = nearest(path.stem, [file.stem for file in path.parent.glob("*.toml")], 1)
+        hint = f"did you mean '{path.with_stem(near[0])}'?" if near else "configs/ holds jaxrl's"
+        raise UserError(f"no configuration file '{path}': {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None
     except (tomllib.TOMLDecodeError, UserError) as error:

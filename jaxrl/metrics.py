@@ -8,6 +8,8 @@ from typing import Any
 
 from tensorboardX import SummaryWriter
 
+from jaxrl.types import Mean, Metrics
+
 FILE = "metrics.jsonl"
 
 
@@ -19,6 +21,16 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
     with contextlib.suppress(json.JSONDecodeError):
         rows += [json.loads(line) for line in lines[-1:]]
     return rows
+
+
+def means(sums: Metrics, updates: int) -> dict[str, float | None]:
+    """The means of metrics that were summed over so many updates; None where none had one."""
+
+    def mean(value: Any) -> float | None:
+        total, count = value if isinstance(value, Mean) else (value, updates)
+        return float(total) / float(count) if count else None
+
+    return {name: mean(value) for name, value in sums.items()}
 
 
 def _cut(run_dir: Path, step: int) -> None:

@@ -12,7 +12,7 @@ from jaxrl import distribute, episodes, replay, rollout
 from jaxrl.checks import check_divides
 from jaxrl.config import C51Config, Config
 from jaxrl.distribute import REPLICATED, SHARDED, SHARDED_SECOND
-from jaxrl.types import Agent, AgentState, EnvEngine, PyTree
+from jaxrl.types import Agent, AgentState, EnvEngine, Metrics, PyTree
 
 
 class LoopState(NamedTuple):
@@ -22,7 +22,7 @@ class LoopState(NamedTuple):
     rollout: rollout.RolloutState
     pending: PyTree  # Trajectory of the overlapped order, () in the strict one
     key: jax.Array  # key[], of the updates to come
-    metrics: dict[str, jax.Array]  # f32[], sums over the updates since the last line of the log
+    metrics: Metrics  # sums over the updates since the last line of the log
 
 
 # How each part lies on the mesh: a tree of specs, in the shape of the state.
@@ -61,19 +61,20 @@ def check_memory(config: Config, mesh: Mesh) -> None:
     """Refuses a replay that the devices, or the host that writes checkpoints, cannot hold."""
     if not isinstance(config.agent, C51Config):
         return
-    capacity = config.agent.replay_capacity // mesh.size
-    local = capacity * distribute.num_local_devices(mesh)
+    capacity, keeps = config.agent.replay_capacity, config.checkpoint_memory
+    local = distribute.num_local_devices(mesh) / mesh.size
     host = distribute.free_host_memory()
-    hint = "; --no-checkpoint-memory needs half" if config.checkpoint_memory else ""
     if mesh.local_devices[0].platform == "cpu":
-        replay.check_fits(local, host, 1 + config.checkpoint_memory, "of memory", hint)
+        where = "of memory" + ", half of it for checkpoints" * keeps
+        hint = ", or twice as much with --no-checkpoint-memory" * keeps
+        replay.check_fits(capacity, local, host, 1 + keeps, where, hint)
         return
     free = distribute.free_device_memory(mesh)
     if free is not None:
-        replay.check_fits(capacity, free, 1, "on each device")
-    if config.checkpoint_memory:
-        hint = "; --no-checkpoint-memory needs none"
-        replay.check_fits(local, host, 1, "of the host's memory for checkpoints", hint)
+        replay.check_fits(capacity, 1 / mesh.size, free, 1, "on each device")
+    if keeps:
+        where, hint = "of the host's memory for checkpoints", ", or any --no-checkpoint-memory"
+        replay.check_fits(capacity, local, host, 1, where, hint)
 
 
 def _start_rollout(
@@ -119,12 +120,13 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
         played, trajectory = rollout.play(agent, engine, state.agent.actor, state.rollout)
         return state._replace(rollout=played, pending=trajectory)
 
-    def metric_names(state: LoopState) -> list[str]:
-        def names(state: LoopState) -> dict[str, jax.Array]:
+    def no_metrics(state: LoopState) -> Metrics:
+        def metrics(state: LoopState) -> Metrics:
             return turn(state)[0].metrics
 
-        mapped_names = distribute.map_over_devices(names, mesh, (SPECS,), REPLICATED)
-        return sorted(jax.eval_shape(mapped_names, state))
+        mapped_metrics = distribute.map_over_devices(metrics, mesh, (SPECS,), REPLICATED)
+        shapes = jax.eval_shape(mapped_metrics, state)
+        return jax.tree.map(lambda _: np.float32(0), shapes)
 
     def init() -> LoopState:
         params_key, update_key, act_key = jax.random.split(jax.random.key(config.seed), 3)
@@ -140,8 +142,7 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
         if overlapped:
             prefill = distribute.map_over_devices(first_trajectory, mesh, (SPECS,), SPECS)
             state = jax.jit(prefill, donate_argnums=0)(state)
-        zeros = {name: np.float32(0) for name in metric_names(state)}
-        return state._replace(metrics=distribute.put(mesh, zeros, REPLICATED))
+        return state._replace(metrics=distribute.put(mesh, no_metrics(state), REPLICATED))
 
     def forget_successors(state: LoopState) -> LoopState:
         """The new games do not continue the newest steps of the old ones."""

@@ -19,6 +19,7 @@ class Moment(NamedTuple):
     total_steps: int
     steps_per_second: float
     games: Summary
+    note: str = ""  # what else is to be said
 
 
 def _duration(seconds: float) -> str:
@@ -42,7 +43,7 @@ def line(moment: Moment) -> str:
     return (
         f"{moment.step / moment.total_steps:4.0%}  {_count(moment.step)} steps  "
         f"{_count(moment.step * FRAME_SKIP)} frames  {moment.steps_per_second:,.0f} steps/s  "
-        f"{_duration(max(left, 0))} left  {result}"
+        f"{_duration(max(left, 0))} left  {result}{moment.note and f'  {moment.note}'}"
     )
 
 

@@ -77,23 +77,26 @@ def rows_per_env(capacity: int, num_envs: int, rollout_length: int) -> int:
     return max(1, capacity // num_envs // rollout_length) * rollout_length
 
 
-def check_fits(capacity: int, free_bytes: int, copies: int, where: str, hint: str = "") -> None:
+def check_fits(
+    capacity: int, share: float, free_bytes: int, copies: int, where: str, hint: str = ""
+) -> None:
     """Refuses a capacity above what is free, naming the one that would fit.
 
     Args:
-      capacity: transitions that lie there.
+      capacity: transitions over all devices.
+      share: of them that lies there.
       free_bytes: of memory.
       copies: of the replay there, 2 where a checkpoint passes through the same memory.
       where: for the message.
       hint: what else would help, for the message.
     """
-    fits = int(USABLE * free_bytes / (BYTES * copies))
+    fits = int(USABLE * free_bytes / (BYTES * copies * share))
     if capacity > fits:
         rounded = fits // 10_000 * 10_000 or fits
-        need, have = copies * capacity * BYTES / 1e9, free_bytes / 1e9
+        need, have = copies * capacity * share * BYTES / 1e9, free_bytes / 1e9
         raise UserError(
-            f"agent.replay_capacity needs {need:.1f} GB {where} for {capacity} transitions, and "
-            f"{have:.1f} GB are free: {rounded} would fit{hint}"
+            f"agent.replay_capacity = {capacity}: needs {need:.1f} GB {where}, and {have:.1f} GB "
+            f"are free: {rounded} would fit{hint}"
         )
 
 

@@ -19,6 +19,7 @@ from jaxrl.types import (
     Agent,
     AgentState,
     EnvEngine,
+    Metrics,
     PyTree,
     TimeStep,
     Trajectory,
@@ -48,7 +49,7 @@ class Learned(NamedTuple):
     agent: AgentState
     rollout: RolloutState
     trajectory: Trajectory
-    metrics: dict[str, jax.Array]
+    metrics: Metrics
 
 
 def fill_stack(frame: jax.Array) -> jax.Array:

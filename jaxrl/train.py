@@ -1,6 +1,7 @@
 """The host's loop: run a compiled second, log it, keep it; at the end draw and evaluate."""
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -12,14 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl import episodes, evaluate, plotting, runs
+from jaxrl import episodes, evaluate, metrics, plotting, runs
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints, Progress
 from jaxrl.checks import check
-from jaxrl.config import Config, UserError
+from jaxrl.config import Config, UserError, learning_starts
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engine
-from jaxrl.metrics import MetricsLog
 from jaxrl.program import (
     LoopState,
     Program,
@@ -54,6 +54,8 @@ class _Stop:
 
         def note(number: int, _: FrameType | None) -> None:
             self.signal = number
+            # A handler may interrupt any print, so it must not print itself.
+            os.write(2, b"\nsaving, then stopping; once more stops at once\n")
             for again in before:
                 signal.signal(again, signal.SIG_DFL)
 
@@ -86,6 +88,11 @@ class _Session(NamedTuple):
         """Updates of the whole run."""
         program = self.program
         return -(-(self.config.total_steps - program.steps_before) // program.steps_per_update)
+
+    @property
+    def total_steps(self) -> int:
+        """Agent steps at the end: of whole updates, so at least those that were asked for."""
+        return steps_played(self.program, self.num_updates)
 
 
 def start(config: Config) -> Outcome:
@@ -129,7 +136,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
     runs.write_provenance(run_dir, list(mesh.devices.flat))
     with Display() as display:
         session = _Session(config, run_dir, engine, program, checkpoints, display)
-        display.say(_headline(config, run_dir, mesh))
+        display.say(_headline(session, mesh))
         with _Stop().watching() as stop:
             state, progress = _run(session, stop, resume)
         if stop.signal is not None:
@@ -150,6 +157,9 @@ def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progr
         progress = Progress(program.steps_before, 0, 0.0)
         if resume:
             state, progress = _restore(session, state)
+            if progress.updates >= session.num_updates:
+                display.say("training had ended already")
+                return state, progress
         with display.busy("compiling") as compiling:
             run = program.run.lower(state, np.int32(1)).compile()
         return _loop(session, stop, run, state, progress, compiling.seconds)
@@ -158,12 +168,20 @@ def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progr
         session.engine.close()
 
 
-def _headline(config: Config, run_dir: Path, mesh: jax.sharding.Mesh) -> str:
+def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
+    config, total = session.config, session.total_steps
     devices = f"{mesh.size} {mesh.devices.flat[0].device_kind} device{'s' * (mesh.size > 1)}"
-    return (
+    rounded = f" ({total - config.total_steps:,} more, to end with a whole update)"
+    lines = [
         f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
-        f"into {run_dir}"
-    )
+        f"{total:,} steps{rounded * (total > config.total_steps)}, into {session.run_dir}"
+    ]
+    if learning_starts(config) >= total:
+        lines.append(
+            f"nothing will be learned: agent.learning_starts = {learning_starts(config):,} is "
+            "above total_steps"
+        )
+    return "\n".join(lines)
 
 
 def _restore(session: _Session, state: LoopState) -> tuple[LoopState, Progress]:
@@ -189,7 +207,7 @@ def _loop(
 ) -> tuple[LoopState, Progress]:
     """Compiled calls until the last update or a signal; saves before it returns."""
     config, program, display = session.config, session.program, session.display
-    log = MetricsLog(session.run_dir, progress.step)
+    log = metrics.MetricsLog(session.run_dir, progress.step)
     updates, seconds = progress.updates, progress.seconds
     update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
     interval_start = (progress.step, seconds)
@@ -210,13 +228,15 @@ def _loop(
         step = steps_played(program, updates)
         rate = (step - interval_start[0]) / (seconds - interval_start[1])
         games = episodes.summarise(state.rollout.episodes)
+        since = (updates - 1) % session.log_updates + 1
+        means = metrics.means(jax.device_get(state.metrics), since)
         if updates == boundary:
-            since = (updates - 1) % session.log_updates + 1
-            means = {k: float(v) / since for k, v in state.metrics.items()}
             log.write(_line(step, updates, seconds, rate, games) | extra | means)
             state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
             extra, interval_start = {}, (step, seconds)
-        display.update(Moment(step, config.total_steps, rate, games), updates == boundary)
+        note = "filling the replay" if None in means.values() else ""
+        moment = Moment(step, session.total_steps, rate, games, note)
+        display.update(moment, updates == boundary)
         progress = Progress(step, updates, seconds)
         if updates == boundary and step >= next_save:
             saving = time.perf_counter()

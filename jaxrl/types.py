@@ -69,16 +69,24 @@ def _keep(memory: PyTree) -> PyTree:
     return memory
 
 
+class Mean(NamedTuple):
+    """A metric that not every update has, as a sum and the number of its terms."""
+
+    total: jax.Array  # f32[]
+    count: jax.Array  # f32[], 0 where there is none
+
+
+Metrics = dict[str, Any]  # f32[] or Mean
+
+
 class Agent(NamedTuple):
     """A learning algorithm as a record of pure functions."""
 
     init: Callable[[chex.PRNGKey], AgentState]  # with the memory of one device
     # act(actor, observation u8[E, 84, 84, 4], key[E]) -> (action i32[E], extras [E])
     act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
-    # update(state, trajectory, key) -> (state, metrics {name: f32[]}); runs inside the device mesh
-    update: Callable[
-        [AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, dict[str, jax.Array]]
-    ]
+    # update(state, trajectory, key) -> (state, metrics {name: f32[] or Mean}); inside the mesh
+    update: Callable[[AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, Metrics]]
     rollout_length: int  # T
     # interrupt(memory) -> memory: other games follow, which do not continue those it remembers
     interrupt: Callable[[PyTree], PyTree] = _keep

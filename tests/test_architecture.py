@@ -25,7 +25,7 @@ ALLOWED = {
     "distribute": {"types", "config"},
     "program": {"types", "config", "checks", "replay", "distribute", "episodes", "rollout"},
     "checkpoint": {"types", "config", "program"},
-    "metrics": set(),
+    "metrics": {"types"},
     "progress": {"types", "episodes"},
     "runs": {"config"},
     "plotting": {"config", "metrics"},

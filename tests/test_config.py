@@ -77,7 +77,7 @@ def test_not_a_number_is_refused():
 def test_sizes_that_do_not_divide_name_the_nearest_that_do():
     with pytest.raises(UserError, match="take 15 or 18"):
         check_divides(dataclasses.replace(Config(), num_envs=17), 3)
-    with pytest.raises(UserError, match=r"take 3$"):
+    with pytest.raises(UserError, match=r"take 3, or --num-devices 2$"):
         check_divides(dataclasses.replace(Config(), num_envs=2), 3)
     agent = dataclasses.replace(Config().agent, micro_batch=30)
     with pytest.raises(UserError, match="80 rows of an update: take 20"):
@@ -118,8 +118,9 @@ def of(algorithm, agent=(), **changes):
         (of("ppo", {"gae_lambda": 1.5}), "agent.gae_lambda"),
         (of("ppo", {"kl_target": 0.0}), "agent.kl_target"),
         (of("ppo", {"micro_batch": 100}, num_envs=8), "256 rows of a minibatch: take 128"),
-        (of("c51", {"batch_size": 48}), "512 transitions to train on per update: take 32"),
-        (of("c51", {"training_intensity": 0.3}), "whole number"),
+        (of("c51", {"batch_size": 48}), "agent.training_intensity): take 32"),
+        (of("c51", {"training_intensity": 0.3}), "whole number: take 0.296875"),
+        (of("c51", {"training_intensity": 0.01}), "whole number: take 0.015625"),
         (of("c51", {"v_min": 10.0}), "below agent.v_max"),
         (of("c51", {"replay_capacity": 100}), "at least 208"),
         (of("c51", {"replay_capacity": 1000}), "agent.learning_starts = 80000"),
@@ -145,5 +146,5 @@ def test_what_an_algorithm_cannot_do_is_refused(config, message):
 
 def test_every_algorithm_has_its_own_keys():
     assert from_table({"algorithm": "ppo", "agent": {"clip": 0.3}}).agent.clip == 0.3
-    with pytest.raises(UserError, match=r"unknown key 'agent\.clip'"):
+    with pytest.raises(UserError, match=r"unknown key 'agent\.clip': it belongs to ppo; known"):
         from_table({"algorithm": "c51", "agent": {"clip": 0.3}})

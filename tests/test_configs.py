@@ -47,5 +47,5 @@ def test_trains_a_few_updates(path):
     )
     assert all(jax.tree.leaves(changed))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(after.agent.actor)))
-    assert all(np.isfinite(float(value)) for value in after.metrics.values())
+    assert all(np.isfinite(float(value)) for value in jax.tree.leaves(after.metrics))
     assert int(after.agent.actor.updates) == updates

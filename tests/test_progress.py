@@ -14,6 +14,7 @@ def test_the_line_has_steps_frames_rate_time_left_and_return():
     assert progress.line(moment) == (
         " 25%  1.25M steps  5.00M frames  1,000 steps/s  1:02:30 left  return -12.3"
     )
+    assert progress.line(moment._replace(note="so")).endswith("return -12.3  so")
     none = moment._replace(games=Summary(0, None, None, None, None))
     assert progress.line(none).endswith("no game over yet")
 

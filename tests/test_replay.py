@@ -243,13 +243,15 @@ def test_the_compiled_program_writes_the_ring_in_place(order):
 
 
 def test_a_replay_too_large_is_refused_with_the_size_that_fits():
-    replay.check_fits(1_000_000, int(8e9), 1, "on each device")
-    message = r"28\.3 GB on each device for 4000000 .* 8\.0 GB are free: 1010000 would fit$"
+    replay.check_fits(1_000_000, 1, int(8e9), 1, "on each device")
+    # Four devices hold a quarter each.
+    replay.check_fits(4_000_000, 1 / 4, int(8e9), 1, "on each device")
+    message = r"= 8000000: needs 14\.1 GB on each device, and 8\.0 GB are free: 4070000 would fit$"
     with pytest.raises(UserError, match=message):
-        replay.check_fits(4_000_000, int(8e9), 1, "on each device")
+        replay.check_fits(8_000_000, 1 / 4, int(8e9), 1, "on each device")
     # A checkpoint passes through the same memory.
     with pytest.raises(UserError, match=r"14\.1 GB .* 500000 would fit; or so"):
-        replay.check_fits(1_000_000, int(8e9), 2, "of memory", "; or so")
+        replay.check_fits(1_000_000, 1, int(8e9), 2, "of memory", "; or so")
 
 
 @pytest.mark.parametrize("keeps", [False, True])

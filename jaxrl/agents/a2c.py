@@ -17,7 +17,7 @@ import optax
 from jaxrl import distributional, networks, optimizers, returns
 from jaxrl.config import A2CConfig, Config
 from jaxrl.optimizers import mean_over_devices, row_weights
-from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, PyTree, Trajectory
+from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 
 class Extras(NamedTuple):
@@ -91,7 +91,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
 
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, dict[str, jax.Array]]:
+    ) -> tuple[AgentState, Metrics]:
         actor = state.actor
         rows = as_rows(actor, trajectory)
 

@@ -20,7 +20,17 @@ from jaxrl import distributional, networks, optimizers, replay
 from jaxrl.config import C51Config, Config
 from jaxrl.optimizers import row_weights
 from jaxrl.replay import Transitions
-from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, PyTree, Trajectory
+from jaxrl.types import (
+    AXIS,
+    ActorState,
+    Agent,
+    AgentState,
+    EnvSpec,
+    Mean,
+    Metrics,
+    PyTree,
+    Trajectory,
+)
 
 
 class Learner(NamedTuple):
@@ -151,7 +161,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
 
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, dict[str, jax.Array]]:
+    ) -> tuple[AgentState, Metrics]:
         memory = replay.add(state.memory, trajectory)
         actor, learner = state.actor, state.optimizer
         copies = actor.updates % target_updates == 0
@@ -174,10 +184,11 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             params, learner, metrics = learn(keys[i], memory, now, learner)
             return params, learner, jax.tree.map(jnp.add, sums, metrics)
 
-        # Without enough to learn from the loop is empty, and the losses are logged as 0.
+        # Without enough to learn from the loop is empty, and there are no losses.
         start = (actor.params, learner, {name: jnp.float32(0) for name in names})
-        params, learner, sums = jax.lax.fori_loop(0, jnp.where(ready, num_batches, 0), body, start)
-        metrics = {name: value / num_batches for name, value in sums.items()}
+        count = jnp.where(ready, num_batches, 0)
+        params, learner, sums = jax.lax.fori_loop(0, count, body, start)
+        metrics: Metrics = {name: Mean(sums[name], count.astype(jnp.float32)) for name in names}
         metrics |= {
             "loss/learning_rate": schedule(actor.updates),
             "policy/epsilon": epsilon(settings, actor.updates * float(steps_per_update)),

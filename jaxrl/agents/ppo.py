@@ -19,7 +19,7 @@ import optax
 from jaxrl import distributional, networks, optimizers, returns
 from jaxrl.config import ADAPTIVE_RATES, Config, PPOConfig
 from jaxrl.optimizers import mean_over_devices, row_weights
-from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, PyTree, Trajectory
+from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 ADAPTIVE_FACTOR = 1.5  # rl_games' rule, as its bounds in jaxrl.config
 
@@ -191,7 +191,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
 
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, dict[str, jax.Array]]:
+    ) -> tuple[AgentState, Metrics]:
         actor = state.actor
         rollout, value_statistics = as_rows(actor, trajectory)
 
