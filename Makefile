@@ -52,7 +52,7 @@ games: .venv/jaxrl-installed
 	@$(JAXRL) games
 
 test: lint
-	.venv/bin/python -m pytest --durations=10
+	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal --durations=10
 
 lint: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format --check .

@@ -27,8 +27,8 @@ def means(sums: Metrics, updates: int) -> dict[str, float | None]:
     """The means of metrics that were summed over so many updates; None where none had one."""
 
     def mean(value: Any) -> float | None:
-        total, count = value if isinstance(value, Mean) else (value, updates)
-        return float(total) / float(count) if count else None
+        total, number = value if isinstance(value, Mean) else (value, updates)
+        return float(total) / float(number) if number else None
 
     return {name: mean(value) for name, value in sums.items()}
 

@@ -70,10 +70,10 @@ def _keep(memory: PyTree) -> PyTree:
 
 
 class Mean(NamedTuple):
-    """A metric that not every update has, as a sum and the number of its terms."""
+    """A metric that not every update has, as a sum over some of them."""
 
     total: jax.Array  # f32[]
-    count: jax.Array  # f32[], 0 where there is none
+    number: jax.Array  # f32[], of the terms; 0 where there are none
 
 
 Metrics = dict[str, Any]  # f32[] or Mean

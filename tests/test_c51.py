@@ -109,7 +109,7 @@ def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
         data = jax.tree.map(lambda x: x[None], trajectory(i))
         state, metrics = mapped(history[-1], data, jax.random.key(i))
         history.append(state)
-        assert (float(metrics["loss/cross_entropy"].count[0]) > 0) == (i >= 2)
+        assert (float(metrics["loss/cross_entropy"].number[0]) > 0) == (i >= 2)
         assert (float(metrics["loss/cross_entropy"].total[0]) > 0) == (i >= 2)
         assert float(metrics["replay/transitions"][0]) == 16 * (i + 1)
 

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import pytest
 
@@ -140,7 +141,7 @@ def of(algorithm, agent=(), **changes):
     ],
 )
 def test_what_an_algorithm_cannot_do_is_refused(config, message):
-    with pytest.raises(UserError, match=message.replace(".", r"\.")):
+    with pytest.raises(UserError, match=re.escape(message)):
         check(config)
 
 
