@@ -11,7 +11,8 @@ The loads take turns, so that a machine's changing speed touches all of them ali
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,20 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl import program as programs
-from jaxrl import rollout
 from jaxrl.agents import make_agent
+from jaxrl.checks import check
 from jaxrl.config import CATCH, C51Config, Config
-from jaxrl.distribute import (
-    REPLICATED,
-    make_mesh,
-    map_over_devices,
-    num_local_devices,
-    simulate_cpu_devices,
-)
-from jaxrl.envs import make_engine
+from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.envs import make_engines
 from jaxrl.envs.envpool import make_pool
-from jaxrl.program import SPECS, LoopState
-from jaxrl.types import Agent, EnvEngine
+from jaxrl.types import Agent, AgentState, Metrics, Trajectory
 
 LOADS = ("loop", "emulation", "inference", "training")
 
@@ -41,6 +35,8 @@ class Load(NamedTuple):
     """Something to time."""
 
     run: Callable[[int], None]  # runs so many vector steps, to the end
+    num_envs: int
+    chunk: int  # vector steps that are run at least, and in multiples of which
     close: Callable[[], None]
     compile_seconds: float
 
@@ -56,7 +52,22 @@ class Rate:
     compile_seconds: float
 
 
-def _random_agent(agent: Agent, num_actions: int) -> Agent:
+def _player(agent: Agent) -> Agent:
+    """Plays and learns nothing; keeps no memory, so that three replays need not fit."""
+
+    def init(key: jax.Array) -> AgentState:
+        return agent.init(key)._replace(memory=())
+
+    def update(
+        state: AgentState, trajectory: Trajectory, _: jax.Array
+    ) -> tuple[AgentState, Metrics]:
+        # Rewards are read, so that the steps cannot be left out.
+        return state, {"reward": jnp.sum(trajectory.reward)}
+
+    return agent._replace(init=init, update=update, interrupt=lambda memory: memory)
+
+
+def _random(agent: Agent, num_actions: int) -> Agent:
     """Acts at random; a fresh key's own bits are the random number."""
 
     def act(_: Any, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Any]:
@@ -67,41 +78,31 @@ def _random_agent(agent: Agent, num_actions: int) -> Agent:
 
 def _compiled(config: Config, kind: str) -> Load:
     mesh = make_mesh(config.num_devices)
-    local = num_local_devices(mesh)
-    engine: EnvEngine = make_engine(config, programs.envs_per_device(config, mesh), local)
-    agent = make_agent(config, engine.spec)
-    program = programs.make_program(config, agent, engine, mesh)
-    state = program.init()
+    num_envs = programs.envs_per_device(config, mesh)
+    engines = make_engines(config, num_envs, num_local_devices(mesh))
+    spec = engines[0].spec._replace(num_envs=num_envs)
+    agent = make_agent(config, spec)
     if kind != "training":
-        # Playing reads no memory, and three replays need not fit.
-        state = state._replace(agent=state.agent._replace(memory=()))
-    player = _random_agent(agent, engine.spec.num_actions) if kind == "emulation" else agent
-    length = agent.rollout_length
-
-    def play(state: LoopState, turns: jax.Array) -> LoopState:
-        """As training, without the update."""
-
-        def turn(_: Any, games: rollout.RolloutState) -> rollout.RolloutState:
-            played, trajectory = rollout.play(player, engine, state.agent.actor, games)
-            # Rewards are read, so that the steps cannot be left out.
-            return jax.lax.optimization_barrier((played, trajectory.reward))[0]
-
-        return state._replace(rollout=jax.lax.fori_loop(0, turns, turn, state.rollout))
-
-    if kind == "training":
-        jitted = program.run
-    else:
-        mapped = map_over_devices(play, mesh, (SPECS, REPLICATED), SPECS)
-        jitted = jax.jit(mapped, donate_argnums=0)
+        agent = _player(agent)
+    if kind == "emulation":
+        agent = _random(agent, spec.num_actions)
+    program = programs.make_program(config, agent, engines, mesh)
+    state = program.init()
     began = time.perf_counter()
-    compiled = jitted.lower(state, np.int32(1)).compile()
+    compiled = program.run.lower(state, np.int32(1)).compile()
     compile_seconds = time.perf_counter() - began
+
+    length = agent.rollout_length
 
     def run(vector_steps: int) -> None:
         nonlocal state
-        state = jax.block_until_ready(compiled(state, np.int32(max(1, vector_steps // length))))
+        state = jax.block_until_ready(compiled(state, np.int32(vector_steps // length)))
 
-    return Load(run, engine.close, compile_seconds)
+    def close() -> None:
+        for engine in engines:
+            engine.close()
+
+    return Load(run, config.num_envs, length * -(-10 // length), close, compile_seconds)
 
 
 def _loop(config: Config) -> Load:
@@ -114,17 +115,11 @@ def _loop(config: Config) -> Load:
         for _ in range(vector_steps):
             pool.step(random.integers(0, num_actions, config.num_envs).astype(np.int32))
 
-    return Load(run, pool.close, 0.0)
+    return Load(run, config.num_envs, 10, pool.close, 0.0)
 
 
-def measure(config: Config, seconds: float, repeats: int) -> dict[str, Rate]:
-    """Times every load, in turns.
-
-    Args:
-      config: what to play and to train.
-      seconds: of one repeat of one load, about.
-      repeats: of every load; the first, a warm-up, is not counted.
-    """
+def prepare(config: Config) -> Config:
+    """The same with nothing that a measurement would wait for. Raises `UserError`."""
     if config.num_devices > 1:
         simulate_cpu_devices(config.num_devices)
     # Nothing here depends on where the games start.
@@ -134,35 +129,100 @@ def measure(config: Config, seconds: float, repeats: int) -> dict[str, Rate]:
         agent = dataclasses.replace(config.agent, learning_starts=0)
         config = dataclasses.replace(config, agent=agent)
     programs.check_memory(config, make_mesh(config.num_devices))
-    loads = {
-        kind: _loop(config) if kind == "loop" else _compiled(config, kind)
-        for kind in LOADS
-        if kind != "loop" or config.game != CATCH
-    }
-    rates: dict[str, list[float]] = {kind: [] for kind in loads}
+    return config
+
+
+def make_load(config: Config, kind: str) -> Load:
+    """One of LOADS, ready to run; close it before the process ends."""
+    return _loop(config) if kind == "loop" else _compiled(config, kind)
+
+
+def take_turns(loads: dict[str, Load], seconds: float, repeats: int) -> dict[str, list[float]]:
+    """Agent steps per second of every load, in each repeat; a machine's moods touch all alike.
+
+    Args:
+      loads: what to time.
+      seconds: of one repeat of one load, about.
+      repeats: of every load, after a warm-up.
+    """
     counts: dict[str, int] = {}
-    for kind, load in loads.items():
+    for name, load in loads.items():
+        load.run(load.chunk)
         began = time.perf_counter()
-        load.run(50)
-        counts[kind] = max(10, round(50 * seconds / (time.perf_counter() - began)))
-    for _ in range(repeats + 1):
-        for kind, load in loads.items():
-            count = counts[kind]
-            if kind != "loop":
-                count = max(1, count // config.agent.rollout_length) * config.agent.rollout_length
+        load.run(load.chunk)
+        chunks = seconds / (time.perf_counter() - began)
+        counts[name] = max(1, round(chunks)) * load.chunk
+    rates: dict[str, list[float]] = {name: [] for name in loads}
+    for _ in range(repeats):
+        for name, load in loads.items():
             began = time.perf_counter()
-            load.run(count)
-            rates[kind].append(count * config.num_envs / (time.perf_counter() - began))
+            load.run(counts[name])
+            rates[name].append(counts[name] * load.num_envs / (time.perf_counter() - began))
+    return rates
+
+
+def measure(
+    config: Config, seconds: float, repeats: int, profile: Path | None = None
+) -> dict[str, Rate]:
+    """Times every load.
+
+    Args:
+      config: what to play and to train.
+      seconds: of one repeat of one load, about.
+      repeats: of every load, after a warm-up.
+      profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
+    """
+    config = prepare(config)
+    kinds = [kind for kind in LOADS if kind != "loop" or config.game != CATCH]
+    loads = {kind: make_load(config, kind) for kind in kinds}
+    rates = take_turns(loads, seconds, repeats)
+    if profile is not None:
+        training = loads["training"]
+        with jax.profiler.trace(str(profile)):
+            training.run(training.chunk)
     for load in loads.values():
         load.close()
-    first = rates[next(iter(loads))]
+    first = rates[kinds[0]]
     return {
         kind: Rate(
-            statistics.median(values[1:]),
-            min(values[1:]),
-            max(values[1:]),
-            statistics.median(a / b for a, b in zip(values[1:], first[1:], strict=True)),
+            statistics.median(values),
+            min(values),
+            max(values),
+            statistics.median(a / b for a, b in zip(values, first, strict=True)),
             loads[kind].compile_seconds,
         )
         for kind, values in rates.items()
     }
+
+
+def sweep(
+    config: Config, num_envs: Sequence[int], seconds: float, repeats: int
+) -> dict[int, dict[str, Rate]]:
+    """`measure` for several numbers of environments. Raises `UserError` before the first."""
+    configs = {number: dataclasses.replace(config, num_envs=number) for number in num_envs}
+    for one in configs.values():
+        check(one)
+    return {number: measure(one, seconds, repeats) for number, one in configs.items()}
+
+
+def time_shares(rates: dict[str, Rate]) -> dict[str, float]:
+    """What a step of training takes its time for: emulators, choosing actions, learning; sum 1.
+
+    Each is what its load takes longer than the one before; what hides behind the emulators
+    (overlapped order, two groups) takes none.
+    """
+    seconds = [1 / rates[kind].steps_per_second for kind in ("emulation", "inference", "training")]
+    emulators, inference, training = seconds
+    parts = {
+        "emulators": emulators,
+        "choosing actions": max(0.0, inference - emulators),
+        "learning": max(0.0, training - max(inference, emulators)),
+    }
+    total = sum(parts.values())
+    return {name: part / total for name, part in parts.items()}
+
+
+def bottleneck(rates: dict[str, Rate]) -> str:
+    """What a step of training takes the most time for."""
+    shares = time_shares(rates)
+    return max(shares, key=lambda name: shares[name])

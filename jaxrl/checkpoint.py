@@ -19,7 +19,8 @@ from jaxrl.config import UserError
 from jaxrl.program import LoopState
 from jaxrl.types import PyTree
 
-FORMAT = 2
+FORMAT = 3
+GAMES = ("env", "timestep", "observation", "sent")  # of a group, where games cannot be saved
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class Checkpoints:
         if not self._memory:
             state = state._replace(agent=state.agent._replace(memory=without))
         if not self._restorable:
-            games = state.rollout._replace(env=without, timestep=without, observation=without)
-            state = state._replace(rollout=games)
+            nothing = dict.fromkeys(GAMES, without)
+            state = state._replace(games=tuple(g._replace(**nothing) for g in state.games))
         return state
 
     def save(self, state: LoopState, progress: Progress, return_mean: float | None) -> None:
@@ -146,8 +147,11 @@ class Checkpoints:
         )
         restored = _unflatten(learner, tables["learner"])
         if not self._restorable:
-            games = {k: getattr(template.rollout, k) for k in ("env", "timestep", "observation")}
-            restored = restored._replace(rollout=restored.rollout._replace(**games))
+            games = tuple(
+                kept._replace(**{name: getattr(new, name) for name in GAMES})
+                for kept, new in zip(restored.games, template.games, strict=True)
+            )
+            restored = restored._replace(games=games)
         actor = _unflatten(template.agent.actor, tables["actor"])
         agent = restored.agent._replace(actor=actor)
         if not self._memory:

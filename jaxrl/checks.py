@@ -12,6 +12,7 @@ from jaxrl.config import (
     OptimizerConfig,
     PPOConfig,
     UserError,
+    VTraceConfig,
     nearest,
 )
 
@@ -22,6 +23,7 @@ AT_LEAST: dict[str, float] = {
     "num_envs": 1,
     "num_devices": 0,
     "num_threads": 0,
+    "groups": 1,
     "random_start_steps": 0,
     "noop_max": 1,  # EnvPool's process dies of 0
     "max_episode_steps": 1,
@@ -40,6 +42,10 @@ AT_LEAST: dict[str, float] = {
     "agent.num_atoms": 2,
     "agent.n_step": 1,
     "agent.batch_size": 1,
+    "agent.window": 1,
+    "agent.updates_per_rollout": 1,
+    "agent.clip_rho": 0,
+    "agent.clip_c": 0,
     "agent.replay_capacity": 1,
     "agent.learning_starts": 0,
     "agent.target_update_interval": 1,
@@ -69,6 +75,8 @@ INT32 = (
     "agent.num_atoms",
     "agent.n_step",
     "agent.batch_size",
+    "agent.window",
+    "agent.updates_per_rollout",
     "agent.epochs",
     "agent.training_intensity",
     "agent.target_update_interval",
@@ -166,6 +174,18 @@ def _check_c51(config: Config, agent: C51Config) -> None:
         )
 
 
+def rows_per_gradient(config: Config, num_devices: int) -> int:
+    """What a gradient step learns from on each device: rows, for V-trace windows."""
+    agent, steps = config.agent, config.steps_per_update() // num_devices
+    if isinstance(agent, PPOConfig):
+        return steps // agent.num_minibatches
+    if isinstance(agent, VTraceConfig):
+        return config.num_envs // num_devices // agent.num_minibatches
+    if isinstance(agent, C51Config):
+        return agent.batch_size // num_devices
+    return steps
+
+
 def check_divides(config: Config, num_devices: int) -> None:
     """Refuses environments or batches that do not divide, naming the nearest that do."""
     if config.num_envs < num_devices:
@@ -179,15 +199,18 @@ def check_divides(config: Config, num_devices: int) -> None:
             f"num_envs = {config.num_envs} does not divide among {num_devices} devices: "
             f"take {below} or {below + num_devices}"
         )
+    envs = config.num_envs // num_devices
+    whole = f"the {envs} environments of a device (num_envs)"
+    _check_one_of("groups", config.groups, _divisors(envs), whole)
     agent, steps = config.agent, config.steps_per_update()
     if steps >= 2**31:
         raise UserError(f"num_envs x agent.rollout_length = {steps}: must be below 2147483648")
-    rows, what = steps // num_devices, "the {} rows of an update"
     if isinstance(agent, PPOConfig):
         length, count = agent.rollout_length, agent.num_minibatches
         whole = f"agent.rollout_length = {length}"
         _check_one_of("agent.num_minibatches", count, _divisors(length), whole)
-        rows, what = rows // count, "the {} rows of a minibatch"
+    elif isinstance(agent, VTraceConfig):
+        _check_one_of("agent.num_minibatches", agent.num_minibatches, _divisors(envs), whole)
     elif isinstance(agent, C51Config):
         played = Fraction(agent.training_intensity).limit_denominator(10**6) * steps
         if played >= 2**31:
@@ -203,9 +226,10 @@ def check_divides(config: Config, num_devices: int) -> None:
             )
         what = f"the {int(played)} transitions to train on per update ({what})"
         _check_one_of("agent.batch_size", agent.batch_size, sizes, what)
-        rows, what = agent.batch_size // num_devices, "the {} rows of a batch"
     if agent.micro_batch:
-        _check_one_of("agent.micro_batch", agent.micro_batch, _divisors(rows), what.format(rows))
+        rows = rows_per_gradient(config, num_devices)
+        what = f"the {rows} {'windows' if config.algorithm == 'vtrace' else 'rows'} of a gradient"
+        _check_one_of("agent.micro_batch", agent.micro_batch, _divisors(rows), what)
 
 
 def _divisors(number: int) -> list[int]:

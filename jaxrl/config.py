@@ -113,6 +113,33 @@ class PPOConfig:
 
 
 @dataclass(frozen=True)
+class VTraceConfig:
+    """Actor-critic with V-trace (IMPALA, Espeholt 2018; CuLE, Dalton 2019)."""
+
+    rollout_length: int = 1
+    """agent steps of every environment between two updates"""
+    window: int = 20
+    """newest agent steps of an environment that a gradient step learns from"""
+    num_minibatches: int = 20
+    """parts of the environments, which take turns: one gradient step learns from one of them"""
+    updates_per_rollout: int = 1
+    """gradient steps between two rollouts"""
+    gamma: float = 0.99
+    """discount per agent step"""
+    clip_rho: float = 1.0
+    """upper limit of the ratio of policies in the temporal differences"""
+    clip_c: float = 1.0
+    """upper limit of the ratio of policies in the traces"""
+    entropy_coef: float = 0.01
+    """weight of the entropy bonus"""
+    value_coef: float = 0.5
+    """weight of the mean squared error of the values"""
+    micro_batch: int = 0
+    """windows per gradient pass (all passes together make one gradient); 0 lets the platform
+    choose"""
+
+
+@dataclass(frozen=True)
 class C51Config:
     """Categorical DQN (Bellemare 2017); scaled up as Stooke & Abbeel 2018 do."""
 
@@ -152,15 +179,20 @@ class C51Config:
     """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
 
 
-AgentConfig = A2CConfig | PPOConfig | C51Config
-ALGORITHMS: dict[str, type[AgentConfig]] = {"a2c": A2CConfig, "ppo": PPOConfig, "c51": C51Config}
+AgentConfig = A2CConfig | PPOConfig | VTraceConfig | C51Config
+ALGORITHMS: dict[str, type[AgentConfig]] = {
+    "a2c": A2CConfig,
+    "ppo": PPOConfig,
+    "vtrace": VTraceConfig,
+    "c51": C51Config,
+}
 
 
 @dataclass(frozen=True)
 class Config:
     """One training run."""
 
-    algorithm: Literal["a2c", "ppo", "c51"] = "a2c"
+    algorithm: Literal["a2c", "ppo", "vtrace", "c51"] = "a2c"
     """what learns; set by the configuration file"""
     game: str = "pong"
     """an Atari game as `jaxrl games` lists them, or catch (a small game without an emulator)"""
@@ -175,7 +207,9 @@ class Config:
     num_devices: int = 0
     """devices to train on; 0 takes every accelerator, or one CPU device"""
     num_threads: int = 0
-    """EnvPool threads per device; 0 divides the machine's cores among the devices"""
+    """EnvPool threads per device and group; 0 divides the machine's cores among the devices"""
+    groups: int = 1
+    """groups of each device's environments; of 2, one steps while the other is answered"""
     order: Literal["strict", "overlapped"] = "strict"
     """strict: play, then learn; overlapped: learn while the emulators play, one update behind"""
     random_start_steps: int = 500

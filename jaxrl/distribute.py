@@ -18,12 +18,12 @@ from jaxrl.types import AXIS, PyTree
 # Typed Any because a tree of specs has the shape of the state that it describes.
 REPLICATED: Any = PartitionSpec()
 SHARDED: Any = PartitionSpec(AXIS)  # rows of all devices along the first axis
-SHARDED_SECOND: Any = PartitionSpec(None, AXIS)  # time first, then rows of all devices
 
 
 def simulate_cpu_devices(count: int) -> None:
     """Makes a CPU pass for `count` devices; before anything touches a device."""
-    jax.config.update("jax_num_cpu_devices", count)
+    if jax.config.values["jax_num_cpu_devices"] != count:
+        jax.config.update("jax_num_cpu_devices", count)
 
 
 def make_mesh(num_devices: int) -> Mesh:

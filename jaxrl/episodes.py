@@ -85,16 +85,16 @@ def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
     )
 
 
-def summarise(episodes: Episodes) -> Summary:
-    """Merges the rings of all devices, on the host: the last WINDOW games by their end."""
-    ended_at = np.asarray(episodes.ended_at)
-    order = np.argsort(ended_at, kind="stable")
-    last = order[ended_at[order] >= 0][-WINDOW:]
-    total = int(np.sum(np.asarray(episodes.ended)))
+def summarise(*groups: Episodes) -> Summary:
+    """The last WINDOW games by their end, of all devices and groups; on the host."""
+    episodes = jax.tree.map(lambda *rings: np.concatenate(rings), *groups)
+    order = np.argsort(episodes.ended_at, kind="stable")
+    last = order[episodes.ended_at[order] >= 0][-WINDOW:]
+    total = int(episodes.ended.sum())
     if not last.size:
         return Summary(total, None, None, None, None)
-    scores = np.asarray(episodes.scores)[last].astype(float)
-    lengths = np.asarray(episodes.lengths)[last]
+    scores = episodes.scores[last].astype(float)
+    lengths = episodes.lengths[last]
     return Summary(
         total,
         float(scores.mean()),

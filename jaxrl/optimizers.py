@@ -36,7 +36,7 @@ def row_weights(valid: jax.Array) -> jax.Array:
 
 
 def gradient(
-    objective: Objective, params: PyTree, rows: PyTree, micro_batch: int
+    objective: Objective, params: PyTree, rows: PyTree, micro_batch: int, rows_per_item: int = 1
 ) -> tuple[PyTree, dict[str, jax.Array]]:
     """The mean over devices of the gradient of Σ w·loss, taken in micro-batches that fit a cache.
 
@@ -44,15 +44,16 @@ def gradient(
       objective: (params, rows) -> (weighted sum of the rows' losses, further sums for the log).
       params: of which the gradient is taken.
       rows: arrays [B, ...]; the weights of `row_weights` among them.
-      micro_batch: rows of one pass, a divisor of B; 0 takes up to 32 on a CPU, elsewhere all.
+      micro_batch: items of one pass, a divisor of B; 0 takes up to 32 rows on a CPU, elsewhere all.
+      rows_per_item: observations in each of the B items.
 
     Returns:
       The gradient and the sums, both means over devices.
     """
     grad = jax.grad(objective, has_aux=True)
-    num_rows = jax.tree.leaves(rows)[0].shape[0]
-    size = micro_batch or _default_micro_batch(num_rows)
-    if size == num_rows:
+    num_items = jax.tree.leaves(rows)[0].shape[0]
+    size = micro_batch or _default_micro_batch(num_items, rows_per_item)
+    if size == num_items:
         return mean_over_devices(grad(params, rows))
     parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
     shapes = jax.eval_shape(grad, params, jax.tree.map(lambda x: x[0], parts))
@@ -64,10 +65,11 @@ def gradient(
     return mean_over_devices(jax.lax.scan(add, zeros, parts)[0])
 
 
-def _default_micro_batch(num_rows: int) -> int:
+def _default_micro_batch(num_items: int, rows_per_item: int) -> int:
     if jax.default_backend() != "cpu":
-        return num_rows
-    return max(n for n in range(1, min(num_rows, CPU_MICRO_BATCH) + 1) if num_rows % n == 0)
+        return num_items
+    most = max(1, min(num_items, CPU_MICRO_BATCH // rows_per_item))
+    return max(n for n in range(1, most + 1) if num_items % n == 0)
 
 
 def learning_rate(config: OptimizerConfig, num_updates: int) -> optax.Schedule:

@@ -1,4 +1,4 @@
-"""Learning curves, for files and for notebooks."""
+"""Learning curves and throughput, for files and for notebooks."""
 
 from pathlib import Path
 from typing import Literal
@@ -39,6 +39,36 @@ def draw(axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis = "frame
     axes.legend(fontsize="small", loc="best")
 
 
+def throughput(rates: dict[int, dict[str, float]], target: Path) -> None:
+    """Writes a PNG: steps per second of each load, and of each environment (CuLE, figure 2).
+
+    Args:
+      rates: number of environments -> load -> agent steps per second.
+      target: the PNG. Raises `UserError` where it cannot be written.
+    """
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.subplots(1, 2)
+    numbers = sorted(rates)
+    for load in rates[numbers[0]]:
+        values = [rates[number][load] for number in numbers]
+        style = {"linestyle": "--", "color": "grey"} if load == "loop" else {"marker": "o"}
+        axes[0].plot(numbers, values, label=load, **style)
+        each = [value / number for value, number in zip(values, numbers, strict=True)]
+        axes[1].plot(numbers, each, label=load, **style)
+    for axis, what in zip(axes, ("all environments", "each environment"), strict=True):
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(numbers, [str(number) for number in numbers])
+        axis.minorticks_off()
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("environments")
+        axis.set_ylabel(f"agent steps per second, {what}")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize="small", loc="best")
+    _save(figure, target)
+
+
 def learning_curve(run_dirs: list[Path], target: Path) -> None:
     """Writes a PNG: return against frames, and against time. Raises `UserError` without metrics."""
     import matplotlib.figure
@@ -51,6 +81,10 @@ def learning_curve(run_dirs: list[Path], target: Path) -> None:
     draw(left, run_dirs, "frames")
     draw(right, run_dirs, "seconds")
     right.set_ylabel("")
+    _save(figure, target)
+
+
+def _save(figure: "matplotlib.figure.Figure", target: Path) -> None:
     try:
         figure.savefig(target, dpi=120)
     except OSError as error:

@@ -11,16 +11,15 @@ from jax.sharding import Mesh
 from jaxrl import distribute, episodes, replay, rollout
 from jaxrl.checks import check_divides
 from jaxrl.config import C51Config, Config
-from jaxrl.distribute import REPLICATED, SHARDED, SHARDED_SECOND
-from jaxrl.types import Agent, AgentState, EnvEngine, Metrics, PyTree
+from jaxrl.distribute import REPLICATED, SHARDED
+from jaxrl.types import Agent, AgentState, EnvEngine, Metrics
 
 
 class LoopState(NamedTuple):
     """All that training changes."""
 
     agent: AgentState
-    rollout: rollout.RolloutState
-    pending: PyTree  # Trajectory of the overlapped order, () in the strict one
+    games: rollout.Games  # sent already in the overlapped order, not in the strict one
     key: jax.Array  # key[], of the updates to come
     metrics: Metrics  # sums over the updates since the last line of the log
 
@@ -28,8 +27,7 @@ class LoopState(NamedTuple):
 # How each part lies on the mesh: a tree of specs, in the shape of the state.
 SPECS: Any = LoopState(
     agent=AgentState(actor=REPLICATED, optimizer=REPLICATED, memory=SHARDED),
-    rollout=SHARDED,
-    pending=SHARDED_SECOND,
+    games=SHARDED,
     key=REPLICATED,
     metrics=REPLICATED,
 )
@@ -43,12 +41,6 @@ class Program(NamedTuple):
     restart: Callable[[LoopState, int], LoopState]
     run: Any  # jitted: run(state, num_updates i32[]) -> state; the state is donated
     steps_per_update: int  # agent steps over all devices
-    steps_before: int  # agent steps played before the first update
-
-
-def steps_played(program: Program, updates: int) -> int:
-    """Agent steps over all devices after so many updates."""
-    return program.steps_before + updates * program.steps_per_update
 
 
 def envs_per_device(config: Config, mesh: Mesh) -> int:
@@ -77,37 +69,32 @@ def check_memory(config: Config, mesh: Mesh) -> None:
         replay.check_fits(capacity, local, host, 1, where, hint)
 
 
-def _start_rollout(
+def _start_games(
     config: Config, engine: EnvEngine, mesh: Mesh, seed: int, key: jax.Array
 ) -> rollout.RolloutState:
-    """New games on every device, laid out over the mesh; `key` is that of the actions."""
+    """New games of one group on every device, laid out over the mesh; `key` is the actions'."""
     local = distribute.num_local_devices(mesh)
-    num_envs = engine.spec.num_envs
     env, timestep = engine.init(seed)
-    # One key per environment, by its place among all: the number of devices changes no action.
-    ids = np.arange(local * num_envs) + jax.process_index() * local * num_envs
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
-    games = episodes.init(num_envs, local, counted=config.random_start_steps == 0)
+    # One key per environment, by its number: devices and groups change no action.
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, engine.env_ids.ravel())
+    games = episodes.init(engine.spec.num_envs, local, counted=config.random_start_steps == 0)
     return distribute.put(mesh, rollout.start(env, timestep, keys, games), SHARDED)
 
 
-def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) -> Program:
+def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
     """Builds the functions; nothing runs or compiles before they are called."""
     overlapped = config.order == "overlapped"
 
     def turn(state: LoopState) -> tuple[rollout.Learned, jax.Array]:
         key, update_key = jax.random.split(state.key)
-        pending = state.pending if overlapped else None
-        learned = rollout.collect(agent, engine, state.agent, state.rollout, update_key, pending)
-        return learned, key
+        return rollout.collect(agent, engines, state.agent, state.games, update_key), key
 
     def run(state: LoopState, num_updates: jax.Array) -> LoopState:
         def body(_: Any, state: LoopState) -> LoopState:
             learned, key = turn(state)
             return LoopState(
                 agent=learned.agent,
-                rollout=learned.rollout,
-                pending=learned.trajectory if overlapped else (),
+                games=learned.games,
                 key=key,
                 metrics=jax.tree.map(jnp.add, state.metrics, learned.metrics),
             )
@@ -116,9 +103,14 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
 
     mapped = distribute.map_over_devices(run, mesh, (SPECS, REPLICATED), SPECS)
 
-    def first_trajectory(state: LoopState) -> LoopState:
-        played, trajectory = rollout.play(agent, engine, state.agent.actor, state.rollout)
-        return state._replace(rollout=played, pending=trajectory)
+    def send_first(state: LoopState) -> LoopState:
+        games = rollout.send_all(agent, engines, state.agent.actor, state.games)
+        return state._replace(games=games)
+
+    def under_way(state: LoopState) -> LoopState:
+        """With the first step sent, where the order is overlapped."""
+        mapped = distribute.map_over_devices(send_first, mesh, (SPECS,), SPECS)
+        return jax.jit(mapped, donate_argnums=0)(state) if overlapped else state
 
     def no_metrics(state: LoopState) -> Metrics:
         def metrics(state: LoopState) -> Metrics:
@@ -134,41 +126,34 @@ def make_program(config: Config, agent: Agent, engine: EnvEngine, mesh: Mesh) ->
         learner = distribute.map_over_devices(agent.init, mesh, (REPLICATED,), SPECS.agent)
         state = LoopState(
             agent=jax.jit(learner)(distribute.put(mesh, params_key, REPLICATED)),
-            rollout=_start_rollout(config, engine, mesh, config.seed, act_key),
-            pending=(),
+            games=tuple(
+                _start_games(config, engine, mesh, config.seed, act_key) for engine in engines
+            ),
             key=distribute.put(mesh, update_key, REPLICATED),
             metrics={},
         )
-        if overlapped:
-            prefill = distribute.map_over_devices(first_trajectory, mesh, (SPECS,), SPECS)
-            state = jax.jit(prefill, donate_argnums=0)(state)
+        state = under_way(state)
         return state._replace(metrics=distribute.put(mesh, no_metrics(state), REPLICATED))
 
-    def forget_successors(state: LoopState) -> LoopState:
+    def interrupt(state: LoopState) -> LoopState:
         """The new games do not continue the newest steps of the old ones."""
-        memory = state.agent.memory
-        if overlapped and jax.tree.leaves(memory):
-            # The memory's newest step is followed by what is still to be learned from.
-            valid = state.pending.valid.at[-1].set(False)
-            return state._replace(pending=state.pending._replace(valid=valid))
-        return state._replace(agent=state.agent._replace(memory=agent.interrupt(memory)))
+        memory = agent.interrupt(state.agent.memory)
+        return state._replace(agent=state.agent._replace(memory=memory))
+
+    def new_games(engine: EnvEngine, old: rollout.RolloutState, seed: int) -> rollout.RolloutState:
+        # The keys of the actions go on as they were; these are not used.
+        fresh = _start_games(config, engine, mesh, seed, jax.random.key(seed))
+        started = {name: getattr(fresh.episodes, name) for name in ("score", "length", "counted")}
+        return fresh._replace(keys=old.keys, episodes=old.episodes._replace(**started))
 
     def restart(state: LoopState, seed: int) -> LoopState:
-        # The keys of the actions go on as they were; these are not used.
-        fresh = _start_rollout(config, engine, mesh, seed, jax.random.key(seed))
-        kept = state.rollout.episodes
-        started = {name: getattr(fresh.episodes, name) for name in ("score", "length", "counted")}
-        state = state._replace(
-            rollout=fresh._replace(keys=state.rollout.keys, episodes=kept._replace(**started))
-        )
-        mapped = distribute.map_over_devices(forget_successors, mesh, (SPECS,), SPECS)
-        return jax.jit(mapped, donate_argnums=0)(state)
+        games = [new_games(*group, seed) for group in zip(engines, state.games, strict=True)]
+        mapped = distribute.map_over_devices(interrupt, mesh, (SPECS,), SPECS)
+        return under_way(jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(games))))
 
-    steps = config.steps_per_update()
     return Program(
         init=init,
         restart=restart,
         run=jax.jit(mapped, donate_argnums=0),
-        steps_per_update=steps,
-        steps_before=steps if overlapped else 0,
+        steps_per_update=config.steps_per_update(),
     )

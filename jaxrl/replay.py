@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config import UserError
-from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, Trajectory
+from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, PyTree, Trajectory
 
 WORDS = (FRAME_SHAPE[0], FRAME_SHAPE[1] // 4)  # four pixels side by side travel as one u32
 BYTES = FRAME_SHAPE[0] * FRAME_SHAPE[1] + 8  # of one transition: a frame, and what is beside it
@@ -31,6 +31,7 @@ class Steps(NamedTuple):
     reward: jax.Array  # f32[E, C]
     terminated: jax.Array  # b[E, C]
     valid: jax.Array  # b[E, C], False where a reset ignored the action
+    extras: PyTree  # [E, C], of the trajectory
 
 
 class Replay(NamedTuple):
@@ -58,8 +59,14 @@ class Transitions(NamedTuple):
     valid: jax.Array  # b[B], False for a row that is no transition and must not count
 
 
-def new(num_envs: int, rows: int) -> Replay:
-    """An empty replay of `rows` steps for each of this device's environments."""
+def new(num_envs: int, rows: int, extras: PyTree = ()) -> Replay:
+    """An empty replay of `rows` steps for each of this device's environments.
+
+    Args:
+      num_envs: E.
+      rows: C.
+      extras: dtypes of what lies beside each step.
+    """
     shape = (num_envs, rows)
     ring = Steps(
         frame=jnp.zeros((*shape, *WORDS), jnp.uint32),
@@ -68,6 +75,7 @@ def new(num_envs: int, rows: int) -> Replay:
         reward=jnp.zeros(shape, jnp.float32),
         terminated=jnp.zeros(shape, bool),
         valid=jnp.zeros(shape, bool),
+        extras=jax.tree.map(lambda dtype: jnp.zeros(shape, dtype), extras),
     )
     return Replay(ring, steps=jnp.zeros(1, jnp.int32))
 
@@ -75,6 +83,11 @@ def new(num_envs: int, rows: int) -> Replay:
 def rows_per_env(capacity: int, num_envs: int, rollout_length: int) -> int:
     """C for `capacity` transitions over all environments: whole rollouts, so that none wraps."""
     return max(1, capacity // num_envs // rollout_length) * rollout_length
+
+
+def rows_for_window(length: int, rollout_length: int) -> int:
+    """C for windows of `length` steps with whole stacks, in whole rollouts, so that none wraps."""
+    return -(-(length + STACK_SIZE - 1) // rollout_length) * rollout_length
 
 
 def check_fits(
@@ -104,15 +117,18 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
     """Writes T steps of every environment over the oldest ones; T divides C."""
     stacks = trajectory.observation[:-1]
     length, num_envs = trajectory.action.shape
-    newest = stacks[..., -1].reshape(length, num_envs, *WORDS, 4)
+    newest = stacks[..., -1]
+    # Four equal bytes; compared as one word.
+    same = jax.lax.bitcast_convert_type(stacks, jnp.uint32) == newest * jnp.uint32(0x01010101)
     new = Steps(
-        frame=jax.lax.bitcast_convert_type(newest, jnp.uint32),
+        frame=jax.lax.bitcast_convert_type(newest.reshape(length, num_envs, *WORDS, 4), jnp.uint32),
         # Four equal frames may also come from a picture that stands still: the same stack.
-        fresh=jnp.all(stacks == stacks[..., -1:], axis=(2, 3, 4)),
+        fresh=jnp.all(same, axis=(2, 3)),
         action=trajectory.action.astype(jnp.uint8),
         reward=trajectory.reward,
         terminated=trajectory.discount == 0,
         valid=trajectory.valid,
+        extras=trajectory.extras,
     )
     row = (replay.steps[0] % replay.ring.valid.shape[1]).astype(jnp.int32)
 
@@ -171,8 +187,12 @@ def _stack(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
     fresh = replay.ring.fresh[env, steps % rows].at[:, 0].set(True)
     oldest = jnp.max(jnp.where(fresh, steps, 0), axis=1, keepdims=True)
     words = replay.ring.frame[env, jnp.maximum(steps, oldest) % rows]
-    frames = jax.lax.bitcast_convert_type(words, jnp.uint8)
-    return jnp.moveaxis(frames.reshape(*steps.shape, *FRAME_SHAPE), 1, -1)
+    frames = jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(*steps.shape, *FRAME_SHAPE)
+    # A pixel's four bytes as one word, oldest lowest: faster than moving bytes.
+    shifts = 8 * jnp.arange(STACK_SIZE, dtype=jnp.uint32)[:, None, None]
+    return jax.lax.bitcast_convert_type(
+        jnp.sum(frames.astype(jnp.uint32) << shifts, axis=1, dtype=jnp.uint32), jnp.uint8
+    )
 
 
 def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions:
@@ -201,4 +221,31 @@ def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions
         discount=after[:, -1],
         next_observation=_stack(replay, place.env, place.step + length),
         valid=replay.ring.valid[place.env, steps[:, 0]],
+    )
+
+
+def window(replay: Replay, env: jax.Array, length: int, newest: jax.Array) -> Trajectory:
+    """The last `length` steps of some environments, as they were played.
+
+    Args:
+      replay: of at least `length` + 3 steps, so that the oldest stack is whole.
+      env: i32[B], among this device's.
+      length: T; rows before the first step of all are not valid.
+      newest: u8[B, 84, 84, 4], the stack after the last step.
+
+    Returns:
+      A trajectory [T, B].
+    """
+    capacity = replay.ring.valid.shape[1]
+    step = replay.steps[0] - length + jnp.arange(length)
+    place = env[None, :], step[:, None] % capacity
+    rows = [jnp.broadcast_to(x, (length, len(env))).ravel() for x in (env[None, :], step[:, None])]
+    stacks = _stack(replay, *rows).reshape(length, len(env), *newest.shape[1:])
+    return Trajectory(
+        observation=jnp.concatenate([stacks, newest[None]]),
+        action=replay.ring.action[place].astype(jnp.int32),
+        reward=replay.ring.reward[place],
+        discount=1.0 - replay.ring.terminated[place].astype(jnp.float32),
+        valid=replay.ring.valid[place] & (step >= 0)[:, None],
+        extras=jax.tree.map(lambda x: x[place], replay.ring.extras),
     )

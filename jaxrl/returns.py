@@ -5,6 +5,8 @@ a termination. An invalid row has no advantage and cuts the sum; the row before 
 the true last frame. Callers vmap over environments.
 """
 
+from typing import NamedTuple
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -78,3 +80,58 @@ def n_step_return(
     Args and shapes as `lambda_advantage`. Returns f32[T].
     """
     return lambda_return(reward_t, discount_t, valid_t, value, gamma, 1.0)
+
+
+class VTrace(NamedTuple):
+    """What an off-policy sequence teaches."""
+
+    target: jax.Array  # f32[T], vₛ, for the values
+    advantage: jax.Array  # f32[T], for the policy gradient; 0 on invalid rows
+
+
+def vtrace(
+    reward_t: jax.Array,
+    discount_t: jax.Array,
+    valid_t: jax.Array,
+    value: jax.Array,
+    ratio_t: jax.Array,
+    gamma: float,
+    clip_rho: float = 1.0,
+    clip_c: float = 1.0,
+) -> VTrace:
+    """V-trace targets and advantages (IMPALA, Espeholt 2018, eq. 1 and section 4.2).
+
+    With ρₜ = min(ρ̄, π(aₜ|sₜ) / μ(aₜ|sₜ)) and cₜ = min(c̄, the same ratio):
+
+    vₜ - Vₜ = validₜ · (ρₜ δₜ + γ · discountₜ · cₜ · (vₜ₊₁ - Vₜ₊₁)),  v_T = V_T,
+    δₜ = rₜ + γ · discountₜ · Vₜ₊₁ - Vₜ,
+    advantageₜ = validₜ · ρₜ · (rₜ + γ · discountₜ · vₜ₊₁ - Vₜ)
+
+    On-policy the target is the λ-return at λ = 1, and the advantage its difference to the value.
+
+    Args:
+      reward_t, discount_t, valid_t, gamma: as `lambda_advantage`.
+      value: f32[T+1], V_0 .. V_T by the network that learns.
+      ratio_t: f32[T], of the policy that learns to the one that acted.
+      clip_rho: ρ̄; decides what the values converge to.
+      clip_c: c̄; decides how fast.
+    """
+    chex.assert_rank([reward_t, discount_t, valid_t, value, ratio_t], 1)
+    chex.assert_equal_shape([reward_t, discount_t, valid_t, ratio_t, value[1:]])
+    continuation_t = gamma * discount_t
+    rho_t = jnp.minimum(clip_rho, ratio_t)
+    delta_t = rho_t * (reward_t + continuation_t * value[1:] - value[:-1])
+
+    def step(
+        error_tp1: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        delta, trace, valid = row
+        error = jnp.where(valid, delta + trace * error_tp1, 0.0)
+        return error, error
+
+    rows = (delta_t, continuation_t * jnp.minimum(clip_c, ratio_t), valid_t)
+    error_t = jax.lax.scan(step, jnp.zeros_like(value[0]), rows, reverse=True)[1]
+    target = value[:-1] + error_t
+    target_tp1 = jnp.append(target[1:], value[-1])
+    advantage = rho_t * (reward_t + continuation_t * target_tp1 - value[:-1])
+    return VTrace(target, jnp.where(valid_t, advantage, 0.0))

@@ -1,10 +1,12 @@
 """The only scan over environments: a policy plays, and in the overlapped order learns meanwhile.
 
-    strict       act, send, recv  T times, then update on what was played
-    overlapped   act, send, UPDATE on what was played before, recv, then the other T - 1 steps
+    strict       send, then T - 1 times [receive, send], receive, UPDATE
+    overlapped   T times [receive, send], UPDATE on what was received
 
-Between `send` and `recv` the emulators run on threads of their own, so in the overlapped order the
-update costs no time of theirs. The one action chosen before the update is all the policy lag.
+`send` chooses actions and starts the emulators' step, which runs on threads of its own until
+`receive` waits for it. In the overlapped order the update costs no time of theirs; the one action
+in flight, chosen before the update, is all the policy lag. Of two groups of environments one steps
+while the other is answered: receive 0, send 0, receive 1, send 1, receive 0, ...
 """
 
 from typing import NamedTuple
@@ -26,14 +28,26 @@ from jaxrl.types import (
 )
 
 
+class Choice(NamedTuple):
+    """What was sent to the environments of a group and has not been answered."""
+
+    action: jax.Array  # i32[E]
+    extras: PyTree  # [E], what `Agent.act` returned beside it
+
+
 class RolloutState(NamedTuple):
-    """Where the games on this device stand."""
+    """Where the games of one group on this device stand."""
 
     env: PyTree  # the engine's
     timestep: TimeStep  # newest row
     observation: jax.Array  # u8[E, 84, 84, 4], the stack that the next action is chosen from
     keys: jax.Array  # key[E], of the actions to come
     episodes: episodes.Episodes
+    sent: PyTree = ()  # Choice while the environments step
+
+
+Games = tuple[RolloutState, ...]  # of each group
+Engines = tuple[EnvEngine, ...]  # of each group
 
 
 def start(
@@ -47,8 +61,7 @@ class Learned(NamedTuple):
     """What one turn of `collect` changes."""
 
     agent: AgentState
-    rollout: RolloutState
-    trajectory: Trajectory
+    games: Games
     metrics: Metrics
 
 
@@ -71,34 +84,31 @@ def stack_frames(observation: jax.Array, previous: TimeStep, timestep: TimeStep)
     return jax.lax.bitcast_convert_type(words, jnp.uint8)
 
 
-def _act_and_send(
-    agent: Agent, engine: EnvEngine, actor: ActorState, state: RolloutState
-) -> tuple[RolloutState, tuple[jax.Array, PyTree]]:
+def send(agent: Agent, engine: EnvEngine, actor: ActorState, state: RolloutState) -> RolloutState:
+    """Chooses an action for every environment of a group and starts its step."""
     keys = jax.vmap(jax.random.split)(state.keys)
-    action, extras = agent.act(actor, state.observation, keys[:, 0])
-    env = engine.send(state.env, action)
-    return state._replace(env=env, keys=keys[:, 1]), (action, extras)
+    choice = Choice(*agent.act(actor, state.observation, keys[:, 0]))
+    env = engine.send(state.env, choice.action)
+    return state._replace(env=env, keys=keys[:, 1], sent=choice)
 
 
-def _receive(
-    engine: EnvEngine, sent: RolloutState, choice: tuple[jax.Array, PyTree]
-) -> tuple[RolloutState, Trajectory]:
-    """Waits for the answer."""
-    env, timestep = engine.recv(sent.env)
+def receive(engine: EnvEngine, state: RolloutState) -> tuple[RolloutState, Trajectory]:
+    """Waits for the answers; gives one row of a trajectory, the observation before it."""
+    env, timestep = engine.recv(state.env)
     row = Trajectory(
-        observation=sent.observation,
-        action=choice[0],
+        observation=state.observation,
+        action=state.sent.action,
         reward=timestep.reward,
         discount=1.0 - timestep.terminated.astype(jnp.float32),
         valid=~timestep.reset,
-        extras=choice[1],
+        extras=state.sent.extras,
     )
     received = RolloutState(
         env=env,
         timestep=timestep,
-        observation=stack_frames(sent.observation, sent.timestep, timestep),
-        keys=sent.keys,
-        episodes=episodes.update(sent.episodes, timestep),
+        observation=stack_frames(state.observation, state.timestep, timestep),
+        keys=state.keys,
+        episodes=episodes.update(state.episodes, timestep),
     )
     return received, row
 
@@ -106,15 +116,15 @@ def _receive(
 def step(
     agent: Agent, engine: EnvEngine, actor: ActorState, state: RolloutState
 ) -> tuple[RolloutState, Trajectory]:
-    """One step of every environment; gives one row of a trajectory, the observation before it."""
-    return _receive(engine, *_act_and_send(agent, engine, actor, state))
+    """One step of every environment of a group."""
+    return receive(engine, send(agent, engine, actor, state))
 
 
 def _after(value: PyTree, needed: PyTree) -> PyTree:
     """`value` as it is, but not before the numbers of `needed` are there.
 
-    `optimization_barrier` alone is not enough: XLA drops it on CPUs before it schedules. So a
-    leaf of the value is chosen by a comparison that never holds and no compiler can decide.
+    `optimization_barrier` alone is not enough: XLA drops it on CPUs before it schedules. So the
+    value is chosen by a comparison that never holds and no compiler can decide.
     """
     value, needed = jax.lax.optimization_barrier((value, needed))
 
@@ -123,60 +133,85 @@ def _after(value: PyTree, needed: PyTree) -> PyTree:
 
     probes = [x.ravel()[0].astype(jnp.float32) for x in jax.tree.leaves(needed) if is_number(x)]
     never = jnp.sum(jnp.stack(probes)) == jnp.float32(-1.2345678e-31)
-    leaves, structure = jax.tree.flatten(value)
-    place = next(i for i, x in enumerate(leaves) if is_number(x))
-    leaves[place] = jnp.where(never, jnp.zeros_like(leaves[place]), leaves[place])
-    return jax.tree.unflatten(structure, leaves)
+
+    def choose(x: jax.Array) -> jax.Array:
+        return jnp.where(never, jnp.zeros_like(x), x) if is_number(x) else x
+
+    return jax.tree.map(choose, value)
 
 
-def play(
-    agent: Agent,
-    engine: EnvEngine,
-    actor: ActorState,
-    state: RolloutState,
-    first: Trajectory | None = None,
-) -> tuple[RolloutState, Trajectory]:
-    """Plays a trajectory of `agent.rollout_length` steps, of which `first` may be there already."""
+def _join(groups: list[PyTree]) -> PyTree:
+    """Rows of all groups in one, as the agent sees them."""
+    return jax.tree.map(lambda *rows: jnp.concatenate(rows), *groups) if groups[1:] else groups[0]
 
-    length = agent.rollout_length - (first is not None)
-    state, rows = jax.lax.scan(
-        lambda state, _: step(agent, engine, actor, state), state, length=length
+
+def send_all(agent: Agent, engines: Engines, actor: ActorState, games: Games) -> Games:
+    """Starts the first step of every group."""
+    return tuple(
+        send(agent, engine, actor, state) for engine, state in zip(engines, games, strict=True)
     )
-    if first is not None:
-        rows = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), first, rows)
-    observation = jnp.concatenate([rows.observation, state.observation[None]])
-    return state, rows._replace(observation=observation)
+
+
+def _receive_all(engines: Engines, games: Games) -> tuple[Games, Trajectory]:
+    received = [receive(*group) for group in zip(engines, games, strict=True)]
+    return tuple(state for state, _ in received), _join([row for _, row in received])
+
+
+def _rounds(
+    agent: Agent, engines: Engines, actor: ActorState, games: Games, length: int
+) -> tuple[Games, Trajectory]:
+    """So many times every group is received and sent again, in turn; rows [length, E]."""
+
+    def turn(games: Games, _: None) -> tuple[Games, Trajectory]:
+        after: list[RolloutState] = []
+        rows: list[Trajectory] = []
+        for engine, state in zip(engines, games, strict=True):
+            if after:
+                # XLA orders by data alone: this group waits until the one before steps.
+                state = state._replace(env=_after(state.env, after[-1].env))
+            received, row = receive(engine, state)
+            after.append(send(agent, engine, actor, received))
+            rows.append(row)
+        return tuple(after), _join(rows)
+
+    if length == 1:  # XLA keeps a loop of one round, and copies what it carries
+        games, row = turn(games, None)
+        return games, jax.tree.map(lambda x: x[None], row)
+    return jax.lax.scan(turn, games, length=length)
 
 
 def collect(
-    agent: Agent,
-    engine: EnvEngine,
-    learner: AgentState,
-    state: RolloutState,
-    key: jax.Array,
-    pending: Trajectory | None = None,
+    agent: Agent, engines: Engines, learner: AgentState, games: Games, key: jax.Array
 ) -> Learned:
-    """One trajectory and one update, in the strict order, or overlapped if one is `pending`.
+    """One trajectory and one update; overlapped where the games have been sent, else strict.
 
     Args:
       agent: the algorithm.
-      engine: the environments.
+      engines: the environments of each group.
       learner: the agent's state before.
-      state: the games before.
+      games: the games before.
       key: for the update.
-      pending: the previous trajectory, from which the update learns while the emulators play.
 
     Returns:
-      The states after, the trajectory played (the next `pending`) and the update's metrics.
+      The states after, and the update's metrics.
     """
-    if pending is None:
-        state, trajectory = play(agent, engine, learner.actor, state)
-        learner, metrics = agent.update(learner, trajectory, key)
-        return Learned(learner, state, trajectory, metrics)
-    sent, choice = _act_and_send(agent, engine, learner.actor, state)
-    # XLA orders by data alone: the update waits for the send, the recv for the update.
-    learner, metrics = agent.update(learner, _after(pending, sent.env), key)
-    env = _after(sent.env, learner.actor)
-    state, first = _receive(engine, sent._replace(env=env), choice)
-    state, trajectory = play(agent, engine, learner.actor, state, first)
-    return Learned(learner, state, trajectory, metrics)
+    actor, length = learner.actor, agent.rollout_length
+    overlapped = games[0].sent != ()
+    if overlapped:
+        games, rows = _rounds(agent, engines, actor, games, length)
+        parts = [rows]
+    else:
+        games = send_all(agent, engines, actor, games)
+        games, rows = _rounds(agent, engines, actor, games, length - 1)
+        games, last = _receive_all(engines, games)
+        parts = [rows, jax.tree.map(lambda x: x[None], last)]
+    newest = _join([state.observation for state in games])[None]
+    observation = jnp.concatenate([*(part.observation for part in parts), newest])
+    trajectory = _join(parts)._replace(observation=observation)
+    if overlapped:
+        # XLA orders by data alone: the update waits for the sends, the next receive for the update.
+        trajectory = _after(trajectory, [state.env for state in games])
+    learner, metrics = agent.update(learner, trajectory, key)
+    if overlapped:
+        games = tuple(state._replace(env=_after(state.env, learner.actor)) for state in games)
+    return Learned(learner, games, metrics)

@@ -19,14 +19,13 @@ from jaxrl.checkpoint import Checkpoints, Progress
 from jaxrl.checks import check
 from jaxrl.config import Config, UserError, learning_starts
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
-from jaxrl.envs import make_engine
+from jaxrl.envs import make_engines
 from jaxrl.program import (
     LoopState,
     Program,
     check_memory,
     envs_per_device,
     make_program,
-    steps_played,
 )
 from jaxrl.progress import Display, Moment
 from jaxrl.types import FRAME_SKIP, EnvEngine
@@ -73,7 +72,7 @@ class _Session(NamedTuple):
 
     config: Config
     run_dir: Path
-    engine: EnvEngine
+    engines: tuple[EnvEngine, ...]
     program: Program
     checkpoints: Checkpoints
     display: Display
@@ -86,13 +85,12 @@ class _Session(NamedTuple):
     @property
     def num_updates(self) -> int:
         """Updates of the whole run."""
-        program = self.program
-        return -(-(self.config.total_steps - program.steps_before) // program.steps_per_update)
+        return -(-self.config.total_steps // self.program.steps_per_update)
 
     @property
     def total_steps(self) -> int:
         """Agent steps at the end: of whole updates, so at least those that were asked for."""
-        return steps_played(self.program, self.num_updates)
+        return self.num_updates * self.program.steps_per_update
 
 
 def start(config: Config) -> Outcome:
@@ -126,16 +124,16 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
 
 
 def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool) -> Outcome:
-    local = num_local_devices(mesh)
-    engine = make_engine(config, envs_per_device(config, mesh), local)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, mesh)
+    num_envs = envs_per_device(config, mesh)
+    engines = make_engines(config, num_envs, num_local_devices(mesh))
+    agent = make_agent(config, engines[0].spec._replace(num_envs=num_envs))
+    program = make_program(config, agent, engines, mesh)
     checkpoints = Checkpoints(
-        run_dir, config.keep_checkpoints, engine.restorable, config.checkpoint_memory
+        run_dir, config.keep_checkpoints, engines[0].restorable, config.checkpoint_memory
     )
     runs.write_provenance(run_dir, list(mesh.devices.flat))
     with Display() as display:
-        session = _Session(config, run_dir, engine, program, checkpoints, display)
+        session = _Session(config, run_dir, engines, program, checkpoints, display)
         display.say(_headline(session, mesh))
         with _Stop().watching() as stop:
             state, progress = _run(session, stop, resume)
@@ -154,7 +152,7 @@ def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progr
     try:
         with display.busy("starting the games"):
             state = program.init()
-        progress = Progress(program.steps_before, 0, 0.0)
+        progress = Progress(0, 0, 0.0)
         if resume:
             state, progress = _restore(session, state)
             if progress.updates >= session.num_updates:
@@ -165,7 +163,8 @@ def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progr
         return _loop(session, stop, run, state, progress, compiling.seconds)
     finally:
         session.checkpoints.close()
-        session.engine.close()
+        for engine in session.engines:
+            engine.close()
 
 
 def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
@@ -185,10 +184,9 @@ def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
 
 
 def _restore(session: _Session, state: LoopState) -> tuple[LoopState, Progress]:
-    engine = session.engine
     state, progress = session.checkpoints.restore(state)
     session.display.say(f"resumed at step {progress.step:,}")
-    if not engine.restorable:
+    if not session.engines[0].restorable:
         session.display.say("emulators cannot be saved: new games begin")
         # Not the games of the start again.
         state = session.program.restart(state, session.config.seed + progress.updates)
@@ -213,7 +211,7 @@ def _loop(
     interval_start = (progress.step, seconds)
     next_save = (progress.step // config.checkpoint_interval + 1) * config.checkpoint_interval
     extra = {"compile_seconds": round(compile_seconds, 3)}
-    games = episodes.summarise(state.rollout.episodes)
+    games = _games(state)
     began = time.perf_counter() - seconds
     while updates < session.num_updates and stop.signal is None:
         boundary = (updates // session.log_updates + 1) * session.log_updates
@@ -225,9 +223,9 @@ def _loop(
         update_seconds = (now - call_began) / count
         updates += count
         seconds = now - began
-        step = steps_played(program, updates)
+        step = updates * program.steps_per_update
         rate = (step - interval_start[0]) / (seconds - interval_start[1])
-        games = episodes.summarise(state.rollout.episodes)
+        games = _games(state)
         since = (updates - 1) % session.log_updates + 1
         means = metrics.means(jax.device_get(state.metrics), since)
         if updates == boundary:
@@ -246,6 +244,10 @@ def _loop(
     _save(session, state, progress, games)
     log.close()
     return state, progress
+
+
+def _games(state: LoopState) -> episodes.Summary:
+    return episodes.summarise(*(group.episodes for group in state.games))
 
 
 def _save(session: _Session, state: LoopState, progress: Progress, games: episodes.Summary) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import chex
 import jax
+import numpy as np
 
 PyTree = Any
 AXIS = "device"  # the one axis of the mesh
@@ -106,4 +107,5 @@ class EnvEngine(NamedTuple):
     recv: Callable[[PyTree], tuple[PyTree, TimeStep]]  # waits for it
     close: Callable[[], None]
     restorable: bool  # whether the env state is the whole state of the games
+    env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
     render: Callable[[], Any] | None  # u8[H, W, 3] of environment 0; only with nothing in flight

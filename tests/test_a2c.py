@@ -101,10 +101,10 @@ def test_a2c_solves_catch():
     config = catch_config(total_steps=40_000)
     engine = make_engine(config, config.num_envs)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     state = program.run(program.init(), np.int32(50))
-    start = episodes.summarise(state.rollout.episodes).return_mean
+    start = episodes.summarise(state.games[0].episodes).return_mean
     state = program.run(state, np.int32(config.num_updates() - 50))
-    end = episodes.summarise(state.rollout.episodes)
+    end = episodes.summarise(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

@@ -33,7 +33,8 @@ ALLOWED = {
         "types", "config", "games", "agents", "envs", "episodes", "rollout", "checkpoint", "runs",
     },
     "video": {"types", "config", "agents", "envs", "rollout", "evaluate"},
-    "bench": {"types", "config", "agents", "envs", "rollout", "distribute", "program"},
+    "bench": {"types", "config", "checks", "agents", "envs", "distribute", "program"},
+    "tune": {"config", "checks", "bench"},
     "train": {
         "types", "config", "checks", "agents", "envs", "episodes", "distribute",
         "program", "checkpoint", "metrics", "progress", "runs", "plotting", "evaluate",
@@ -41,7 +42,7 @@ ALLOWED = {
     "arguments": {"config"},
     "cli": {
         "arguments", "config", "checks", "games", "runs", "train", "evaluate", "video",
-        "plotting", "bench",
+        "plotting", "bench", "tune",
     },
     "__main__": {"cli"},
     "__init__": set(),

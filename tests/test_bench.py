@@ -1,6 +1,13 @@
+import dataclasses
 import json
 
+import imageio.v2 as imageio
+import pytest
+
+from jaxrl import bench, tune
 from jaxrl.cli import main
+from jaxrl.config import load as load_config
+from tests.conftest import catch_config
 
 SMALL = ["--num-envs", "4", "--num-devices", "1", "--seconds", "0.1", "--repeats", "1",
          "--network.torso", "nips"]  # fmt: skip
@@ -9,12 +16,81 @@ SMALL = ["--num-envs", "4", "--num-devices", "1", "--seconds", "0.1", "--repeats
 def test_bench_measures_every_load_on_atari(capsys):
     assert main(["bench", "--game", "pong", *SMALL, "--json"]) == 0
     rates = json.loads(capsys.readouterr().out)
-    assert list(rates) == ["loop", "emulation", "inference", "training"]
-    assert all(rate["steps_per_second"] > 0 for rate in rates.values())
-    assert all(rates[load]["compile_seconds"] > 0 for load in list(rates)[1:])
+    assert rates["num_envs"] == 4
+    for load in ("loop", "emulation", "inference", "training"):
+        assert rates[load]["steps_per_second"] > 0
+        assert (rates[load]["compile_seconds"] > 0) == (load != "loop")
+    assert rates["bottleneck"] in rates["time_shares"]
+    assert sum(rates["time_shares"].values()) == pytest.approx(1)
 
 
-def test_bench_prints_a_table_and_needs_no_emulator(capsys):
-    assert main(["bench", "--game", "catch", *SMALL]) == 0
+def test_bench_prints_a_table_writes_a_trace_and_needs_no_emulator(tmp_path, capsys):
+    assert main(["bench", "--game", "catch", *SMALL, "--profile", str(tmp_path)]) == 0
+    assert list(tmp_path.rglob("*.xplane.pb"))
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["load", "emulation", "inference", "training"]
+    assert [line.split()[0] for line in lines] == [
+        "load", "emulation", "inference", "training", "a", "trace",
+    ]  # fmt: skip
+
+
+def test_the_bottleneck_is_what_takes_longest():
+    def rates(**steps_per_second):
+        return {kind: bench.Rate(rate, rate, rate, 1, 0) for kind, rate in steps_per_second.items()}
+
+    # 1 ms a step for the emulators, 1 more for choosing, 2 more for learning.
+    slow = rates(emulation=1000, inference=500, training=250)
+    shares = bench.time_shares(slow)
+    assert list(shares.values()) == pytest.approx([0.25, 0.25, 0.5])
+    assert bench.bottleneck(slow) == "learning"
+    # All hidden, and faster than emulation by chance.
+    assert bench.bottleneck(rates(emulation=1000, inference=1010, training=990)) == "emulators"
+
+
+def test_a_sweep_draws_both_pictures(tmp_path, capsys):
+    target = tmp_path / "sweep.png"
+    arguments = ["bench", "--game", "catch", *SMALL[2:], "--groups", "2", "--sweep", "4", "8"]
+    assert main([*arguments, "--output", str(target), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["num_envs"] for one in found] == [4, 8]
+    assert imageio.imread(target).shape[1] > 1000
+
+
+def test_tune_writes_a_configuration_that_trains(tmp_path, capsys):
+    target = tmp_path / "tuned.toml"
+    arguments = ["tune", "--game", "catch", *SMALL, "--output", str(target)]
+    assert main([*arguments, "--knobs", "groups"]) == 0
+    said = capsys.readouterr()
+    tried = [line.split(":")[0] for line in said.err.splitlines()]
+    assert tried == ["groups = 2"]
+    assert f"jaxrl train --config {target}" in said.out
+    found = load_config(target)
+    kept = [line for line in said.err.splitlines() if line.endswith("kept")]
+    assert all(line.split(":")[0] in target.read_text() for line in kept)
+    assert found.groups == 1 + len(kept)
+    short = ["--total-steps", "100", "--evaluation-episodes", "0"]
+    run = ["--run-dir", str(tmp_path / "run")]
+    assert main(["train", "--config", str(target), *short, *run]) == 0
+    assert main([*arguments, "--knobs", "groups"]) == 2  # it exists
+
+
+def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
+    """With rates that are made up: two groups double them, more environments change nothing."""
+    closed = []
+
+    def make_load(config, kind):
+        assert kind == "training"
+        rate = 200.0 if config.groups == 2 else 100.0
+        return bench.Load(lambda _: None, config.num_envs, 1, lambda: closed.append(rate), rate)
+
+    def take_turns(loads, seconds, repeats):
+        return {name: [load.compile_seconds] * repeats for name, load in loads.items()}
+
+    monkeypatch.setattr(bench, "make_load", make_load)
+    monkeypatch.setattr(bench, "take_turns", take_turns)
+    trials = []
+    config = catch_config(num_envs=8)
+    found = tune.search(config, tune.KNOBS, 1.0, 3, trials.append)
+    assert found == dataclasses.replace(config, groups=2)
+    assert [t.value for t in trials if t.knob == "num_envs"] == [16, 32, 4]
+    assert [(t.knob, t.ratio) for t in trials if t.kept] == [("groups", 2.0)]
+    assert len(closed) == len(trials) + 1

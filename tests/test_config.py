@@ -81,7 +81,7 @@ def test_sizes_that_do_not_divide_name_the_nearest_that_do():
     with pytest.raises(UserError, match=r"take 3, or --num-devices 2$"):
         check_divides(dataclasses.replace(Config(), num_envs=2), 3)
     agent = dataclasses.replace(Config().agent, micro_batch=30)
-    with pytest.raises(UserError, match="80 rows of an update: take 20"):
+    with pytest.raises(UserError, match="80 rows of a gradient: take 20"):
         check_divides(dataclasses.replace(Config(), agent=agent), 1)
 
 
@@ -116,9 +116,13 @@ def of(algorithm, agent=(), **changes):
     ("config", "message"),
     [
         (of("ppo", {"num_minibatches": 5}), "rollout_length = 128: take 4"),
+        (of("vtrace", {"num_minibatches": 3}), "16 environments of a device (num_envs): take 2"),
+        (of("vtrace", {"micro_batch": 3, "num_minibatches": 2}), "8 windows of a gradient: take 2"),
+        (of("vtrace", {"window": 0, "num_minibatches": 2}), "agent.window = 0"),
+        (of("a2c", groups=3), "16 environments of a device (num_envs): take 2"),
         (of("ppo", {"gae_lambda": 1.5}), "agent.gae_lambda"),
         (of("ppo", {"kl_target": 0.0}), "agent.kl_target"),
-        (of("ppo", {"micro_batch": 100}, num_envs=8), "256 rows of a minibatch: take 128"),
+        (of("ppo", {"micro_batch": 100}, num_envs=8), "256 rows of a gradient: take 128"),
         (of("c51", {"batch_size": 48}), "agent.training_intensity): take 32"),
         (of("c51", {"training_intensity": 0.3}), "whole number: take 0.296875"),
         (of("c51", {"training_intensity": 0.01}), "whole number: take 0.015625"),

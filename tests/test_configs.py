@@ -37,7 +37,7 @@ def test_trains_a_few_updates(path):
     updates = 8 if isinstance(config.agent, C51Config) else 3
     engine = make_engine(config, 4)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     state = program.init()
     before = jax.device_get(state.agent.actor.params)
     after = jax.block_until_ready(program.run(state, np.int32(updates)))

@@ -33,7 +33,7 @@ def train(recipe, num_devices, order, turns):
     mesh = distribute.make_mesh(num_devices)
     engine = make_engine(config, envs_per_device(config, mesh), num_devices)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, mesh)
+    program = make_program(config, agent, (engine,), mesh)
     return jax.device_get(program.run(program.init(), np.int32(turns)))
 
 
@@ -49,7 +49,7 @@ def train(recipe, num_devices, order, turns):
 )
 def test_two_devices_on_half_the_batch_equal_one_on_the_whole(recipe, order, turns):
     one, two = train(recipe, 1, order, turns), train(recipe, 2, order, turns)
-    np.testing.assert_array_equal(one.rollout.observation, two.rollout.observation)
+    np.testing.assert_array_equal(one.games[0].observation, two.games[0].observation)
     if recipe == "c51_fast":
         for a, b in zip(one.agent.memory.ring, two.agent.memory.ring, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -248,10 +248,10 @@ def test_ppo_solves_catch():
     config = dataclasses.replace(config, optimizer=linear)
     engine = make_engine(config, config.num_envs)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     state = program.run(program.init(), np.int32(4))
-    start = episodes.summarise(state.rollout.episodes).return_mean
+    start = episodes.summarise(state.games[0].episodes).return_mean
     state = program.run(state, np.int32(config.num_updates() - 4))
-    end = episodes.summarise(state.rollout.episodes)
+    end = episodes.summarise(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

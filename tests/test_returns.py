@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl.returns import lambda_advantage, n_step_return
+from jaxrl.returns import lambda_advantage, lambda_return, n_step_return, vtrace
 
 pytestmark = pytest.mark.usefixtures("strict_shapes")
 
@@ -91,3 +91,58 @@ def test_valid_rows_equal_rlax_on_each_part_between_resets(seed):
 def test_wrong_shapes_are_refused():
     with pytest.raises(AssertionError):
         n_step_return(jnp.ones(3), jnp.ones(3), jnp.ones(3, bool), jnp.ones(3), 0.9)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_hand_worked_vtrace(jit):
+    # Ratios 0.5 and 4, rho cut at 2 and c at 1; gamma = 0.5.
+    function = jax.jit(vtrace, static_argnums=(5, 6, 7)) if jit else vtrace
+    target, advantage = function(
+        jnp.array([1.0, 2.0]), jnp.ones(2), jnp.ones(2, bool), jnp.array([2.0, 4.0, 8.0]),
+        jnp.array([0.5, 4.0]), 0.5, 2.0, 1.0,
+    )  # fmt: skip
+    # v1 = 4 + 2 * (2 + 4 - 4) = 8;  v0 = 2 + 0.5 * (1 + 2 - 2) + 0.5 * 0.5 * (8 - 4) = 3.5
+    np.testing.assert_allclose(target, [3.5, 8.0])
+    # 0.5 * (1 + 0.5 * 8 - 2) = 1.5;  2 * (2 + 0.5 * 8 - 4) = 4
+    np.testing.assert_allclose(advantage, [1.5, 4.0])
+
+
+@pytest.mark.parametrize("clip_rho", [0.7, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_vtrace_equals_rlax_on_each_part_between_resets(seed, clip_rho):
+    reward, discount, valid, value = random_sequence(seed)
+    ratio = np.exp(np.random.default_rng(seed + 100).normal(size=30)).astype(np.float32)
+    cuts = [7, 19]
+    valid[cuts] = False
+    target, advantage = vtrace(reward, discount, valid, value, ratio, 0.9, clip_rho)
+    np.testing.assert_array_equal(target[np.array(cuts)], value[cuts])
+    assert (np.asarray(advantage)[cuts] == 0).all()
+    for begin, end in ((0, 7), (8, 19), (20, 30)):
+        part, after = slice(begin, end), slice(begin + 1, end + 1)
+        oracle = rlax.vtrace_td_error_and_advantage(
+            value[part], value[after], reward[part], 0.9 * discount[part], ratio[part],
+            clip_rho_threshold=clip_rho, clip_pg_rho_threshold=clip_rho,
+        )  # fmt: skip
+        np.testing.assert_allclose(target[part] - value[part], oracle.errors, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(advantage[part], oracle.pg_advantage, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_on_policy_vtrace_is_the_lambda_return_at_one(seed):
+    reward, discount, valid, value = random_sequence(seed)
+    valid[[3, 20]] = False
+    ones = np.ones(30, np.float32)
+    target, advantage = vtrace(reward, discount, valid, value, ones, 0.9)
+    np.testing.assert_allclose(
+        target, lambda_return(reward, discount, valid, value, 0.9, 1.0), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        advantage, lambda_advantage(reward, discount, valid, value, 0.9, 1.0), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_without_trust_vtrace_learns_nothing():
+    reward, discount, valid, value = random_sequence(0)
+    target, advantage = vtrace(reward, discount, valid, value, np.zeros(30, np.float32), 0.9)
+    np.testing.assert_array_equal(target, value[:-1])
+    np.testing.assert_array_equal(advantage, np.zeros(30))

@@ -1,16 +1,18 @@
 """The rollout against a plain Python loop that does the same by hand, in both orders."""
 
+import dataclasses
 import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 
-from jaxrl import distribute, rollout
+from jaxrl import distribute, episodes, rollout
 from jaxrl.agents import make_agent
-from jaxrl.envs import make_engine
-from jaxrl.program import make_program, steps_played
+from jaxrl.envs import make_engine, make_engines
+from jaxrl.program import make_program
 from jaxrl.types import AXIS, TimeStep, Trajectory
 from tests.conftest import catch_config
 
@@ -19,7 +21,7 @@ def build(**changes):
     config = catch_config(num_envs=4, **changes)
     engine = make_engine(config, 4)
     agent = make_agent(config, engine.spec)
-    return agent, engine, make_program(config, agent, engine, distribute.make_mesh(1))
+    return agent, engine, make_program(config, agent, (engine,), distribute.make_mesh(1))
 
 
 def timestep_of(reset, game_over, frame=7):
@@ -41,9 +43,11 @@ def test_stack_is_refilled_by_a_new_game_and_shifted_otherwise(ended_game, reset
 
 
 def by_hand(agent, engine, state, order, turns):
-    """One environment step, one update at a time, on the host."""
-    act = jax.jit(agent.act)
-    answer = jax.jit(lambda env, action: engine.recv(engine.send(env, action)))
+    """One environment step, one update at a time, on the host.
+
+    Overlapped, an action has been chosen before the update that it is answered after.
+    """
+    act, send, recv = jax.jit(agent.act), jax.jit(engine.send), jax.jit(engine.recv)
     lead = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
     update = jax.jit(
         lambda *a: jax.tree.map(
@@ -53,39 +57,42 @@ def by_hand(agent, engine, state, order, turns):
             ),
         )
     )
-    learner, games, key, pending = state.agent, state.rollout, state.key, state.pending
-    played = []
+    learner, (games,), key = state.agent, state.games, state.key
+
+    def choose():
+        keys = jax.vmap(jax.random.split)(games.keys)
+        action, extras = act(learner.actor, games.observation, keys[:, 0])
+        return games._replace(env=send(games.env, action), keys=keys[:, 1]), (action, extras)
+
+    played, choice = [], games.sent
     for _ in range(turns):
         key, update_key = jax.random.split(key)
         rows = []
-        for step in range(agent.rollout_length):
-            keys = jax.vmap(jax.random.split)(games.keys)
-            action, extras = act(learner.actor, games.observation, keys[:, 0])
-            if order == "overlapped" and step == 0:
-                # The action is chosen; the update comes before its answer.
-                learner, _ = update(learner, pending, update_key)
-            env, timestep = answer(games.env, action)
-            stack = rollout.stack_frames(games.observation, games.timestep, timestep)
+        for _ in range(agent.rollout_length):
+            if order == "strict":
+                games, choice = choose()
+            env, timestep = recv(games.env)
             rows.append(
                 Trajectory(
                     games.observation,
-                    action,
+                    choice[0],
                     timestep.reward,
                     1.0 - timestep.terminated,
                     ~timestep.reset,
-                    extras,
+                    choice[1],
                 )
             )
-            games = games._replace(env=env, timestep=timestep, observation=stack, keys=keys[:, 1])
+            stack = rollout.stack_frames(games.observation, games.timestep, timestep)
+            games = games._replace(env=env, timestep=timestep, observation=stack)
+            if order == "overlapped":
+                games, choice = choose()
         trajectory = jax.tree.map(lambda *x: jnp.stack(x), *rows)
         trajectory = trajectory._replace(
             observation=jnp.concatenate([trajectory.observation, games.observation[None]])
         )
-        if order == "strict":
-            learner, _ = update(learner, trajectory, update_key)
-        pending = trajectory
+        learner, _ = update(learner, trajectory, update_key)
         played.append(trajectory)
-    return learner, games, played
+    return learner, games, choice, played
 
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
@@ -93,21 +100,45 @@ def test_the_compiled_program_equals_the_loop_by_hand(order):
     agent, engine, program = build(order=order)
     state = program.init()
     copy = jax.tree.map(jnp.copy, state)
-    learner, games, played = by_hand(agent, engine, copy, order, turns=6)
+    learner, games, choice, played = by_hand(agent, engine, copy, order, turns=6)
     after = program.run(state, np.int32(6))
-    np.testing.assert_array_equal(after.rollout.observation, games.observation)
-    np.testing.assert_array_equal(after.rollout.timestep.reset, games.timestep.reset)
+    np.testing.assert_array_equal(after.games[0].observation, games.observation)
+    np.testing.assert_array_equal(after.games[0].timestep.reset, games.timestep.reset)
     assert not np.all([t.valid for t in played])
     ours, theirs = jax.tree.leaves(after.agent.actor.params), jax.tree.leaves(learner.actor.params)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
     if order == "overlapped":
-        np.testing.assert_array_equal(after.pending.action, played[-1].action)
+        np.testing.assert_array_equal(after.games[0].sent.action, choice[0])
+    else:
+        assert after.games[0].sent == ()
 
 
-def test_steps_count_what_was_played_before_the_first_update():
-    assert steps_played(build(order="strict")[2], 3) == 3 * 20
-    assert steps_played(build(order="overlapped")[2], 3) == 4 * 20
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
+@pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu"])
+def test_two_groups_play_and_learn_what_one_does(recipe, order):
+    agent = {"num_minibatches": 4} if recipe == "vtrace_cpu" else {}
+    ends = []
+    for groups in (1, 2):
+        config = catch_config(recipe, num_envs=8, order=order, groups=groups, agent=agent)
+        # Rounding would grow where a running mean of squares begins at 0.
+        optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0)
+        config = dataclasses.replace(config, optimizer=optimizer)
+        engines = make_engines(config, 8)
+        agent_ = make_agent(config, engines[0].spec._replace(num_envs=8))
+        program = make_program(config, agent_, engines, distribute.make_mesh(1))
+        ends.append(program.run(program.init(), np.int32(60 // config.agent.rollout_length)))
+    one, two = ends
+    assert len(two.games) == 2
+    for a, b in zip(jax.tree.leaves(one.agent), jax.tree.leaves(two.agent), strict=True):
+        # float32: a smaller batch of images is multiplied in another order.
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(
+        one.games[0].observation, np.concatenate([g.observation for g in two.games])
+    )
+    counts = [episodes.summarise(*(g.episodes for g in end.games)) for end in ends]
+    assert counts[0] == counts[1]
+    assert counts[0].episodes > 0
 
 
 def test_two_calls_equal_one_and_runs_repeat_bit_for_bit():
@@ -119,12 +150,15 @@ def test_two_calls_equal_one_and_runs_repeat_bit_for_bit():
     jax.tree.map(np.testing.assert_array_equal, once.metrics, twice.metrics)
 
 
-def test_the_compiled_program_sends_then_updates_then_receives():
-    # XLA's scheduled program is a list in the order of execution; EnvPool's calls stand in it.
-    config = catch_config(game="pong", num_envs=4, order="overlapped", random_start_steps=0)
+def test_the_compiled_program_sends_before_it_updates():
+    """XLA's scheduled program is a list in the order of execution; EnvPool's calls stand in it."""
+    config = catch_config(
+        "vtrace_cpu", game="pong", num_envs=4, random_start_steps=0, agent={"num_minibatches": 2}
+    )
+    assert config.order == "overlapped"
     engine = make_engine(config, 4)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     text = program.run.lower(program.init(), np.int32(1)).compile().as_text()
     engine.close()
     lines = text.splitlines()
@@ -132,11 +166,60 @@ def test_the_compiled_program_sends_then_updates_then_receives():
     def places(pattern):
         return [i for i, line in enumerate(lines) if re.search(pattern, line)]
 
-    # The step whose answer the update does not wait for stands in the outer loop.
-    (send,) = places(r"_send\".*op_name=\"jit\(run\)/while/body/ffi_call")
+    # All in the body of the one loop over updates.
     (recv,) = places(r"_recv\".*op_name=\"jit\(run\)/while/body/ffi_call")
-    mean_of_gradients = max(places(r" all-reduce\("))
-    gradient = [i for i in places(r" dot\(.*transpose\(jvp") if send - 1000 < i < recv + 1000]
-    assert send < mean_of_gradients < recv
-    assert gradient
-    assert send < min(gradient) <= max(gradient) < mean_of_gradients
+    (send,) = places(r"_send\".*op_name=\"jit\(run\)/while/body/ffi_call")
+    (gradients,) = places(
+        r" while\(.*op_name=\"jit\(run\)/while/body/while/body/closed_call/while\""
+    )
+    reduced = max(places(r" all-reduce\("))
+    assert recv < send < gradients < reduced
+    # The next receive waits for the update: the token that it takes is made after it.
+    body_ends = next(i for i in range(reduced, len(lines)) if lines[i] == "}")
+    assert any("ROOT" in line for line in lines[reduced:body_ends])
+
+
+def recorded(engine, agent):
+    """The engine and the agent, and what happens in the order of execution."""
+    events = []
+
+    def note(what, value):
+        """`value`, after `what` is noted; by data alone, as all that orders the program."""
+
+        def call(x):
+            events.append(what)
+            return x
+
+        return io_callback(call, jax.ShapeDtypeStruct(value.shape, value.dtype), value)
+
+    def send(env, action):
+        return engine.send(env, note("send", action))
+
+    def recv(env):
+        return engine.recv(env._replace(paddle=note("receive", env.paddle)))
+
+    def update(state, trajectory, key):
+        state, metrics = agent.update(
+            state, trajectory._replace(observation=note("update", trajectory.observation)), key
+        )
+        leaves, structure = jax.tree.flatten(state.actor.params)
+        params = jax.tree.unflatten(structure, [note("updated", leaves[0]), *leaves[1:]])
+        return state._replace(actor=state.actor._replace(params=params)), metrics
+
+    return engine._replace(send=send, recv=recv), agent._replace(update=update), events
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_updates_run_while_the_environments_step(groups):
+    config = catch_config("vtrace_cpu", num_envs=4, groups=groups, agent={"num_minibatches": 2})
+    engines = make_engines(config, 4)
+    agent = make_agent(config, engines[0].spec._replace(num_envs=4))
+    wrapped = [recorded(engine, agent) for engine in engines]
+    program = make_program(
+        config, wrapped[0][1], tuple(engine for engine, _, _ in wrapped), distribute.make_mesh(1)
+    )
+    jax.block_until_ready(program.run(program.init(), np.int32(3)))
+    turn = ["receive", "send", "update", "updated"]
+    assert wrapped[0][2] == ["send", *turn, *turn, *turn]
+    if groups == 2:
+        assert wrapped[1][2] == ["send", *["receive", "send"] * 3]

@@ -141,7 +141,7 @@ def state_of(path):
     config = load(path / "config.toml")
     engine = make_engine(config, config.num_envs)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     checkpoints = checkpoint.Checkpoints(path)
     state, progress = checkpoints.restore(program.init())
     checkpoints.close()
@@ -241,7 +241,7 @@ def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
     config = config.__class__(**(vars(config) | {"game": "catch", "num_envs": 4}))
     engine = make_engine(config, 4)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, engine, distribute.make_mesh(1))
+    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     state = program.init()
     # np.array copies; what device_get gives may share the device's memory
     before = jax.tree.map(np.array, state.agent.actor.params)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config import CATCH, Config
-from jaxrl.envs.engine import first_env_seed
+from jaxrl.envs.engine import WHOLE, Group, env_ids, first_env_seed
 from jaxrl.types import FRAME_SHAPE, EnvEngine, EnvSpec, TimeStep
 
 ROWS, COLUMNS = 7, 7
@@ -78,19 +78,22 @@ def _answer(state: CatchState) -> TimeStep:
     )
 
 
-def make_catch(config: Config, num_envs: int, num_local_devices: int = 1) -> EnvEngine:
+def make_catch(
+    config: Config, num_envs: int, num_local_devices: int = 1, group: Group = WHOLE
+) -> EnvEngine:
     """An engine of `num_envs` games of Catch on each of this process's devices."""
+    ids = env_ids(num_envs, num_local_devices, group)
     spec = EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), CATCH)
 
     @jax.jit
-    def start(env_ids: jax.Array, seed: jax.Array) -> tuple[CatchState, TimeStep]:
+    def start(numbers: jax.Array, seed: jax.Array) -> tuple[CatchState, TimeStep]:
         """Each environment plays a random number of random steps, so that games end apart."""
-        roots = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), env_ids)
+        roots = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), numbers)
         split = jax.vmap(lambda root: jax.random.split(root, 3))(roots)
         games_key, steps_key, moves_key = split[:, 0], split[:, 1], split[:, 2]
         key, column = _new_game(games_key)
-        zeros = jnp.zeros(len(env_ids), jnp.int32)
-        no = jnp.zeros(len(env_ids), bool)
+        zeros = jnp.zeros(len(numbers), jnp.int32)
+        no = jnp.zeros(len(numbers), bool)
         state = CatchState(key, zeros, column, zeros + COLUMNS // 2, no, no)
         max_steps = min(config.random_start_steps, ROWS)
         draw = jax.vmap(lambda k, high: jax.random.randint(k, (), 0, high), (0, None))
@@ -105,11 +108,9 @@ def make_catch(config: Config, num_envs: int, num_local_devices: int = 1) -> Env
         return state, _answer(state)
 
     def init(seed: int) -> tuple[CatchState, TimeStep]:
-        total = num_envs * num_local_devices
-        env_ids = np.arange(total) + jax.process_index() * total
         # Not the seed itself: `fold_in` and `split` of one key give the same keys, and the seed's
         # own key is where parameters and actions come from.
-        return start(env_ids, np.uint32(first_env_seed(seed)))
+        return start(ids.ravel(), np.uint32(first_env_seed(seed)))
 
     def send(state: CatchState, action: jax.Array) -> CatchState:
         chex.assert_shape(action, (num_envs,))
@@ -118,4 +119,6 @@ def make_catch(config: Config, num_envs: int, num_local_devices: int = 1) -> Env
     def recv(state: CatchState) -> tuple[CatchState, TimeStep]:
         return state, _answer(state)
 
-    return EnvEngine(spec, init, send, recv, lambda: None, restorable=True, render=None)
+    return EnvEngine(
+        spec, init, send, recv, lambda: None, restorable=True, env_ids=ids, render=None
+    )

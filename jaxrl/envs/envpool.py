@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config import Config
-from jaxrl.envs.engine import first_env_seed
+from jaxrl.envs.engine import WHOLE, Group, env_ids, first_env_seed
 from jaxrl.games import full_actions, minimal_actions
 from jaxrl.types import AXIS, FRAME_SHAPE, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
 
@@ -119,19 +119,23 @@ def _start(pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life
     return rows
 
 
-def make_envpool(config: Config, num_envs: int, num_local_devices: int = 1) -> EnvEngine:
+def make_envpool(
+    config: Config, num_envs: int, num_local_devices: int = 1, group: Group = WHOLE
+) -> EnvEngine:
     """An engine of `num_envs` games on each of this process's devices.
 
     Args:
       config: the game and how it is played.
       num_envs: E, games on each device.
       num_local_devices: pools to make; inside the mesh each device calls its own.
+      group: which of each device's environments these are.
 
     Returns:
       An engine whose `init` makes the pools anew.
     """
     game_actions = full_actions if config.full_action_space else minimal_actions
     actions = game_actions(config.game)
+    ids = env_ids(num_envs, num_local_devices, group)
     spec = EnvSpec(num_envs, len(actions), actions, config.game)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = config.num_threads or max(1, (cores or 1) // num_local_devices)
@@ -141,13 +145,11 @@ def make_envpool(config: Config, num_envs: int, num_local_devices: int = 1) -> E
 
     def init(seed: int) -> tuple[EnvPoolState, TimeStep]:
         close()
-        total = num_envs * num_local_devices
-        first = first_env_seed(seed) + jax.process_index() * total
         starts, tokens = [], []
         for device in range(num_local_devices):
             # Pools that share the cores keep off each other's only where they are told to.
             pinned = num_local_devices > 1 and threads * num_local_devices <= (cores or 1)
-            pool_seed = first + device * num_envs
+            pool_seed = first_env_seed(seed) + int(ids[device, 0])
             pool = make_pool(
                 config,
                 num_envs,
@@ -199,4 +201,4 @@ def make_envpool(config: Config, num_envs: int, num_local_devices: int = 1) -> E
     def render() -> np.ndarray:
         return np.asarray(pools[0].render([0])[0])
 
-    return EnvEngine(spec, init, send, recv, close, restorable=False, render=render)
+    return EnvEngine(spec, init, send, recv, close, restorable=False, env_ids=ids, render=render)
