@@ -34,6 +34,9 @@ class NetworkConfig:
     """value-based agents: separate streams of state value and advantage (Wang 2016)"""
     normalise_observations: bool = False
     """normalise each pixel by its running mean and standard deviation (CuLE)"""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """of the layers below the heads; bfloat16 (products summed in float32) is meant for GPUs and
+    TPUs; parameters, heads and losses are float32 always"""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,9 @@ class VTraceConfig:
     clip_c: float = 1.0
     """upper limit of the ratio of policies in the traces"""
     entropy_coef: float = 0.01
-    """weight of the entropy bonus"""
+    """weight of the entropy bonus at the start"""
+    entropy_schedule: Literal["constant", "linear"] = "constant"
+    """constant; linear, to 0 at total_steps, so that the policy settles"""
     value_coef: float = 0.5
     """weight of the mean squared error of the values"""
     micro_batch: int = 0

@@ -42,7 +42,7 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[B, H, W, C] -> f32[B, H', W', filters]."""
+        """[B, H, W, C] -> [B, H', W', filters], computed in the dtype of x."""
         uniform = _uniform_fan_in(self.size * self.size * x.shape[-1])
         orthogonal = self.init == "orthogonal"
         kernel = self.param(
@@ -51,7 +51,7 @@ class Conv(nn.Module):
             (self.size, self.size, x.shape[-1], self.filters),
         )
         bias = self.param("bias", nn.initializers.zeros if orthogonal else uniform, (self.filters,))
-        return conv2d(x, kernel, self.stride) + bias
+        return conv2d(x, kernel.astype(x.dtype), self.stride) + bias.astype(x.dtype)
 
 
 class Dense(nn.Module):
@@ -63,11 +63,12 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[B, C] -> f32[B, features]."""
+        """[B, C] -> [B, features], computed in the dtype of x."""
         if self.init == "orthogonal":
-            return nn.Dense(self.features, kernel_init=nn.initializers.orthogonal(self.gain))(x)
+            weights = nn.initializers.orthogonal(self.gain)
+            return nn.Dense(self.features, kernel_init=weights, dtype=x.dtype)(x)
         uniform = _uniform_fan_in(x.shape[-1])
-        return nn.Dense(self.features, kernel_init=uniform, bias_init=uniform)(x)
+        return nn.Dense(self.features, kernel_init=uniform, bias_init=uniform, dtype=x.dtype)(x)
 
 
 # --- the networks --------------------------------------------------------------------------------
@@ -110,6 +111,7 @@ class Torso(nn.Module):
     def __call__(self, x: jax.Array) -> tuple[jax.Array, ...]:
         """f32[B, 84, 84, 4], as `normalise` gives it -> one f32[B, units] per stream."""
         init = self.config.init
+        x = x.astype(self.config.dtype)
         if self.config.torso == "impala":
             for filters in IMPALA_FILTERS:
                 x = ImpalaSection(filters, init)(x)
@@ -119,7 +121,8 @@ class Torso(nn.Module):
             for filters, size, stride in layers:
                 x = nn.relu(Conv(filters, size, stride, init)(x))
         x = x.reshape(x.shape[0], -1)
-        return tuple(nn.relu(Dense(units, 2**0.5, init)(x)) for _ in range(self.streams))
+        streams = [nn.relu(Dense(units, 2**0.5, init)(x)) for _ in range(self.streams)]
+        return tuple(stream.astype(jnp.float32) for stream in streams)
 
 
 class PolicyValueNetwork(nn.Module):

@@ -9,15 +9,20 @@ import pytest
 from jaxrl import distribute
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
-from jaxrl.config import C51Config, Config, load
+from jaxrl.config import C51Config, Config, VTraceConfig, load
 from jaxrl.envs import make_engine
 from jaxrl.program import make_program
 from tests.conftest import CONFIGS
 
 
 def few_environments(config: Config) -> Config:
-    """Four, with batches shrunk as much and a replay that is ready at once."""
+    """Four, with batches shrunk as much and a memory that is ready at once."""
     few = dataclasses.replace(config, num_envs=4, num_devices=1, random_start_steps=5)
+    if isinstance(config.agent, VTraceConfig):
+        agent = dataclasses.replace(config.agent, num_minibatches=4)
+        if config.agent.rollout_length == 1:
+            agent = dataclasses.replace(agent, window=2)
+        return dataclasses.replace(few, agent=agent)
     if not isinstance(config.agent, C51Config):
         return few
     agent = dataclasses.replace(

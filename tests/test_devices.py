@@ -8,7 +8,7 @@ import pytest
 from jaxrl import distribute
 from jaxrl.agents import make_agent
 from jaxrl.config import UserError
-from jaxrl.envs import make_engine
+from jaxrl.envs import make_engines
 from jaxrl.program import envs_per_device, make_program
 from tests.conftest import catch_config
 
@@ -16,43 +16,53 @@ from tests.conftest import catch_config
 SETTINGS = {
     "a2c_fast": {},
     "ppo_pong": {"rollout_length": 8},
+    "vtrace_cpu": {"num_minibatches": 4, "window": 8},
     "c51_fast": {"learning_starts": 96, "target_update_interval": 256},
 }
 
 
-def train(recipe, num_devices, order, turns):
+def train(recipe, num_devices, order, turns, groups=1):
     # Adam's first steps have the size of the learning rate whatever the gradient, so rounding
     # would grow; plain RMSProp that starts at 1 keeps it small.
     config = catch_config(
-        recipe, num_envs=8, num_devices=num_devices, order=order, agent=SETTINGS[recipe]
+        recipe,
+        num_envs=8,
+        num_devices=num_devices,
+        groups=groups,
+        order=order,
+        agent=SETTINGS[recipe],
     )
     optimizer = dataclasses.replace(
         config.optimizer, name="rmsprop", learning_rate=1.3e-3, initial_scale=1.0, decay=0.99
     )
     config = dataclasses.replace(config, optimizer=optimizer)
     mesh = distribute.make_mesh(num_devices)
-    engine = make_engine(config, envs_per_device(config, mesh), num_devices)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), mesh)
+    num_envs = envs_per_device(config, mesh)
+    engines = make_engines(config, num_envs, num_devices)
+    agent = make_agent(config, engines[0].spec._replace(num_envs=num_envs))
+    program = make_program(config, agent, engines, mesh)
     return jax.device_get(program.run(program.init(), np.int32(turns)))
 
 
 @pytest.mark.parametrize(
-    ("recipe", "order", "turns"),
+    ("recipe", "order", "turns", "groups"),
     [
-        ("a2c_fast", "strict", 20),
-        ("a2c_fast", "overlapped", 20),
-        ("ppo_pong", "strict", 6),
-        ("ppo_pong", "overlapped", 6),
-        ("c51_fast", "overlapped", 20),
+        ("a2c_fast", "strict", 20, 1),
+        ("ppo_pong", "strict", 6, 1),
+        ("vtrace_cpu", "overlapped", 30, 2),
+        ("c51_fast", "overlapped", 20, 1),
     ],
 )
-def test_two_devices_on_half_the_batch_equal_one_on_the_whole(recipe, order, turns):
-    one, two = train(recipe, 1, order, turns), train(recipe, 2, order, turns)
-    np.testing.assert_array_equal(one.games[0].observation, two.games[0].observation)
-    if recipe == "c51_fast":
-        for a, b in zip(one.agent.memory.ring, two.agent.memory.ring, strict=True):
-            np.testing.assert_array_equal(a, b)
+def test_two_devices_on_half_the_batch_equal_one_on_the_whole(recipe, order, turns, groups):
+    """Also where the environments of each of the two devices are in groups."""
+    one, two = train(recipe, 1, order, turns), train(recipe, 2, order, turns, groups)
+    by_device = [g.observation.reshape(2, -1, 84, 84, 4) for g in two.games]
+    observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
+    np.testing.assert_array_equal(one.games[0].observation, observation)
+    if recipe in ("c51_fast", "vtrace_cpu"):
+        for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
+            played = [getattr(state.agent.memory.ring, name) for state in (one, two)]
+            np.testing.assert_array_equal(*played)
     before = jax.tree.leaves(one.agent.actor)
     after = jax.tree.leaves(two.agent.actor)
     # float32: sums are taken in another order; relative 1e-4 after 20 updates.

@@ -91,3 +91,26 @@ def test_normalisation_is_the_standard_score_and_is_clipped():
     still = statistics._replace(variance=jnp.zeros((84, 84, 1)))
     np.testing.assert_allclose(networks.normalise(observation, still), networks.CLIP)
     np.testing.assert_allclose(networks.normalise(observation, ()), 0.4, atol=1e-6)
+
+
+def test_bfloat16_computes_about_the_same_with_float32_parameters():
+    x = jnp.asarray(np.random.default_rng(0).random((4, 84, 84, 4)), jnp.float32)
+    said = {}
+    for dtype in ("float32", "bfloat16"):
+        config = networks.NetworkConfig(torso="nips", dtype=dtype)
+        network = networks.PolicyValueNetwork(3, config)
+        params = networks.init_params(network, jax.random.key(0))
+
+        def value(params, network=network):
+            return network.apply({"params": params}, x).value.sum()
+
+        gradient = jax.jit(jax.grad(value))(params)
+        assert {leaf.dtype for leaf in jax.tree.leaves((params, gradient))} == {
+            jnp.dtype("float32")
+        }
+        said[dtype] = jax.jit(network.apply)({"params": params}, x).value, gradient
+    exact, rounded = (np.asarray(said[dtype][0]) for dtype in ("float32", "bfloat16"))
+    assert rounded.dtype == np.float32
+    assert 0 < np.abs(rounded - exact).max() < 0.02 * np.abs(exact).max()
+    for a, b in zip(*(jax.tree.leaves(said[d][1]) for d in said), strict=True):
+        assert np.linalg.norm(a - b) <= 0.05 * np.linalg.norm(a)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl import bench, train
+from jaxrl import bench, train, tune
 from jaxrl.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
@@ -26,12 +26,18 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     seen = []
     outcome = train.Outcome(0, None)
     monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)
-    monkeypatch.setattr(bench, "measure", lambda config, *_: seen.append(config) or {})
+    rate = bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0)
+    rates = dict.fromkeys(bench.LOADS, rate)
+    monkeypatch.setattr(bench, "measure", lambda config, *_: seen.append(config) or rates)
+    monkeypatch.setattr(tune, "search", lambda config, *_: seen.append(config) or config)
     command, *arguments = shlex.split(line)[1:]
     assert command in COMMANDS
-    arguments = [str(tmp_path / a) if a.startswith("runs/") else a for a in arguments]
+    written = {"tuned.toml", "throughput.png"}
+    arguments = [
+        str(tmp_path / a) if a in written or a.startswith("runs/") else a for a in arguments
+    ]
     status = main([command, *arguments])
-    if command in ("train", "bench", "games"):
+    if command in ("train", "bench", "tune", "games"):
         assert status == 0
         assert seen or command == "games"
     else:

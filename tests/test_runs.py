@@ -151,6 +151,7 @@ def state_of(path):
 RECIPES = {
     "a2c_fast": [],
     "ppo_pong": ["--agent.rollout-length", "20"],
+    "vtrace_cpu": ["--agent.num-minibatches", "2", "--agent.window", "5"],
     "c51_fast": [
         "--agent.rollout-length", "2", "--agent.batch-size", "32", "--agent.learning-starts", "300",
         "--agent.replay-capacity", "640", "--agent.target-update-interval", "160",
@@ -169,6 +170,7 @@ def of_recipe(name):
     [
         ("a2c_fast", "strict"),
         ("ppo_pong", "overlapped"),
+        ("vtrace_cpu", "overlapped"),
         ("c51_fast", "overlapped"),
     ],
 )
@@ -190,7 +192,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     provenance = json.loads((tmp_path / "cut" / "provenance.json").read_text())
     assert len(provenance["resumed"]) == 1
     kept = (tmp_path / "cut" / "checkpoints" / "1200" / "learner" / "_METADATA").read_text()
-    assert ("memory.ring.frame" in kept) == (recipe == "c51_fast")
+    assert ("memory.ring.frame" in kept) == (recipe in ("c51_fast", "vtrace_cpu"))
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):

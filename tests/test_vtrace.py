@@ -43,9 +43,9 @@ PREDICTION = networks.PolicyValue(
 
 def test_hand_worked_loss():
     # The actor's probabilities are 1 and 0.25, the learner's 0.5 and 0.5: ratios 0.5 and 2.
-    config = VTraceConfig(gamma=0.5, entropy_coef=0.1, value_coef=0.5)
+    config = VTraceConfig(gamma=0.5, value_coef=0.5)
     data = windows(jnp.log(jnp.array([[1.0, 0.25]])))
-    total, parts = vtrace.loss(PREDICTION, data, config)
+    total, parts = vtrace.loss(PREDICTION, data, config, 0.1)
     # Row 1, ratio cut to 1: v1 = 2 + (2 + 0.5 * 4 - 2) = 4.
     # Row 0, ratio 0.5: v0 = 1 + 0.5 * (1 + 0.5 * 2 - 1) + 0.5 * 0.5 * (4 - 2) = 2.
     # advantage 0.5 * (1 + 0.5 * 4 - 1) = 1;  policy ln 2;  value (2 - 1)^2;  entropy 1.5 ln 2
@@ -60,11 +60,11 @@ def test_hand_worked_loss():
 
 
 def test_no_gradient_flows_through_targets_and_ratios():
-    config = VTraceConfig(gamma=0.5, entropy_coef=0.0, value_coef=0.5)
+    config = VTraceConfig(gamma=0.5, value_coef=0.5)
     data = windows(jnp.log(jnp.array([[1.0, 0.25]])))
 
     def of(logits, value):
-        return vtrace.loss(networks.PolicyValue(logits, value), data, config)[0]
+        return vtrace.loss(networks.PolicyValue(logits, value), data, config, 0.0)[0]
 
     by_logits, by_value = jax.grad(of, argnums=(0, 1))(*PREDICTION)
     # advantage 1: A (pi - onehot(a));  value: -2 * 0.5 * (2 - 1)
@@ -193,7 +193,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
         stacks = steps.observation.reshape(-1, 84, 84, 4)
         rows = network.apply({"params": params}, networks.normalise(stacks, ()))
         prediction = jax.tree.map(lambda x: x.reshape(4, 6, *x.shape[1:]), rows)
-        return vtrace.loss(prediction, vtrace.Windows(steps, weight), settings)[0]
+        return vtrace.loss(prediction, vtrace.Windows(steps, weight), settings, 0.01)[0]
 
     for batch in range(2):
         steps = jax.tree.map(lambda x, b=batch: jnp.swapaxes(x[:, b::2], 0, 1), data)
@@ -220,7 +220,7 @@ def test_on_policy_it_is_the_n_step_return():
     config = VTraceConfig(gamma=0.5)
     log_policy = jax.nn.log_softmax(PREDICTION.logits)
     data = windows(jnp.stack([log_policy[:, 0, 0], log_policy[:, 1, 1]], axis=1))
-    _, parts = vtrace.loss(PREDICTION, data, config)
+    _, parts = vtrace.loss(PREDICTION, data, config, 0.01)
     target = n_step_return(
         data.steps.reward[0], jnp.ones(2), jnp.ones(2, bool), PREDICTION.value[0], 0.5
     )

@@ -36,7 +36,10 @@ class Windows(NamedTuple):
 
 
 def loss(
-    prediction: networks.PolicyValue, windows: Windows, config: VTraceConfig
+    prediction: networks.PolicyValue,
+    windows: Windows,
+    config: VTraceConfig,
+    entropy_coef: jax.typing.ArrayLike,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the rows' losses of predictions [B, T+1], and its parts for the log."""
     steps, weight = windows
@@ -58,7 +61,7 @@ def loss(
     policy_loss = -jnp.sum(weight * log_prob * advantage)
     value_loss = jnp.sum(weight * jnp.square(target - value))
     mean_entropy = jnp.sum(weight * distributional.entropy(prediction.logits[:, :-1]))
-    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * mean_entropy
+    total = policy_loss + config.value_coef * value_loss - entropy_coef * mean_entropy
     parts = {
         "loss/policy": policy_loss,
         "loss/value": value_loss,
@@ -77,6 +80,10 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     network = networks.PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config.optimizer, config.num_updates())
+    final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
+    entropy_schedule = optax.linear_schedule(
+        settings.entropy_coef, final_entropy, config.num_updates()
+    )
     length, num_batches = settings.window, settings.num_minibatches
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> networks.PolicyValue:
@@ -108,7 +115,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     ) -> tuple[AgentState, Metrics]:
         actor, moments = state.actor, state.optimizer
         memory = replay.add(state.memory, trajectory)
-        rate = schedule(actor.updates)
+        rate, entropy_coef = schedule(actor.updates), entropy_schedule(actor.updates)
 
         def objective(params: PyTree, part: Windows) -> tuple[jax.Array, dict[str, jax.Array]]:
             observation = part.steps.observation
@@ -118,7 +125,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             prediction = jax.tree.map(
                 lambda x: x.reshape(*observation.shape[:2], *x.shape[1:]), rows
             )
-            return loss(prediction, part, settings)
+            return loss(prediction, part, settings, entropy_coef)
 
         def learn(
             carry: tuple[PyTree, PyTree], turn: jax.Array
@@ -138,7 +145,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         newest_frames = trajectory.observation[:-1, ..., -1]
         statistics = networks.update_statistics(actor.statistics, newest_frames)
         new_actor = ActorState(params, statistics, actor.updates + 1)
-        metrics = jax.tree.map(jnp.mean, metrics) | {"loss/learning_rate": rate}
+        metrics = jax.tree.map(jnp.mean, metrics)
+        metrics |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
         return AgentState(new_actor, moments, memory), metrics
 
     return Agent(init, act, update, settings.rollout_length, replay.interrupt)
