@@ -1,7 +1,7 @@
 # jaxrl. `make pong` sets everything up and trains; `make test` sets everything up and tests.
 
 PYTHON ?= python3
-ALGO   ?= a2c_fast
+ALGO   ?= vtrace_cpu
 SEED   ?= 1
 STEPS  ?=
 DEVICES ?=

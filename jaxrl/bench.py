@@ -9,6 +9,7 @@ The loads take turns, so that a machine's changing speed touches all of them ali
 """
 
 import dataclasses
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -106,7 +107,8 @@ def _compiled(config: Config, kind: str) -> Load:
 
 
 def _loop(config: Config) -> Load:
-    pool = make_pool(config, config.num_envs, config.seed, num_threads=config.num_threads)
+    threads = config.num_threads * config.groups * num_local_devices(make_mesh(config.num_devices))
+    pool = make_pool(config, config.num_envs, config.seed, num_threads=threads)
     pool.reset()
     num_actions = pool.action_space.n
     random = np.random.default_rng(config.seed)
@@ -125,11 +127,20 @@ def prepare(config: Config) -> Config:
     # Nothing here depends on where the games start.
     config = dataclasses.replace(config, random_start_steps=0)
     if isinstance(config.agent, C51Config):
-        # Training is timed, not the filling of the replay before it.
-        agent = dataclasses.replace(config.agent, learning_starts=0)
+        # Training is timed, not the filling of a replay before it, nor its size.
+        least = config.num_envs * (config.agent.n_step + 4 + 2 * config.agent.rollout_length)
+        capacity = min(config.agent.replay_capacity, max(50_000, least))
+        agent = dataclasses.replace(config.agent, learning_starts=0, replay_capacity=capacity)
         config = dataclasses.replace(config, agent=agent)
-    programs.check_memory(config, make_mesh(config.num_devices))
+    mesh = make_mesh(config.num_devices)
+    programs.envs_per_device(config, mesh)
+    programs.check_memory(config, mesh)
     return config
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_load(config: Config, kind: str) -> Load:
@@ -174,14 +185,18 @@ def measure(
     """
     config = prepare(config)
     kinds = [kind for kind in LOADS if kind != "loop" or config.game != CATCH]
-    loads = {kind: make_load(config, kind) for kind in kinds}
-    rates = take_turns(loads, seconds, repeats)
-    if profile is not None:
-        training = loads["training"]
-        with jax.profiler.trace(str(profile)):
-            training.run(training.chunk)
-    for load in loads.values():
-        load.close()
+    loads: dict[str, Load] = {}
+    try:
+        for kind in kinds:
+            loads[kind] = make_load(config, kind)
+        rates = take_turns(loads, seconds, repeats)
+        if profile is not None:
+            training = loads["training"]
+            with jax.profiler.trace(str(profile)):
+                training.run(training.chunk)
+    finally:
+        for load in loads.values():
+            load.close()
     first = rates[kinds[0]]
     return {
         kind: Rate(
@@ -202,6 +217,7 @@ def sweep(
     configs = {number: dataclasses.replace(config, num_envs=number) for number in num_envs}
     for one in configs.values():
         check(one)
+        prepare(one)
     return {number: measure(one, seconds, repeats) for number, one in configs.items()}
 
 

@@ -282,6 +282,8 @@ def bench(arguments: list[str]) -> int:
     _check_timing(parsed)
     if parsed.sweep:
         _check_target(parsed.output, (".png",))
+    if parsed.profile and parsed.profile.exists() and not parsed.profile.is_dir():
+        raise UserError(f"'{parsed.profile}' is no directory: choose another --profile")
     from jaxrl import bench as benchmark
 
     config = parsed.settings
@@ -305,6 +307,8 @@ def bench(arguments: list[str]) -> int:
             | table
             | {"bottleneck": benchmark.bottleneck(rates), "time_shares": shares}
         )
+    if parsed.json:
+        print(json.dumps(objects if parsed.sweep else objects[0]))
     if parsed.sweep:
         from jaxrl import plotting
 
@@ -313,10 +317,7 @@ def bench(arguments: list[str]) -> int:
             for num_envs, rates in found.items()
         }
         plotting.throughput(drawn, parsed.output)
-    if parsed.json:
-        print(json.dumps(objects if parsed.sweep else objects[0]))
-    elif parsed.sweep:
-        print(parsed.output)
+        print(parsed.output, file=sys.stderr)
     if parsed.profile and not parsed.json:
         print(f"trace in {parsed.profile}: tensorboard --logdir {parsed.profile}")
     return 0
@@ -350,17 +351,23 @@ def tune(arguments: list[str]) -> int:
     lines: list[str] = []
 
     def tell(trial: Any) -> None:
-        line = (
-            f"{trial.knob} = {trial.value}: {trial.steps_per_second:,.0f} steps/s, "
-            f"{trial.ratio:.2f} of the best so far{', kept' if trial.kept else ''}"
+        line = f"{trial.knob} = {trial.value}: "
+        line += (
+            f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
+            if trial.ratio
+            else "does not fit"
         )
+        line += ", kept" * trial.kept
         lines.append(line)
         print(line, file=sys.stderr, flush=True)
 
     found = tuning.search(parsed.settings, parsed.knobs, parsed.seconds, parsed.repeats, tell)
     header = [f"found by: {shlex.join(['jaxrl', 'tune', *arguments])}", *lines]
     text = "".join(f"# {line}\n" for line in header) + configuration.to_toml(found)
-    parsed.output.write_text(text, encoding="utf-8")
+    try:
+        parsed.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write '{parsed.output}': {error}") from None
     print(f"train with it: jaxrl train --config {parsed.output}")
     return 0
 

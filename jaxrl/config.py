@@ -216,7 +216,8 @@ class Config:
     groups: int = 1
     """groups of each device's environments; of 2, one steps while the other is answered"""
     order: Literal["strict", "overlapped"] = "strict"
-    """strict: play, then learn; overlapped: learn while the emulators play, one update behind"""
+    """strict: play, then learn; overlapped: learn while the emulators play, so that the first
+    action of each rollout is one update behind; it pays where rollouts are short"""
     random_start_steps: int = 500
     """every environment first takes a random number, up to this, of uniform random actions"""
     episodic_life: bool = True

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from jaxrl import distribute, episodes, replay, rollout
 from jaxrl.checks import check_divides
-from jaxrl.config import C51Config, Config
+from jaxrl.config import C51Config, Config, UserError, VTraceConfig
 from jaxrl.distribute import REPLICATED, SHARDED
 from jaxrl.types import Agent, AgentState, EnvEngine, Metrics
 
@@ -49,8 +49,24 @@ def envs_per_device(config: Config, mesh: Mesh) -> int:
     return config.num_envs // mesh.size
 
 
+def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
+    local = 1 if mesh.local_devices[0].platform != "cpu" else distribute.num_local_devices(mesh)
+    free = distribute.free_host_memory() if local > 1 else distribute.free_device_memory(mesh)
+    free = distribute.free_host_memory() if free is None else free
+    each = config.num_envs // mesh.size * local * replay.BYTES  # of one step
+    fits = int(replay.USABLE * free / each)
+    if replay.rows_for_window(agent.window, agent.rollout_length) > fits:
+        raise UserError(
+            f"agent.window = {agent.window}: the windows of {config.num_envs} environments need "
+            f"{agent.window * each / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: at most "
+            f"{max(fits - 2 * agent.rollout_length - 3, 0)} would fit"
+        )
+
+
 def check_memory(config: Config, mesh: Mesh) -> None:
     """Refuses a replay that the devices, or the host that writes checkpoints, cannot hold."""
+    if isinstance(config.agent, VTraceConfig):
+        _check_windows(config, config.agent, mesh)
     if not isinstance(config.agent, C51Config):
         return
     capacity, keeps = config.agent.replay_capacity, config.checkpoint_memory
@@ -147,6 +163,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
         return fresh._replace(keys=old.keys, episodes=old.episodes._replace(**started))
 
     def restart(state: LoopState, seed: int) -> LoopState:
+        jax.block_until_ready(state)  # no call may still be on its way to the old pools
         games = [new_games(*group, seed) for group in zip(engines, state.games, strict=True)]
         mapped = distribute.map_over_devices(interrupt, mesh, (SPECS,), SPECS)
         return under_way(jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(games))))

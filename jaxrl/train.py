@@ -232,7 +232,7 @@ def _loop(
             log.write(_line(step, updates, seconds, rate, games) | extra | means)
             state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
             extra, interval_start = {}, (step, seconds)
-        note = "filling the replay" if None in means.values() else ""
+        note = "filling the memory" if None in means.values() else ""
         moment = Moment(step, session.total_steps, rate, games, note)
         display.update(moment, updates == boundary)
         progress = Progress(step, updates, seconds)

@@ -6,14 +6,16 @@ is faster by more than the noise.
 """
 
 import dataclasses
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+
 from jaxrl import bench
-from jaxrl.checks import check, rows_per_gradient
+from jaxrl.checks import check, check_divides, rows_per_gradient
 from jaxrl.config import Config, UserError
+from jaxrl.distribute import make_mesh
 
 KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")
 GAIN = 1.03  # a candidate must be this much faster: less is noise
@@ -25,40 +27,45 @@ class Trial:
 
     knob: str
     value: int
-    steps_per_second: float  # median
+    steps_per_second: float  # median; 0 where it does not fit
     ratio: float  # to the best so far, median of the turns
     kept: bool
 
 
+def _get(config: Config, knob: str) -> int:
+    value: int = getattr(config.agent if knob == "micro_batch" else config, knob)
+    return value
+
+
 def _set(config: Config, knob: str, value: int) -> Config:
-    if knob == "micro_batch":
-        return dataclasses.replace(
-            config, agent=dataclasses.replace(config.agent, micro_batch=value)
-        )
     changes: dict[str, Any] = {knob: value}
+    if knob == "micro_batch":
+        return dataclasses.replace(config, agent=dataclasses.replace(config.agent, **changes))
     return dataclasses.replace(config, **changes)
 
 
-def _candidates(config: Config, knob: str) -> list[int]:
-    """Values to try, in order; those of num_envs go on as long as they help."""
+def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
+    """Values worth trying from here; numbers of environments grow on as long as that helps."""
     if knob == "num_envs":
-        return [config.num_envs * 2, config.num_envs * 4, config.num_envs // 2]
+        return [config.num_envs * 2, config.num_envs // 2]
     if knob == "groups":
-        return [1 if config.groups > 1 else 2]
-    cores = os.cpu_count() or 1
+        return [1, 2]
     if knob == "num_threads":
+        cores = bench.num_cores()
         return [n for n in (cores // 2, cores * 2) if n > 0]
-    rows = rows_per_gradient(config, max(config.num_devices, 1))
+    rows = rows_per_gradient(config, num_devices)
     sizes = {max(n for n in range(1, min(rows, most) + 1) if rows % n == 0) for most in (16, 64)}
     return sorted(sizes | {rows})
 
 
-def _fits(config: Config) -> bool:
+def _load(config: Config, num_devices: int) -> bench.Load | None:
+    """Ready to train; None where the candidate cannot."""
     try:
         check(config)
-    except UserError:
-        return False
-    return True
+        check_divides(config, num_devices)
+        return bench.make_load(bench.prepare(config), "training")
+    except (UserError, jax.errors.JaxRuntimeError):  # the latter: out of memory
+        return None
 
 
 def search(
@@ -78,21 +85,29 @@ def search(
       tell: hears of every trial.
     """
     best = bench.make_load(bench.prepare(config), "training")
+    num_devices = make_mesh(config.num_devices).size
     try:
         for knob in knobs:
-            for value in _candidates(config, knob):
-                candidate = _set(config, knob, value)
-                if candidate == config or not _fits(candidate):
+            tried = {_get(config, knob)}
+            while left := [n for n in _candidates(config, knob, num_devices) if n not in tried]:
+                tried.add(left[0])
+                candidate = _set(config, knob, left[0])
+                load = _load(candidate, num_devices)
+                if load is None:
+                    tell(Trial(knob, left[0], 0.0, 0.0, kept=False))
                     continue
-                load = bench.make_load(bench.prepare(candidate), "training")
-                rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
-                pairs = zip(rates["new"], rates["best"], strict=True)
-                ratio = statistics.median(new / old for new, old in pairs)
-                kept = ratio > GAIN
-                tell(Trial(knob, value, statistics.median(rates["new"]), ratio, kept))
-                (best if kept else load).close()
+                kept = False
+                try:
+                    rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
+                    pairs = zip(rates["new"], rates["best"], strict=True)
+                    ratio = statistics.median(new / old for new, old in pairs)
+                    kept = ratio > GAIN
+                finally:
+                    (best if kept else load).close()
+                tell(Trial(knob, left[0], statistics.median(rates["new"]), ratio, kept))
                 if kept:
                     config, best = candidate, load
+                del load  # its arrays make room for the next
     finally:
         best.close()
     return config

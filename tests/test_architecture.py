@@ -34,7 +34,7 @@ ALLOWED = {
     },
     "video": {"types", "config", "agents", "envs", "rollout", "evaluate"},
     "bench": {"types", "config", "checks", "agents", "envs", "distribute", "program"},
-    "tune": {"config", "checks", "bench"},
+    "tune": {"config", "checks", "distribute", "bench"},
     "train": {
         "types", "config", "checks", "agents", "envs", "episodes", "distribute",
         "program", "checkpoint", "metrics", "progress", "runs", "plotting", "evaluate",

@@ -6,6 +6,7 @@ import pytest
 
 from jaxrl import bench, tune
 from jaxrl.cli import main
+from jaxrl.config import UserError
 from jaxrl.config import load as load_config
 from tests.conftest import catch_config
 
@@ -91,6 +92,17 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     config = catch_config(num_envs=8)
     found = tune.search(config, tune.KNOBS, 1.0, 3, trials.append)
     assert found == dataclasses.replace(config, groups=2)
-    assert [t.value for t in trials if t.knob == "num_envs"] == [16, 32, 4]
+    assert [t.value for t in trials if t.knob == "num_envs"] == [16, 4]
     assert [(t.knob, t.ratio) for t in trials if t.kept] == [("groups", 2.0)]
     assert len(closed) == len(trials) + 1
+
+    # Environments grow as long as they help; what cannot train is passed over.
+    def limited(config, kind):
+        if config.num_envs > 32:
+            raise UserError("too many")
+        return bench.Load(lambda _: None, 8, 1, lambda: None, float(config.num_envs))
+
+    monkeypatch.setattr(bench, "make_load", limited)
+    trials.clear()
+    assert tune.search(config, ["num_envs"], 1.0, 3, trials.append).num_envs == 32
+    assert [(t.value, t.kept) for t in trials] == [(16, True), (32, True), (64, False)]

@@ -21,7 +21,7 @@ def few_environments(config: Config) -> Config:
     if isinstance(config.agent, VTraceConfig):
         agent = dataclasses.replace(config.agent, num_minibatches=4)
         if config.agent.rollout_length == 1:
-            agent = dataclasses.replace(agent, window=2)
+            agent = dataclasses.replace(agent, window=4)
         return dataclasses.replace(few, agent=agent)
     if not isinstance(config.agent, C51Config):
         return few
@@ -39,7 +39,7 @@ def test_trains_a_few_updates(path):
     config = few_environments(load(path))
     check(config)
     # A replay needs some steps before a stack and a window fit.
-    updates = 8 if isinstance(config.agent, C51Config) else 3
+    updates = 3 if config.algorithm in ("a2c", "ppo") else 8
     engine = make_engine(config, 4)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, (engine,), distribute.make_mesh(1))

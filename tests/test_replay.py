@@ -256,6 +256,16 @@ def test_a_replay_too_large_is_refused_with_the_size_that_fits():
         replay.check_fits(1_000_000, 1, int(8e9), 2, "of memory", "; or so")
 
 
+def test_windows_too_long_are_refused_before_training(monkeypatch):
+    config = load(CONFIGS / "vtrace_cpu.toml")  # 40 environments
+    config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, window=10_000))
+    monkeypatch.setattr(distribute, "free_host_memory", lambda: int(3e9))
+    with pytest.raises(UserError, match=r"need 2\.8 GB, and 3\.0 GB are free: at most 9550"):
+        check_memory(config, distribute.make_mesh(1))
+    monkeypatch.setattr(distribute, "free_host_memory", lambda: int(4e9))
+    check_memory(config, distribute.make_mesh(1))
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_training_asks_for_the_memory_before_it_begins(keeps, monkeypatch):
     config = load(CONFIGS / "c51.toml")  # 7.1 GB

@@ -19,7 +19,16 @@ import optax
 from jaxrl import distributional, networks, optimizers, replay, returns
 from jaxrl.config import Config, VTraceConfig
 from jaxrl.optimizers import row_weights
-from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
+from jaxrl.types import (
+    ActorState,
+    Agent,
+    AgentState,
+    EnvSpec,
+    Mean,
+    Metrics,
+    PyTree,
+    Trajectory,
+)
 
 
 class Extras(NamedTuple):
@@ -145,8 +154,9 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         newest_frames = trajectory.observation[:-1, ..., -1]
         statistics = networks.update_statistics(actor.statistics, newest_frames)
         new_actor = ActorState(params, statistics, actor.updates + 1)
-        metrics = jax.tree.map(jnp.mean, metrics)
-        metrics |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
-        return AgentState(new_actor, moments, memory), metrics
+        full = (memory.steps[0] >= length).astype(jnp.float32)
+        means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
+        means |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
+        return AgentState(new_actor, moments, memory), means
 
     return Agent(init, act, update, settings.rollout_length, replay.interrupt)
