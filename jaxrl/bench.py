@@ -88,20 +88,24 @@ def _compiled(config: Config, kind: str) -> Load:
     if kind == "emulation":
         agent = _random(agent, spec.num_actions)
     program = programs.make_program(config, agent, engines, mesh)
-    state = program.init()
-    began = time.perf_counter()
-    compiled = program.run.lower(state, np.int32(1)).compile()
-    compile_seconds = time.perf_counter() - began
-
     length = agent.rollout_length
-
-    def run(vector_steps: int) -> None:
-        nonlocal state
-        state = jax.block_until_ready(compiled(state, np.int32(vector_steps // length)))
 
     def close() -> None:
         for engine in engines:
             engine.close()
+
+    try:
+        state = program.init()
+        began = time.perf_counter()
+        compiled = program.run.lower(state, np.int32(1)).compile()
+        compile_seconds = time.perf_counter() - began
+    except BaseException:
+        close()
+        raise
+
+    def run(vector_steps: int) -> None:
+        nonlocal state
+        state = jax.block_until_ready(compiled(state, np.int32(vector_steps // length)))
 
     return Load(run, config.num_envs, length * -(-10 // length), close, compile_seconds)
 

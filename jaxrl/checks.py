@@ -211,12 +211,12 @@ def check_divides(config: Config, num_devices: int) -> None:
         _check_one_of("agent.num_minibatches", count, _divisors(length), whole)
     elif isinstance(agent, VTraceConfig):
         _check_one_of("agent.num_minibatches", agent.num_minibatches, _divisors(envs), whole)
-        least = -(-agent.rollout_length * agent.num_minibatches // agent.updates_per_rollout)
-        if agent.window < max(least, agent.rollout_length):
+        least = -(-agent.num_minibatches // agent.updates_per_rollout) * agent.rollout_length
+        if agent.window < least:
             raise UserError(
                 f"agent.window = {agent.window}: is shorter than what is played between two turns "
                 f"of a minibatch, so that steps would be left out: take at least "
-                f"{max(least, agent.rollout_length)}"
+                f"{least}"
             )
     elif isinstance(agent, C51Config):
         played = Fraction(agent.training_intensity).limit_denominator(10**6) * steps

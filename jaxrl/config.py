@@ -35,8 +35,8 @@ class NetworkConfig:
     normalise_observations: bool = False
     """normalise each pixel by its running mean and standard deviation (CuLE)"""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """of the layers below the heads; bfloat16 (products summed in float32) is meant for GPUs and
-    TPUs; parameters, heads and losses are float32 always"""
+    """of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its products in
+    float32; parameters, heads and losses are float32 always"""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,8 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
             metrics={},
         )
         state = under_way(state)
-        return state._replace(metrics=distribute.put(mesh, no_metrics(state), REPLICATED))
+        state = state._replace(metrics=distribute.put(mesh, no_metrics(state), REPLICATED))
+        return jax.block_until_ready(state)
 
     def interrupt(state: LoopState) -> LoopState:
         """The new games do not continue the newest steps of the old ones."""
@@ -166,7 +167,8 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
         jax.block_until_ready(state)  # no call may still be on its way to the old pools
         games = [new_games(*group, seed) for group in zip(engines, state.games, strict=True)]
         mapped = distribute.map_over_devices(interrupt, mesh, (SPECS,), SPECS)
-        return under_way(jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(games))))
+        state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(games)))
+        return jax.block_until_ready(under_way(state))
 
     return Program(
         init=init,

@@ -145,16 +145,31 @@ def _join(groups: list[PyTree]) -> PyTree:
     return jax.tree.map(lambda *rows: jnp.concatenate(rows), *groups) if groups[1:] else groups[0]
 
 
+def _follow(state: RolloutState, before: RolloutState) -> RolloutState:
+    """`state`, whose next call waits until the last one of another group is made."""
+    # XLA orders by data alone.
+    return state._replace(env=_after(state.env, before.env))
+
+
 def send_all(agent: Agent, engines: Engines, actor: ActorState, games: Games) -> Games:
-    """Starts the first step of every group."""
-    return tuple(
-        send(agent, engine, actor, state) for engine, state in zip(engines, games, strict=True)
-    )
+    """Starts the first step of every group, in turn."""
+    after: list[RolloutState] = []
+    for engine, state in zip(engines, games, strict=True):
+        state = _follow(state, after[-1]) if after else state
+        after.append(send(agent, engine, actor, state))
+    return tuple(after)
 
 
 def _receive_all(engines: Engines, games: Games) -> tuple[Games, Trajectory]:
-    received = [receive(*group) for group in zip(engines, games, strict=True)]
-    return tuple(state for state, _ in received), _join([row for _, row in received])
+    after: list[RolloutState] = []
+    rows: list[Trajectory] = []
+    for engine, state in zip(engines, games, strict=True):
+        if len(games) > 1:
+            state = _follow(state, after[-1] if after else games[-1])
+        received, row = receive(engine, state)
+        after.append(received)
+        rows.append(row)
+    return tuple(after), _join(rows)
 
 
 def _rounds(
@@ -166,9 +181,8 @@ def _rounds(
         after: list[RolloutState] = []
         rows: list[Trajectory] = []
         for engine, state in zip(engines, games, strict=True):
-            if after:
-                # XLA orders by data alone: this group waits until the one before steps.
-                state = state._replace(env=_after(state.env, after[-1].env))
+            if len(games) > 1:
+                state = _follow(state, after[-1] if after else games[-1])
             received, row = receive(engine, state)
             after.append(send(agent, engine, actor, received))
             rows.append(row)

@@ -154,10 +154,12 @@ def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progr
             state = program.init()
         progress = Progress(0, 0, 0.0)
         if resume:
-            state, progress = _restore(session, state)
+            state, progress = session.checkpoints.restore(state)
+            display.say(f"resumed at step {progress.step:,}")
             if progress.updates >= session.num_updates:
                 display.say("training had ended already")
                 return state, progress
+            state = _restart(session, state, progress)
         with display.busy("compiling") as compiling:
             run = program.run.lower(state, np.int32(1)).compile()
         return _loop(session, stop, run, state, progress, compiling.seconds)
@@ -183,16 +185,15 @@ def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
     return "\n".join(lines)
 
 
-def _restore(session: _Session, state: LoopState) -> tuple[LoopState, Progress]:
-    state, progress = session.checkpoints.restore(state)
-    session.display.say(f"resumed at step {progress.step:,}")
+def _restart(session: _Session, state: LoopState, progress: Progress) -> LoopState:
+    """What no checkpoint holds begins anew."""
     if not session.engines[0].restorable:
         session.display.say("emulators cannot be saved: new games begin")
         # Not the games of the start again.
         state = session.program.restart(state, session.config.seed + progress.updates)
     if not session.config.checkpoint_memory and jax.tree.leaves(state.agent.memory):
         session.display.say("checkpoints hold no replay: it fills anew before learning goes on")
-    return state, progress
+    return state
 
 
 def _loop(

@@ -96,15 +96,17 @@ def search(
                 if load is None:
                     tell(Trial(knob, left[0], 0.0, 0.0, kept=False))
                     continue
-                kept = False
+                kept, ratio, median = False, 0.0, 0.0
                 try:
                     rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
                     pairs = zip(rates["new"], rates["best"], strict=True)
                     ratio = statistics.median(new / old for new, old in pairs)
-                    kept = ratio > GAIN
+                    kept, median = ratio > GAIN, statistics.median(rates["new"])
+                except jax.errors.JaxRuntimeError:  # out of memory, beside the best so far
+                    pass
                 finally:
                     (best if kept else load).close()
-                tell(Trial(knob, left[0], statistics.median(rates["new"]), ratio, kept))
+                tell(Trial(knob, left[0], median, ratio, kept))
                 if kept:
                     config, best = candidate, load
                 del load  # its arrays make room for the next

@@ -39,7 +39,7 @@ def test_trains_a_few_updates(path):
     config = few_environments(load(path))
     check(config)
     # A replay needs some steps before a stack and a window fit.
-    updates = 3 if config.algorithm in ("a2c", "ppo") else 8
+    updates = 8 if isinstance(config.agent, C51Config) or config.agent.rollout_length == 1 else 3
     engine = make_engine(config, 4)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, (engine,), distribute.make_mesh(1))

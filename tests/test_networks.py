@@ -113,4 +113,4 @@ def test_bfloat16_computes_about_the_same_with_float32_parameters():
     assert rounded.dtype == np.float32
     assert 0 < np.abs(rounded - exact).max() < 0.02 * np.abs(exact).max()
     for a, b in zip(*(jax.tree.leaves(said[d][1]) for d in said), strict=True):
-        assert np.linalg.norm(a - b) <= 0.05 * np.linalg.norm(a)
+        assert np.linalg.norm(a - b) <= 0.2 * np.linalg.norm(a)

@@ -224,15 +224,17 @@ def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_ane
 
 def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path, capsys):
     path = tmp_path / "x"
-    arguments = ["train", *SHORT[:2], "--game", "pong", "--num-envs", "2", "--num-devices", "1",
-                 "--random-start-steps", "3", "--evaluation-episodes", "0",
-                 "--order", "overlapped", "--groups", "2"]  # fmt: skip
+    arguments = ["train", "--config", str(CONFIGS / "vtrace_cpu.toml"), "--game", "pong",
+                 "--num-envs", "4", "--groups", "2", "--num-devices", "1", "--agent.window", "3",
+                 "--agent.num-minibatches", "2", "--random-start-steps", "3",
+                 "--evaluation-episodes", "0"]  # fmt: skip
     small = ["--log-interval", "20", "--checkpoint-interval", "20", "--total-steps", "60"]
     assert main([*arguments, *small, "--run-dir", str(path)]) == 0
     shutil.rmtree(path / "checkpoints" / "60")
     assert main(["resume", str(path)]) == 0
     assert [row["step"] for row in metrics.read(path)] == [20, 40, 60]
-    assert [row["updates"] for row in metrics.read(path)] == [2, 4, 6]
+    assert [row["updates"] for row in metrics.read(path)] == [5, 10, 15]
+    assert metrics.read(path)[-1]["loss/gradient_norm"] > 0
     capsys.readouterr()
     assert main(["resume", str(path)]) == 0
     assert "training had ended already" in capsys.readouterr().err

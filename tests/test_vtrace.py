@@ -169,7 +169,9 @@ def test_minibatches_take_turns_and_nothing_is_learned_before_a_window_is_full()
         for a, b in zip(jax.tree.leaves(state.actor), jax.tree.leaves(same.actor), strict=True):
             np.testing.assert_array_equal(a, b)
         norm = metrics["loss/gradient_norm"]
-        assert (float(norm.total) > 0) == bool(norm.number) == (turn >= 3)
+        assert (
+            (float(norm.total) > 0) == bool(norm.number) == (turn >= 6)
+        )  # 4 steps, and 3 more for the oldest stack
         history.append(state)
     assert int(history[-1].actor.updates) == 8
 
@@ -179,7 +181,9 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
     agent, state, update = learner(
         rollout_length=5, window=5, num_minibatches=2, updates_per_rollout=2
     )
-    (data,) = rollouts(agent, 1)
+    first, data = rollouts(agent, 2)
+    state, metrics = update(state, first)
+    assert metrics["loss/policy"].number == 0
     after, _ = update(state, data)
     config = catch_config("vtrace_cpu", num_envs=8)
     settings = config.agent
@@ -201,14 +205,14 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
         gradients = jax.grad(objective)(params, steps, weight)
         params, moments = optimizers.apply(optimizer, gradients, moments, params, 1.3e-3)
     for a, b in zip(jax.tree.leaves(after.actor.params), jax.tree.leaves(params), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=5e-3, atol=1e-4)
 
 
 def test_micro_batches_add_up_to_one_gradient():
     ends = []
     for micro_batch in (1, 4):
         agent, state, update = learner(window=3, num_minibatches=2, micro_batch=micro_batch)
-        for data in rollouts(agent, 4):
+        for data in rollouts(agent, 8):
             state, _ = update(state, data)
         ends.append(state.actor.params)
     close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4)
