@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl import distribute, episodes, networks, replay
+from jaxrl import distribute, episodes, networks, optimizers, replay
 from jaxrl.agents import make_agent, vtrace
-from jaxrl.config import VTraceConfig
+from jaxrl.config import OptimizerConfig, VTraceConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.program import make_program
@@ -134,11 +134,17 @@ def rollouts(agent, count, seed=0):
         )
 
 
+# Rounding would grow where a running mean of squares begins at 0.
+OPTIMIZER = OptimizerConfig(learning_rate=1.3e-3, initial_scale=1.0)
+
+
 def learner(**settings):
     """An agent, its first state, and its update on one device."""
     config = catch_config("vtrace_cpu", num_envs=8, agent=settings)
     config = dataclasses.replace(
-        config, network=dataclasses.replace(config.network, normalise_observations=False)
+        config,
+        network=dataclasses.replace(config.network, normalise_observations=False),
+        optimizer=OPTIMIZER,
     )
     agent = make_agent(config, SPEC)
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
@@ -187,10 +193,8 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
     after, _ = update(state, data)
     config = catch_config("vtrace_cpu", num_envs=8)
     settings = config.agent
-    from jaxrl import optimizers
-
     network = networks.PolicyValueNetwork(3, config.network)
-    optimizer = optimizers.make_optimizer(config.optimizer)
+    optimizer = optimizers.make_optimizer(OPTIMIZER)
     params, moments = state.actor.params, state.optimizer
 
     def objective(params, steps, weight):
@@ -205,7 +209,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
         gradients = jax.grad(objective)(params, steps, weight)
         params, moments = optimizers.apply(optimizer, gradients, moments, params, 1.3e-3)
     for a, b in zip(jax.tree.leaves(after.actor.params), jax.tree.leaves(params), strict=True):
-        np.testing.assert_allclose(a, b, rtol=5e-3, atol=1e-4)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_micro_batches_add_up_to_one_gradient():
