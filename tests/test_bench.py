@@ -47,7 +47,11 @@ def test_the_bottleneck_is_what_takes_longest():
     assert bench.bottleneck(rates(emulation=1000, inference=1010, training=990)) == "emulators"
 
 
-def test_a_sweep_draws_both_pictures(tmp_path, capsys):
+def test_a_sweep_draws_both_pictures(tmp_path, capsys, monkeypatch):
+    def measure(config, *_):
+        return dict.fromkeys(bench.LOADS, bench.Rate(config.num_envs * 10.0, 1.0, 1.0, 1.0, 1.0))
+
+    monkeypatch.setattr(bench, "measure", measure)
     target = tmp_path / "sweep.png"
     arguments = ["bench", "--game", "catch", *SMALL[2:], "--groups", "2", "--sweep", "4", "8"]
     assert main([*arguments, "--output", str(target), "--json"]) == 0

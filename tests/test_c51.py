@@ -207,11 +207,11 @@ def test_new_games_do_not_continue_those_in_the_replay():
     engine = make_engine(config, 2, 2)
     program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)
     state = program.run(program.init(), np.int32(3))  # 6 steps of each environment
-    valid = np.asarray(state.agent.memory.ring.valid)
+    valid = np.array(state.agent.memory.ring.valid)  # the state is donated
     restarted = program.restart(state, seed=7)
     after = np.asarray(restarted.agent.memory.ring.valid)
     np.testing.assert_array_equal(after[:, :5], valid[:, :5])
     assert not after[:, 5].any()
     continued = program.run(restarted, np.int32(1))
     assert (np.asarray(continued.agent.memory.steps) == 8).all()
-    assert not np.asarray(continued.agent.memory.ring.valid)[:, 7].any()
+    assert not np.asarray(continued.agent.memory.ring.valid)[:, 5].any()

@@ -18,7 +18,7 @@ from jaxrl.config import Config
 from jaxrl.distribute import SHARDED
 from jaxrl.envs.engine import first_env_seed
 from jaxrl.envs.envpool import EnvPoolState, make_envpool, make_pool
-from jaxrl.types import ActorState, Agent
+from jaxrl.types import AXIS, ActorState, Agent
 
 BASE = Config(game="space_invaders", random_start_steps=0, num_threads=1)
 
@@ -192,9 +192,8 @@ def test_two_devices_step_two_pools():
 
         return jax.lax.scan(step, env, actions)
 
-    mapped = distribute.map_over_devices(
-        program, mesh, (SHARDED, distribute.SHARDED_SECOND), (SHARDED, distribute.SHARDED_SECOND)
-    )
+    by_time = jax.sharding.PartitionSpec(None, AXIS)
+    mapped = distribute.map_over_devices(program, mesh, (SHARDED, by_time), (SHARDED, by_time))
     _, timesteps = jax.jit(mapped)(env, jnp.asarray(actions, jnp.int32))
     timesteps = jax.device_get(timesteps)
     engine.close()

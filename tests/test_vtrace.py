@@ -236,15 +236,8 @@ def test_on_policy_it_is_the_n_step_return():
     assert float(parts["policy/ratio"]) == pytest.approx(1.0, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"num_minibatches": 4, "window": 8},  # CuLE's: one step, one minibatch
-        {"num_minibatches": 2, "window": 8, "rollout_length": 8, "updates_per_rollout": 2},
-    ],
-    ids=["rotating", "rollouts"],
-)
-def test_vtrace_solves_catch(form):
+def test_vtrace_solves_catch():
+    form = {"num_minibatches": 4, "window": 8}
     config = catch_config("vtrace_cpu", num_envs=16, total_steps=40_000, agent=form)
     engine = make_engine(config, config.num_envs)
     agent = make_agent(config, engine.spec)
