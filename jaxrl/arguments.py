@@ -1,13 +1,16 @@
-"""tyro's parser, with mistakes told in one line."""
+"""What the commands share: tyro's parser and checks, with mistakes told in one line."""
 
 import contextlib
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import tyro
 
-from jaxrl.config import UserError, algorithms_with
+from jaxrl import config as configuration
+from jaxrl.checks import check, check_game
+from jaxrl.config import Config, UserError, algorithms_with
 
 _INTEGERS = tyro.constructors.ConstructorRegistry()
 
@@ -68,3 +71,45 @@ def _condense(box: str, command: str) -> str:
         if section[0].startswith("Perhaps you meant") and len(section) > 1:
             message += f"; did you mean {section[1].split()[0]}?"
     return f"{message} (jaxrl {command} --help lists all options)"
+
+
+def parse_settings(kind: type, command: str, arguments: list[str]) -> Any:
+    """Arguments that begin with a whole configuration; --config gives its defaults."""
+    file = _config_file(arguments)
+    settings = configuration.load(file) if file else Config()
+    avoid_subcommands: Any = tyro.conf.AvoidSubcommands
+    shown = f"{command} --config {file}" if file else command
+    parsed = parse(avoid_subcommands[kind], command, arguments, shown, default=kind(settings, file))
+    _check_config(parsed.settings)
+    return parsed
+
+
+def _config_file(arguments: list[str]) -> Path | None:
+    """The value of --config, which must be read before the rest can be parsed."""
+    for place, argument in enumerate(arguments):
+        if argument == "--config" and place + 1 < len(arguments):
+            return Path(arguments[place + 1])
+        if argument.startswith("--config="):
+            return Path(argument.removeprefix("--config="))
+    return None
+
+
+def _check_config(config: Config) -> None:
+    from jaxrl.games import known_games
+
+    check_game(config.game, known_games())
+    check(config)
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuses a value below `least`, or too large for 32 bits."""
+    if not least <= value < 2**31:
+        raise UserError(f"{name} = {value}: must be at least {least}")
+
+
+def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
+    """Refuses a file to write with another suffix, or in no directory."""
+    if target.suffix not in suffixes:
+        raise UserError(f"'{target}': the name must end in {' or '.join(suffixes)}")
+    if not target.parent.is_dir():
+        raise UserError(f"'{target.parent}' is no directory: make it first")

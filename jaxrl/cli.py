@@ -8,7 +8,6 @@ mistake is answered at once.
 import dataclasses
 import difflib
 import json
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +15,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from jaxrl import config as configuration
-from jaxrl.arguments import parse
-from jaxrl.checks import check, check_game
+from jaxrl.arguments import at_least, check_target, parse, parse_settings
 from jaxrl.config import Config, UserError
+from jaxrl.measuring import bench, tune
 
 RunDir = Annotated[Path, tyro.conf.Positional]
 
@@ -37,65 +35,9 @@ class TrainArguments:
     """TOML file that the other options override"""
 
 
-@dataclasses.dataclass(frozen=True)
-class BenchArguments:
-    """Measure agent steps per second of three loads: emulation, inference, training.
-
-    emulation: random actions; inference: the policy chooses; training: all of it. On Atari a
-    fourth, loop, steps the same emulators from plain Python. The loads take turns; the figures
-    are medians, and a share is of the first load's rate in the same turn. The last line says what
-    a step of training takes its time for.
-    Example: jaxrl bench --config configs/vtrace_cpu.toml --game pong --num-envs 40 --json
-    """
-
-    settings: Annotated[Config, tyro.conf.arg(name="")]
-    config: Path | None = None
-    """TOML file that the other options override"""
-    repeats: int = 5
-    """times that each load is measured, after a warm-up"""
-    seconds: float = 2.0
-    """seconds that one repeat of one load takes, about"""
-    sweep: tuple[int, ...] = ()
-    """numbers of environments to measure one after another, drawn into --output"""
-    output: Path = Path("throughput.png")
-    """PNG of a sweep: steps per second, and per environment, against environments"""
-    profile: Path | None = None
-    """directory for a trace of training by JAX's profiler, which TensorBoard and Perfetto show"""
-    json: bool = False
-    """print one JSON object instead of a table; of a sweep, a list of them"""
-
-
-@dataclasses.dataclass(frozen=True)
-class TuneArguments:
-    """Search for what trains fastest on this machine, and write it as a TOML that train takes.
-
-    One knob after another, each candidate takes turns with the best so far and must be 3 % faster.
-    num_envs changes what is learned from, not only how fast: leave it out of --knobs to keep the
-    recipe.
-    Example: jaxrl tune --config configs/vtrace_cpu.toml --game pong --output tuned.toml
-    """
-
-    settings: Annotated[Config, tyro.conf.arg(name="")]
-    config: Path | None = None
-    """TOML file that the other options override"""
-    knobs: tuple[Literal["num_envs", "groups", "num_threads", "micro_batch"], ...] = (
-        "num_envs",
-        "groups",
-        "num_threads",
-        "micro_batch",
-    )
-    """what to try, in this order"""
-    repeats: int = 3
-    """turns of each candidate with the best so far"""
-    seconds: float = 2.0
-    """seconds of one turn of one candidate, about"""
-    output: Path = Path("tuned.toml")
-    """TOML to write: the whole configuration, with the figures measured"""
-
-
 def train(arguments: list[str]) -> int:
     """Train an agent and leave a run directory."""
-    config: Config = _parse_settings(TrainArguments, "train", arguments).settings
+    config: Config = parse_settings(TrainArguments, "train", arguments).settings
     from jaxrl import runs
 
     if not config.run_dir:
@@ -155,8 +97,8 @@ def evaluate(arguments: list[str]) -> int:
         return locals()
 
     given = parse(command, "evaluate", arguments)
-    _at_least("episodes", given["episodes"], 1)
-    _at_least("seed", given["seed"], 0)
+    at_least("episodes", given["episodes"], 1)
+    at_least("seed", given["seed"], 0)
     _check_run(given["run"])
     from jaxrl import evaluate as evaluation
 
@@ -199,14 +141,14 @@ def play(arguments: list[str]) -> int:
         return locals()
 
     given = parse(command, "play", arguments)
-    _at_least("seed", given["seed"], 0)
-    _at_least("max_seconds", given["max_seconds"], 1)
+    at_least("seed", given["seed"], 0)
+    at_least("max_seconds", given["max_seconds"], 1)
     _check_run(given["run"])
     from jaxrl import video
     from jaxrl.evaluate import load_actor
 
     target = given["output"] or given["run"] / video.FILE
-    _check_target(target, (".mp4",))
+    check_target(target, (".mp4",))
     config, actor, step = load_actor(given["run"], given["checkpoint"])
     score, length = video.record(
         config, actor, given["protocol"], target, given["seed"], given["max_seconds"]
@@ -241,7 +183,7 @@ def plot(arguments: list[str]) -> int:
 
     target = output or run_dirs[0] / plotting.FILE
     if output:
-        _check_target(target, (".png",))
+        check_target(target, (".png",))
     plotting.learning_curve(list(run_dirs), target)
     print(target)
     return 0
@@ -273,102 +215,6 @@ def games(arguments: list[str]) -> int:
         columns = f"{scores.random:>10} {scores.human:>10}" if scores else f"{'-':>10} {'-':>10}"
         print(f"{game:<20} {len(minimal_actions(game)):>7} {columns}")
     print(f"{'catch':<20} {3:>7} {'-':>10} {'-':>10}   (needs no emulator)")
-    return 0
-
-
-def bench(arguments: list[str]) -> int:
-    """Measure agent steps per second under three loads, and name the bottleneck."""
-    parsed = _parse_settings(BenchArguments, "bench", arguments)
-    _check_timing(parsed)
-    if parsed.sweep:
-        _check_target(parsed.output, (".png",))
-    if parsed.profile and parsed.profile.exists() and not parsed.profile.is_dir():
-        raise UserError(f"'{parsed.profile}' is no directory: choose another --profile")
-    from jaxrl import bench as benchmark
-
-    config = parsed.settings
-    if not parsed.sweep:
-        rates = benchmark.measure(config, parsed.seconds, parsed.repeats, parsed.profile)
-        found = {config.num_envs: rates}
-    elif parsed.profile:
-        raise UserError("--profile traces one number of environments: leave out --sweep")
-    else:
-        found = benchmark.sweep(config, parsed.sweep, parsed.seconds, parsed.repeats)
-    objects = []
-    for num_envs, rates in found.items():
-        if not parsed.json:
-            if parsed.sweep:
-                print(f"{num_envs} environments")
-            _print_rates(rates)
-        table: dict[str, Any] = {load: dataclasses.asdict(rate) for load, rate in rates.items()}
-        shares = benchmark.time_shares(rates)
-        objects.append(
-            {"num_envs": num_envs}
-            | table
-            | {"bottleneck": benchmark.bottleneck(rates), "time_shares": shares}
-        )
-    if parsed.json:
-        print(json.dumps(objects if parsed.sweep else objects[0]))
-    if parsed.sweep:
-        from jaxrl import plotting
-
-        drawn = {
-            num_envs: {load: rate.steps_per_second for load, rate in rates.items()}
-            for num_envs, rates in found.items()
-        }
-        plotting.throughput(drawn, parsed.output)
-        print(parsed.output, file=sys.stderr)
-    if parsed.profile and not parsed.json:
-        print(f"trace in {parsed.profile}: tensorboard --logdir {parsed.profile}")
-    return 0
-
-
-def _print_rates(rates: dict[str, Any]) -> None:
-    from jaxrl import bench as benchmark
-
-    print(
-        f"{'load':<10} {'steps/s':>9} {'lowest':>9} {'highest':>9} {'share':>6} {'compiled in':>12}"
-    )
-    for load, rate in rates.items():
-        print(
-            f"{load:<10} {rate.steps_per_second:>9,.0f} {rate.lowest:>9,.0f} "
-            f"{rate.highest:>9,.0f} {rate.share:>6.3f} {rate.compile_seconds:>10.1f} s"
-        )
-    shares = benchmark.time_shares(rates)
-    parts = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    print(f"a step of training: {parts}; the bottleneck is {benchmark.bottleneck(rates)}")
-
-
-def tune(arguments: list[str]) -> int:
-    """Search for what trains fastest on this machine, and write it as a TOML."""
-    parsed = _parse_settings(TuneArguments, "tune", arguments)
-    _check_timing(parsed)
-    _check_target(parsed.output, (".toml",))
-    if parsed.output.exists():
-        raise UserError(f"'{parsed.output}' exists: choose another --output, or remove it")
-    from jaxrl import tune as tuning
-
-    lines: list[str] = []
-
-    def tell(trial: Any) -> None:
-        line = f"{trial.knob} = {trial.value}: "
-        line += (
-            f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
-            if trial.ratio
-            else "does not fit"
-        )
-        line += ", kept" * trial.kept
-        lines.append(line)
-        print(line, file=sys.stderr, flush=True)
-
-    found = tuning.search(parsed.settings, parsed.knobs, parsed.seconds, parsed.repeats, tell)
-    header = [f"found by: {shlex.join(['jaxrl', 'tune', *arguments])}", *lines]
-    text = "".join(f"# {line}\n" for line in header) + configuration.to_toml(found)
-    try:
-        parsed.output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write '{parsed.output}': {error}") from None
-    print(f"train with it: jaxrl train --config {parsed.output}")
     return 0
 
 
@@ -432,53 +278,8 @@ def _status(outcome: Any) -> int:
     return 0 if outcome.signal is None else 128 + outcome.signal
 
 
-def _parse_settings(kind: type, command: str, arguments: list[str]) -> Any:
-    """Arguments that begin with a whole configuration; --config gives its defaults."""
-    file = _config_file(arguments)
-    settings = configuration.load(file) if file else Config()
-    avoid_subcommands: Any = tyro.conf.AvoidSubcommands
-    shown = f"{command} --config {file}" if file else command
-    parsed = parse(avoid_subcommands[kind], command, arguments, shown, default=kind(settings, file))
-    _check_config(parsed.settings)
-    return parsed
-
-
-def _config_file(arguments: list[str]) -> Path | None:
-    """The value of --config, which must be read before the rest can be parsed."""
-    for place, argument in enumerate(arguments):
-        if argument == "--config" and place + 1 < len(arguments):
-            return Path(arguments[place + 1])
-        if argument.startswith("--config="):
-            return Path(argument.removeprefix("--config="))
-    return None
-
-
-def _check_config(config: Config) -> None:
-    from jaxrl.games import known_games
-
-    check_game(config.game, known_games())
-    check(config)
-
-
 def _check_run(run_dir: Path) -> None:
     """Refuses what is no run directory, before anything heavy is imported."""
     from jaxrl.runs import load_config
 
     load_config(run_dir)
-
-
-def _check_timing(parsed: Any) -> None:
-    _at_least("repeats", parsed.repeats, 1)
-    _at_least("seconds", parsed.seconds, 0.01)
-
-
-def _at_least(name: str, value: float, least: float) -> None:
-    if not least <= value < 2**31:
-        raise UserError(f"{name} = {value}: must be at least {least}")
-
-
-def _check_target(target: Path, suffixes: tuple[str, ...]) -> None:
-    if target.suffix not in suffixes:
-        raise UserError(f"'{target}': the name must end in {' or '.join(suffixes)}")
-    if not target.parent.is_dir():
-        raise UserError(f"'{target.parent}' is no directory: make it first")

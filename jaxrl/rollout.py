@@ -9,6 +9,7 @@ in flight, chosen before the update, is all the policy lag. Of two groups of env
 while the other is answered: receive 0, send 0, receive 1, send 1, receive 0, ...
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -160,14 +161,17 @@ def send_all(agent: Agent, engines: Engines, actor: ActorState, games: Games) ->
     return tuple(after)
 
 
-def _receive_all(engines: Engines, games: Games) -> tuple[Games, Trajectory]:
+def _receive_all(
+    engines: Engines, games: Games, then: Callable[[EnvEngine, RolloutState], RolloutState]
+) -> tuple[Games, Trajectory]:
+    """Every group's answers, in turn, and what is done with each before the next; rows [E]."""
     after: list[RolloutState] = []
     rows: list[Trajectory] = []
     for engine, state in zip(engines, games, strict=True):
         if len(games) > 1:
             state = _follow(state, after[-1] if after else games[-1])
         received, row = receive(engine, state)
-        after.append(received)
+        after.append(then(engine, received))
         rows.append(row)
     return tuple(after), _join(rows)
 
@@ -178,15 +182,7 @@ def _rounds(
     """So many times every group is received and sent again, in turn; rows [length, E]."""
 
     def turn(games: Games, _: None) -> tuple[Games, Trajectory]:
-        after: list[RolloutState] = []
-        rows: list[Trajectory] = []
-        for engine, state in zip(engines, games, strict=True):
-            if len(games) > 1:
-                state = _follow(state, after[-1] if after else games[-1])
-            received, row = receive(engine, state)
-            after.append(send(agent, engine, actor, received))
-            rows.append(row)
-        return tuple(after), _join(rows)
+        return _receive_all(engines, games, lambda engine, state: send(agent, engine, actor, state))
 
     if length == 1:  # XLA keeps a loop of one round, and copies what it carries
         games, row = turn(games, None)
@@ -217,7 +213,7 @@ def collect(
     else:
         games = send_all(agent, engines, actor, games)
         games, rows = _rounds(agent, engines, actor, games, length - 1)
-        games, last = _receive_all(engines, games)
+        games, last = _receive_all(engines, games, lambda _, state: state)
         parts = [rows, jax.tree.map(lambda x: x[None], last)]
     newest = _join([state.observation for state in games])[None]
     observation = jnp.concatenate([*(part.observation for part in parts), newest])
