@@ -58,6 +58,7 @@ FRACTIONS = (
     "repeat_action_probability",
     "agent.gamma",
     "agent.gae_lambda",
+    "agent.vtrace_lambda",
     "agent.epsilon_start",
     "agent.epsilon_end",
     "agent.evaluation_epsilon",

@@ -133,6 +133,8 @@ class VTraceConfig:
     """upper limit of the ratio of policies in the temporal differences"""
     clip_c: float = 1.0
     """upper limit of the ratio of policies in the traces"""
+    vtrace_lambda: float = 1.0
+    """factor of the traces; less than 1 trusts the values more, and gives less noise"""
     entropy_coef: float = 0.01
     """weight of the entropy bonus at the start"""
     entropy_schedule: Literal["constant", "linear"] = "constant"

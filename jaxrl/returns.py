@@ -98,16 +98,17 @@ def vtrace(
     gamma: float,
     clip_rho: float = 1.0,
     clip_c: float = 1.0,
+    lambda_: float = 1.0,
 ) -> VTrace:
-    """V-trace targets and advantages (IMPALA, Espeholt 2018, eq. 1 and section 4.2).
+    """V-trace targets and advantages (IMPALA, Espeholt 2018, eq. 1, remark 2 and section 4.2).
 
-    With ρₜ = min(ρ̄, π(aₜ|sₜ) / μ(aₜ|sₜ)) and cₜ = min(c̄, the same ratio):
+    With ρₜ = min(ρ̄, π(aₜ|sₜ) / μ(aₜ|sₜ)) and cₜ = λ · min(c̄, the same ratio):
 
     vₜ - Vₜ = validₜ · (ρₜ δₜ + γ · discountₜ · cₜ · (vₜ₊₁ - Vₜ₊₁)),  v_T = V_T,
     δₜ = rₜ + γ · discountₜ · Vₜ₊₁ - Vₜ,
-    advantageₜ = validₜ · ρₜ · (rₜ + γ · discountₜ · vₜ₊₁ - Vₜ)
+    advantageₜ = validₜ · ρₜ · (rₜ + γ · discountₜ · ((1 - λ) · Vₜ₊₁ + λ · vₜ₊₁) - Vₜ)
 
-    On-policy the target is the λ-return at λ = 1, and the advantage its difference to the value.
+    On-policy the target is the λ-return, and the advantage its difference to the value.
 
     Args:
       reward_t, discount_t, valid_t, gamma: as `lambda_advantage`.
@@ -115,6 +116,7 @@ def vtrace(
       ratio_t: f32[T], of the policy that learns to the one that acted.
       clip_rho: ρ̄; decides what the values converge to.
       clip_c: c̄; decides how fast.
+      lambda_: λ; less than 1 trusts the values more and the rewards far ahead less.
     """
     chex.assert_rank([reward_t, discount_t, valid_t, value, ratio_t], 1)
     chex.assert_equal_shape([reward_t, discount_t, valid_t, ratio_t, value[1:]])
@@ -129,9 +131,9 @@ def vtrace(
         error = jnp.where(valid, delta + trace * error_tp1, 0.0)
         return error, error
 
-    rows = (delta_t, continuation_t * jnp.minimum(clip_c, ratio_t), valid_t)
+    rows = (delta_t, continuation_t * lambda_ * jnp.minimum(clip_c, ratio_t), valid_t)
     error_t = jax.lax.scan(step, jnp.zeros_like(value[0]), rows, reverse=True)[1]
     target = value[:-1] + error_t
-    target_tp1 = jnp.append(target[1:], value[-1])
-    advantage = rho_t * (reward_t + continuation_t * target_tp1 - value[:-1])
+    bootstrap_t = value[1:] + lambda_ * jnp.append(error_t[1:], 0.0)
+    advantage = rho_t * (reward_t + continuation_t * bootstrap_t - value[:-1])
     return VTrace(target, jnp.where(valid_t, advantage, 0.0))

@@ -107,38 +107,50 @@ def test_hand_worked_vtrace(jit):
     np.testing.assert_allclose(advantage, [1.5, 4.0])
 
 
+def test_hand_worked_vtrace_with_shorter_traces():
+    # As above, with lambda = 0.5.
+    target, advantage = vtrace(
+        jnp.array([1.0, 2.0]), jnp.ones(2), jnp.ones(2, bool), jnp.array([2.0, 4.0, 8.0]),
+        jnp.array([0.5, 4.0]), 0.5, 2.0, 1.0, 0.5,
+    )  # fmt: skip
+    # v1 = 8 as above;  v0 = 2 + 0.5 * (1 + 2 - 2) + 0.5 * 0.5 * 0.5 * (8 - 4) = 3
+    np.testing.assert_allclose(target, [3.0, 8.0])
+    # 0.5 * (1 + 0.5 * (4 + 8) / 2 - 2) = 1;  2 * (2 + 0.5 * 8 - 4) = 4
+    np.testing.assert_allclose(advantage, [1.0, 4.0])
+
+
+@pytest.mark.parametrize("lambda_", [0.8, 1.0])
 @pytest.mark.parametrize("clip_rho", [0.7, 1.0, 3.0])
-@pytest.mark.parametrize("seed", range(5))
-def test_vtrace_equals_rlax_on_each_part_between_resets(seed, clip_rho):
+@pytest.mark.parametrize("seed", range(3))
+def test_vtrace_equals_rlax_on_each_part_between_resets(seed, clip_rho, lambda_):
     reward, discount, valid, value = random_sequence(seed)
     ratio = np.exp(np.random.default_rng(seed + 100).normal(size=30)).astype(np.float32)
     cuts = [7, 19]
     valid[cuts] = False
-    target, advantage = vtrace(reward, discount, valid, value, ratio, 0.9, clip_rho)
+    target, advantage = vtrace(reward, discount, valid, value, ratio, 0.9, clip_rho, 1.0, lambda_)
     np.testing.assert_array_equal(target[np.array(cuts)], value[cuts])
     assert (np.asarray(advantage)[cuts] == 0).all()
     for begin, end in ((0, 7), (8, 19), (20, 30)):
         part, after = slice(begin, end), slice(begin + 1, end + 1)
         oracle = rlax.vtrace_td_error_and_advantage(
             value[part], value[after], reward[part], 0.9 * discount[part], ratio[part],
-            clip_rho_threshold=clip_rho, clip_pg_rho_threshold=clip_rho,
+            lambda_=lambda_, clip_rho_threshold=clip_rho, clip_pg_rho_threshold=clip_rho,
         )  # fmt: skip
         np.testing.assert_allclose(target[part] - value[part], oracle.errors, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(advantage[part], oracle.pg_advantage, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_on_policy_vtrace_is_the_lambda_return_at_one(seed):
+@pytest.mark.parametrize("lambda_", [0.0, 0.8, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_on_policy_vtrace_is_the_lambda_return(seed, lambda_):
     reward, discount, valid, value = random_sequence(seed)
     valid[[3, 20]] = False
     ones = np.ones(30, np.float32)
-    target, advantage = vtrace(reward, discount, valid, value, ones, 0.9)
-    np.testing.assert_allclose(
-        target, lambda_return(reward, discount, valid, value, 0.9, 1.0), rtol=1e-4, atol=1e-5
-    )
-    np.testing.assert_allclose(
-        advantage, lambda_advantage(reward, discount, valid, value, 0.9, 1.0), rtol=1e-4, atol=1e-5
-    )
+    target, advantage = vtrace(reward, discount, valid, value, ones, 0.9, lambda_=lambda_)
+    expected = lambda_return(reward, discount, valid, value, 0.9, lambda_)
+    np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
+    expected = lambda_advantage(reward, discount, valid, value, 0.9, lambda_)
+    np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_without_trust_vtrace_learns_nothing():

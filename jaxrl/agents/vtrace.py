@@ -57,7 +57,7 @@ def loss(
     log_prob = distributional.select(log_policy, steps.action)
     ratio = jax.lax.stop_gradient(jnp.exp(log_prob - steps.extras.log_prob))
     value = prediction.value[:, :-1]
-    over_envs = jax.vmap(returns.vtrace, in_axes=(0, 0, 0, 0, 0, None, None, None))
+    over_envs = jax.vmap(returns.vtrace, in_axes=(0, 0, 0, 0, 0, None, None, None, None))
     target, advantage = over_envs(
         steps.reward,
         steps.discount,
@@ -67,6 +67,7 @@ def loss(
         config.gamma,
         config.clip_rho,
         config.clip_c,
+        config.vtrace_lambda,
     )
     policy_loss = -jnp.sum(weight * log_prob * advantage)
     value_loss = jnp.sum(weight * jnp.square(target - value))
