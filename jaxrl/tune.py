@@ -51,7 +51,7 @@ def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
     if knob == "groups":
         return [1, 2]
     if knob == "num_threads":
-        cores = bench.num_cores()
+        cores = bench.num_cores() // num_devices
         return [n for n in (cores // 2, cores * 2) if n > 0]
     rows = rows_per_gradient(config, num_devices)
     sizes = {max(n for n in range(1, min(rows, most) + 1) if rows % n == 0) for most in (16, 64)}
