@@ -104,7 +104,7 @@ def _check_config(config: Config) -> None:
 def at_least(name: str, value: float, least: float) -> None:
     """Refuses a value below `least`, or too large for 32 bits."""
     if not least <= value < 2**31:
-        raise UserError(f"{name} = {value}: must be at least {least}")
+        raise UserError(f"{name} = {value}: must be at least {least} and below 2147483648")
 
 
 def check_target(target: Path, suffixes: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import numpy as np
 from jaxrl import program as programs
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
-from jaxrl.config import CATCH, C51Config, Config
+from jaxrl.config import CATCH, C51Config, Config, UserError
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engines
 from jaxrl.envs.envpool import make_pool
@@ -216,13 +216,22 @@ def measure(
 
 def sweep(
     config: Config, num_envs: Sequence[int], seconds: float, repeats: int
-) -> dict[int, dict[str, Rate]]:
-    """`measure` for several numbers of environments. Raises `UserError` before the first."""
+) -> Iterator[tuple[int, dict[str, Rate]]]:
+    """`measure` for several numbers of environments, one after another.
+
+    Raises `UserError` before the first where one cannot train, and where memory runs out.
+    """
     configs = {number: dataclasses.replace(config, num_envs=number) for number in num_envs}
     for one in configs.values():
         check(one)
         prepare(one)
-    return {number: measure(one, seconds, repeats) for number, one in configs.items()}
+    for number, one in configs.items():
+        try:
+            yield number, measure(one, seconds, repeats)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            raise UserError(f"num_envs = {number}: does not fit into memory") from error
 
 
 def time_shares(rates: dict[str, Rate]) -> dict[str, float]:

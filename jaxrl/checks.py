@@ -54,6 +54,7 @@ AT_LEAST: dict[str, float] = {
     "optimizer.max_grad_norm": 0,
     "optimizer.initial_scale": 0,
 }
+UNLIMITED = ("agent.clip_rho", "agent.clip_c")  # inf cuts nothing
 FRACTIONS = (
     "repeat_action_probability",
     "agent.gamma",
@@ -106,8 +107,10 @@ def check(config: Config) -> None:
     """Refuses values out of their range, and combinations that make no sense."""
     for name, least in AT_LEAST.items():
         value = _value(config, name)
-        if value is not None and not least <= value < 2**63:
+        if value is not None and not value >= least:  # nan is refused too
             raise UserError(f"{name} = {value}: must be at least {least}")
+        if value is not None and value >= 2**63 and name not in UNLIMITED:
+            raise UserError(f"{name} = {value}: must be below 2^63")
     for name in FRACTIONS:
         value = _value(config, name)
         if value is not None and not 0 <= value <= 1:

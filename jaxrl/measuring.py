@@ -81,40 +81,59 @@ def bench(arguments: list[str]) -> int:
     from jaxrl import bench as benchmark
 
     config = parsed.settings
-    if not parsed.sweep:
-        rates = benchmark.measure(config, parsed.seconds, parsed.repeats, parsed.profile)
-        found = {config.num_envs: rates}
-    elif parsed.profile:
-        raise UserError("--profile traces one number of environments: leave out --sweep")
-    else:
-        found = benchmark.sweep(config, parsed.sweep, parsed.seconds, parsed.repeats)
-    objects = []
-    for num_envs, rates in found.items():
-        if not parsed.json:
-            if parsed.sweep:
-                print(f"{num_envs} environments")
-            _print_rates(rates)
-        table: dict[str, Any] = {load: dataclasses.asdict(rate) for load, rate in rates.items()}
-        shares = benchmark.time_shares(rates)
-        objects.append(
-            {"num_envs": num_envs}
-            | table
-            | {"bottleneck": benchmark.bottleneck(rates), "time_shares": shares}
-        )
-    if parsed.json:
-        print(json.dumps(objects if parsed.sweep else objects[0]))
     if parsed.sweep:
-        from jaxrl import plotting
-
-        drawn = {
-            num_envs: {load: rate.steps_per_second for load, rate in rates.items()}
-            for num_envs, rates in found.items()
-        }
-        plotting.throughput(drawn, parsed.output)
-        print(parsed.output, file=sys.stderr)
-    if parsed.profile and not parsed.json:
+        if parsed.profile:
+            raise UserError("--profile traces one number of environments: leave out --sweep")
+        return _sweep(parsed)
+    rates = benchmark.measure(config, parsed.seconds, parsed.repeats, parsed.profile)
+    if parsed.json:
+        print(json.dumps(_object(config.num_envs, rates)))
+        return 0
+    _print_rates(rates)
+    if parsed.profile:
         print(f"trace in {parsed.profile}: tensorboard --logdir {parsed.profile}")
     return 0
+
+
+def _sweep(parsed: Any) -> int:
+    """Prints each number of environments as soon as it is measured; draws those that were."""
+    from jaxrl import bench as benchmark
+    from jaxrl import plotting
+
+    found = {}
+    try:
+        for num_envs, rates in benchmark.sweep(
+            parsed.settings, parsed.sweep, parsed.seconds, parsed.repeats
+        ):
+            found[num_envs] = rates
+            if not parsed.json:
+                print(f"{num_envs} environments")
+                _print_rates(rates)
+    except UserError as error:
+        if not found:
+            raise
+        print(f"jaxrl: {error}; the picture shows those before", file=sys.stderr)
+    if parsed.json:
+        print(json.dumps([_object(num_envs, rates) for num_envs, rates in found.items()]))
+    drawn = {
+        num_envs: {load: rate.steps_per_second for load, rate in rates.items()}
+        for num_envs, rates in found.items()
+    }
+    plotting.throughput(drawn, parsed.output)
+    print(parsed.output, file=sys.stderr)
+    return 0
+
+
+def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:
+    """What --json prints of one measurement."""
+    from jaxrl import bench as benchmark
+
+    return {
+        "num_envs": num_envs,
+        **{load: dataclasses.asdict(rate) for load, rate in rates.items()},
+        "bottleneck": benchmark.bottleneck(rates),
+        "time_shares": benchmark.time_shares(rates),
+    }
 
 
 def _print_rates(rates: dict[str, Any]) -> None:
@@ -145,13 +164,8 @@ def tune(arguments: list[str]) -> int:
     lines: list[str] = []
 
     def tell(trial: Any) -> None:
-        line = f"{trial.knob} = {trial.value}: "
-        line += (
-            f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
-            if trial.ratio
-            else "does not fit"
-        )
-        line += ", kept" * trial.kept
+        figures = f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
+        line = f"{trial.knob} = {trial.value}: {trial.refused or figures}{', kept' * trial.kept}"
         lines.append(line)
         print(line, file=sys.stderr, flush=True)
 

@@ -54,12 +54,13 @@ def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
     free = distribute.free_host_memory() if local > 1 else distribute.free_device_memory(mesh)
     free = distribute.free_host_memory() if free is None else free
     each = config.num_envs // mesh.size * local * replay.BYTES  # of one step
-    fits = int(replay.USABLE * free / each)
-    if replay.rows_for_window(agent.window, agent.rollout_length) > fits:
+    need = replay.rows_for_window(agent.window, agent.rollout_length) * each
+    usable = replay.USABLE * free
+    if need > usable:
         raise UserError(
-            f"agent.window = {agent.window}: the windows of {config.num_envs} environments need "
-            f"{agent.window * each / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: at most "
-            f"{max(fits - 2 * agent.rollout_length - 3, 0)} would fit"
+            f"agent.window = {agent.window} and agent.rollout_length = {agent.rollout_length} of "
+            f"{config.num_envs} environments need {need / 1e9:.1f} GB, and {usable / 1e9:.1f} GB "
+            "can be used: take fewer of num_envs, or shorter windows"
         )
 
 

@@ -90,6 +90,11 @@ def rows_for_window(length: int, rollout_length: int) -> int:
     return -(-(length + STACK_SIZE - 1) // rollout_length) * rollout_length
 
 
+def holds_window(replay: Replay, length: int) -> jax.Array:
+    """b[]: whether so many steps have been played that the oldest of `length` stacks is whole."""
+    return replay.steps[0] >= length + STACK_SIZE - 1
+
+
 def check_fits(
     capacity: int, share: float, free_bytes: int, copies: int, where: str, hint: str = ""
 ) -> None:
@@ -228,13 +233,13 @@ def window(replay: Replay, env: jax.Array, length: int, newest: jax.Array) -> Tr
     """The last `length` steps of some environments, as they were played.
 
     Args:
-      replay: of at least `length` + 3 steps, so that the oldest stack is whole.
+      replay: of `length` + 3 steps or more, as `rows_for_window` makes it.
       env: i32[B], among this device's.
-      length: T; rows before the first step of all are not valid.
+      length: T.
       newest: u8[B, 84, 84, 4], the stack after the last step.
 
     Returns:
-      A trajectory [T, B].
+      A trajectory [T, B]; no row is valid before the oldest stack is whole.
     """
     capacity = replay.ring.valid.shape[1]
     step = replay.steps[0] - length + jnp.arange(length)
@@ -246,6 +251,6 @@ def window(replay: Replay, env: jax.Array, length: int, newest: jax.Array) -> Tr
         action=replay.ring.action[place].astype(jnp.int32),
         reward=replay.ring.reward[place],
         discount=1.0 - replay.ring.terminated[place].astype(jnp.float32),
-        valid=replay.ring.valid[place] & (step >= 0)[:, None],
+        valid=replay.ring.valid[place] & holds_window(replay, length),
         extras=jax.tree.map(lambda x: x[place], replay.ring.extras),
     )

@@ -14,10 +14,11 @@ import jax
 
 from jaxrl import bench
 from jaxrl.checks import check, check_divides, rows_per_gradient
-from jaxrl.config import Config, UserError
+from jaxrl.config import Config, UserError, VTraceConfig
 from jaxrl.distribute import make_mesh
 
 KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")
+_OUT_OF_MEMORY = "does not fit into memory"
 GAIN = 1.03  # a candidate must be this much faster: less is noise
 
 
@@ -27,9 +28,10 @@ class Trial:
 
     knob: str
     value: int
-    steps_per_second: float  # median; 0 where it does not fit
-    ratio: float  # to the best so far, median of the turns
-    kept: bool
+    steps_per_second: float = 0.0  # median
+    ratio: float = 0.0  # to the best so far, median of the turns
+    kept: bool = False
+    refused: str = ""  # why it cannot train
 
 
 def _get(config: Config, knob: str) -> int:
@@ -52,20 +54,22 @@ def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
         return [1, 2]
     if knob == "num_threads":
         cores = bench.num_cores() // num_devices
-        return [n for n in (cores // 2, cores * 2) if n > 0]
-    rows = rows_per_gradient(config, num_devices)
-    sizes = {max(n for n in range(1, min(rows, most) + 1) if rows % n == 0) for most in (16, 64)}
-    return sorted(sizes | {rows})
+        return [0, *(n for n in (cores // 2, cores * 2) if n > 0)]  # 0: as many as cores
+    items = rows_per_gradient(config, num_devices)
+    rows = config.agent.window + 1 if isinstance(config.agent, VTraceConfig) else 1  # of an item
+    most = [max(1, min(items, limit // rows)) for limit in (16, 64)]
+    sizes = {max(n for n in range(1, limit + 1) if items % n == 0) for limit in most}
+    return [0, *sorted(sizes | {items})]  # 0: the platform's choice
 
 
-def _load(config: Config, num_devices: int) -> bench.Load | None:
-    """Ready to train; None where the candidate cannot."""
+def _load(config: Config, num_devices: int) -> bench.Load:
+    """Ready to train. Raises `UserError` where the candidate cannot."""
+    check(config)
+    check_divides(config, num_devices)
     try:
-        check(config)
-        check_divides(config, num_devices)
         return bench.make_load(bench.prepare(config), "training")
-    except (UserError, jax.errors.JaxRuntimeError):  # the latter: out of memory
-        return None
+    except jax.errors.JaxRuntimeError as error:
+        raise UserError(_OUT_OF_MEMORY) from error
 
 
 def search(
@@ -92,22 +96,24 @@ def search(
             while left := [n for n in _candidates(config, knob, num_devices) if n not in tried]:
                 tried.add(left[0])
                 candidate = _set(config, knob, left[0])
-                load = _load(candidate, num_devices)
-                if load is None:
-                    tell(Trial(knob, left[0], 0.0, 0.0, kept=False))
+                try:
+                    load = _load(candidate, num_devices)
+                except UserError as error:
+                    tell(Trial(knob, left[0], refused=str(error)))
                     continue
-                kept, ratio, median = False, 0.0, 0.0
+                trial = Trial(knob, left[0], refused=_OUT_OF_MEMORY)
                 try:
                     rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
                     pairs = zip(rates["new"], rates["best"], strict=True)
                     ratio = statistics.median(new / old for new, old in pairs)
-                    kept, median = ratio > GAIN, statistics.median(rates["new"])
+                    median = statistics.median(rates["new"])
+                    trial = Trial(knob, left[0], median, ratio, kept=ratio > GAIN)
                 except jax.errors.JaxRuntimeError:  # out of memory, beside the best so far
                     pass
                 finally:
-                    (best if kept else load).close()
-                tell(Trial(knob, left[0], median, ratio, kept))
-                if kept:
+                    (best if trial.kept else load).close()
+                tell(trial)
+                if trial.kept:
                     config, best = candidate, load
                 del load  # its arrays make room for the next
     finally:

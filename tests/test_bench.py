@@ -2,6 +2,7 @@ import dataclasses
 import json
 
 import imageio.v2 as imageio
+import jax
 import pytest
 
 from jaxrl import bench, tune
@@ -57,7 +58,38 @@ def test_a_sweep_draws_both_pictures(tmp_path, capsys, monkeypatch):
     assert main([*arguments, "--output", str(target), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["num_envs"] for one in found] == [4, 8]
+    assert [one["training"]["steps_per_second"] for one in found] == [40, 80]
     assert imageio.imread(target).shape[1] > 1000
+
+
+def test_a_sweep_that_runs_out_of_memory_draws_what_it_measured(tmp_path, capsys, monkeypatch):
+    def measure(config, *_):
+        if config.num_envs == 8:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+        return dict.fromkeys(bench.LOADS, bench.Rate(10.0, 1.0, 1.0, 1.0, 1.0))
+
+    monkeypatch.setattr(bench, "measure", measure)
+    target = tmp_path / "sweep.png"
+    arguments = ["bench", "--game", "catch", *SMALL[2:], "--output", str(target)]
+    assert main([*arguments, "--sweep", "4", "8", "16"]) == 0
+    said = capsys.readouterr()
+    assert [line for line in said.out.splitlines() if "environments" in line] == ["4 environments"]
+    assert "num_envs = 8: does not fit into memory" in said.err
+    assert target.exists()
+    target.unlink()
+    assert main([*arguments, "--sweep", "8"]) == 2
+    assert not target.exists()
+
+
+def test_candidates_fit_the_rows_of_a_gradient_and_the_cores_of_a_device(monkeypatch):
+    monkeypatch.setattr(bench, "num_cores", lambda: 8)
+    config = catch_config("vtrace_cpu", num_envs=40, agent={"window": 7, "num_minibatches": 5})
+    # 8 windows of 8 rows: 16 and 64 rows are 2 and 8 windows.
+    assert tune._candidates(config, "micro_batch", 1) == [0, 2, 8]
+    assert tune._candidates(config, "num_threads", 1) == [0, 4, 16]
+    assert tune._candidates(config, "num_threads", 2) == [0, 2, 8]
+    a2c = catch_config(num_envs=8)  # 40 rows
+    assert tune._candidates(a2c, "micro_batch", 1) == [0, 10, 40]
 
 
 def test_tune_writes_a_configuration_that_trains(tmp_path, capsys):
@@ -110,3 +142,4 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     trials.clear()
     assert tune.search(config, ["num_envs"], 1.0, 3, trials.append).num_envs == 32
     assert [(t.value, t.kept) for t in trials] == [(16, True), (32, True), (64, False)]
+    assert trials[-1].refused == "too many"

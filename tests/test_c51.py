@@ -199,10 +199,16 @@ def test_c51_solves_catch():
     assert evaluate.evaluate(config, actor, "noop", 40).mean >= 0.9 * MAX_SCORE
 
 
-def test_new_games_do_not_continue_those_in_the_replay():
+@pytest.mark.parametrize(
+    ("recipe", "settings"),
+    [
+        ("c51_fast", {"rollout_length": 2, "batch_size": 32, "learning_starts": 4000}),
+        ("vtrace_cpu", {"rollout_length": 2, "window": 8, "num_minibatches": 2}),
+    ],
+)
+def test_new_games_do_not_continue_those_in_the_replay(recipe, settings):
     """As a resumed run on EnvPool begins them; on two devices, with actions under way."""
-    settings = {"rollout_length": 2, "batch_size": 32, "learning_starts": 4000}
-    config = catch_config("c51_fast", num_envs=4, num_devices=2, order="overlapped", agent=settings)
+    config = catch_config(recipe, num_envs=4, num_devices=2, order="overlapped", agent=settings)
     mesh = distribute.make_mesh(2)
     engine = make_engine(config, 2, 2)
     program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)

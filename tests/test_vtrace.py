@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl import distribute, episodes, networks, optimizers, replay
+from jaxrl import distribute, episodes, metrics, networks, optimizers, replay
 from jaxrl.agents import make_agent, vtrace
 from jaxrl.config import OptimizerConfig, VTraceConfig
 from jaxrl.envs import make_engine
@@ -39,6 +39,18 @@ PREDICTION = networks.PolicyValue(
     jnp.log(jnp.array([[[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.8, 0.1, 0.1]]])),
     jnp.array([[1.0, 2.0, 4.0]]),
 )
+
+
+def test_its_settings_reach_the_returns():
+    """The same numbers with each cut apart: rho at 1.5, c at 0.4, traces shortened by a half."""
+    config = VTraceConfig(gamma=0.5, clip_rho=1.5, clip_c=0.4, vtrace_lambda=0.5)
+    data = windows(jnp.log(jnp.array([[1.0, 0.25]])))
+    _, parts = vtrace.loss(PREDICTION, data, config, 0.1)
+    # Row 1, ratio 2 cut to 1.5: v1 - V1 = 1.5 * (2 + 0.5 * 4 - 2) = 3.
+    # Row 0, ratio 0.5: v0 = 1 + 0.5 * (1 + 0.5 * 2 - 1) + 0.5 * (0.5 * 0.4) * 3 = 1.8;
+    # advantage 0.5 * (1 + 0.5 * (2 + 0.5 * 3) - 1) = 0.875.
+    assert float(parts["value/target"]) == pytest.approx(1.8, rel=1e-5)
+    assert float(parts["loss/policy"]) == pytest.approx(0.875 * np.log(2), rel=1e-5)
 
 
 def test_hand_worked_loss():
@@ -98,21 +110,22 @@ def test_the_window_equals_frame_by_frame_what_was_played(seed, rollouts, ends, 
         part = jax.tree.map(lambda x, t=t: x[t : t + ROLLOUT], played._replace(observation=()))
         memory = add(memory, part._replace(observation=played.observation[t : t + ROLLOUT + 1]))
         end = t + ROLLOUT
-        there = min(end, LENGTH)  # steps of the window that have been played
         got = last_steps(memory, played.observation[end])
-        assert not got.valid[: LENGTH - there].any()
+        if end < LENGTH + 3:  # the oldest stack is not whole
+            assert not got.valid.any()
+            continue
         for i, env in enumerate((2, 0)):
             for name in ("action", "reward", "discount", "valid"):
                 np.testing.assert_array_equal(
-                    getattr(got, name)[LENGTH - there :, i],
-                    getattr(played, name)[end - there : end, env],
+                    getattr(got, name)[:, i],
+                    getattr(played, name)[end - LENGTH : end, env],
                 )
             np.testing.assert_array_equal(
-                got.extras.log_prob[LENGTH - there :, i], log_prob[end - there : end, env]
+                got.extras.log_prob[:, i], log_prob[end - LENGTH : end, env]
             )
             np.testing.assert_array_equal(
-                got.observation[LENGTH - there :, i],
-                played.observation[end - there : end + 1, env],
+                got.observation[:, i],
+                played.observation[end - LENGTH : end + 1, env],
             )
 
 
@@ -180,6 +193,39 @@ def test_minibatches_take_turns_and_nothing_is_learned_before_a_window_is_full()
         )  # 4 steps, and 3 more for the oldest stack
         history.append(state)
     assert int(history[-1].actor.updates) == 8
+
+
+def test_the_entropy_bonus_falls_to_nothing_at_total_steps():
+    agent, state, update = learner(
+        rollout_length=5, window=5, num_minibatches=2, updates_per_rollout=2, entropy_coef=0.02
+    )
+    (data,) = rollouts(agent, 1)
+    for updates, bonus in ((0, 0.02), (250, 0.01), (500, 0.0)):  # 20,000 steps of 40 an update
+        actor = state.actor._replace(updates=jnp.int32(updates))
+        _, logged = update(state._replace(actor=actor), data)
+        assert float(logged["policy/entropy_coef"]) == pytest.approx(bonus, abs=1e-6)
+
+
+def test_without_learning_the_ratios_of_what_was_played_are_one():
+    """So the log-probabilities, actions and stacks of acting arrive at the loss together."""
+    config = catch_config("vtrace_cpu", num_envs=4, agent={"num_minibatches": 2, "window": 3})
+    config = dataclasses.replace(
+        config,
+        network=dataclasses.replace(config.network, normalise_observations=False),
+        optimizer=dataclasses.replace(config.optimizer, learning_rate=0.0),
+    )
+    engine = make_engine(config, config.num_envs)
+    program = make_program(
+        config, make_agent(config, engine.spec), (engine,), distribute.make_mesh(1)
+    )
+    state = program.init()
+    # A policy that is far from uniform, so that another action's probability would show.
+    loud = jax.tree.map(lambda x: 5 * x, state.agent.actor.params)
+    actor = state.agent.actor._replace(params=loud)
+    state = program.run(state._replace(agent=state.agent._replace(actor=actor)), np.int32(30))
+    means = metrics.means(jax.device_get(state.metrics), 30)
+    assert means["policy/ratio"] == pytest.approx(1, abs=1e-3)
+    assert 0.2 < means["policy/entropy"] < 0.9  # ln 3 = 1.1 is uniform
 
 
 def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another():

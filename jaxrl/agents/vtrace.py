@@ -20,7 +20,6 @@ from jaxrl import distributional, networks, optimizers, replay, returns
 from jaxrl.config import Config, VTraceConfig
 from jaxrl.optimizers import row_weights
 from jaxrl.types import (
-    STACK_SIZE,
     ActorState,
     Agent,
     AgentState,
@@ -113,17 +112,12 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         log_prob = distributional.select(distributional.log_probabilities(logits), action)
         return action, Extras(log_prob)
 
-    def is_full(memory: replay.Replay) -> jax.Array:
-        """Whether windows are, with the oldest stack whole."""
-        return memory.steps[0] >= length + STACK_SIZE - 1
-
     def windows_of(memory: replay.Replay, batch: jax.Array, newest: jax.Array) -> Windows:
         # Every num_minibatches-th environment, so that devices divide minibatches evenly.
         env = batch + num_batches * jnp.arange(spec.num_envs // num_batches)
         steps = replay.window(memory, env, length, newest[env])
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
-        full = is_full(memory)
-        return Windows(steps, row_weights(steps.valid & full))
+        return Windows(steps, row_weights(steps.valid))
 
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
@@ -160,7 +154,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         newest_frames = trajectory.observation[:-1, ..., -1]
         statistics = networks.update_statistics(actor.statistics, newest_frames)
         new_actor = ActorState(params, statistics, actor.updates + 1)
-        full = is_full(memory).astype(jnp.float32)
+        full = replay.holds_window(memory, length).astype(jnp.float32)
         means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
         means |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
         return AgentState(new_actor, moments, memory), means
