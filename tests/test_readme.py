@@ -29,7 +29,6 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     rate = bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0)
     rates = dict.fromkeys(bench.LOADS, rate)
     monkeypatch.setattr(bench, "measure", lambda config, *_: seen.append(config) or rates)
-    monkeypatch.setattr(bench, "sweep", lambda config, *_: seen.append(config) or {20: rates})
     monkeypatch.setattr(tune, "search", lambda config, *_: seen.append(config) or config)
     command, *arguments = shlex.split(line)[1:]
     assert command in COMMANDS
