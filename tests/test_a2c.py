@@ -102,9 +102,9 @@ def test_a2c_solves_catch():
     engine = make_engine(config, config.num_envs)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, (engine,), distribute.make_mesh(1))
-    state = program.run(program.init(), np.int32(50))
+    state = program.run(program.init(), np.int32(20))
     start = episodes.summarise(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(config.num_updates() - 50))
+    state = program.run(state, np.int32(config.num_updates() - 20))
     end = episodes.summarise(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE
