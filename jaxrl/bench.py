@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -229,9 +229,14 @@ def sweep(
         try:
             yield number, measure(one, seconds, repeats)
         except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            raise UserError(f"num_envs = {number}: does not fit into memory") from error
+            refuse_out_of_memory(error, f"num_envs = {number}: ")
+
+
+def refuse_out_of_memory(error: jax.errors.JaxRuntimeError, what: str = "") -> NoReturn:
+    """Raises `UserError` where a device ran out of memory, and any other error as it is."""
+    if "RESOURCE_EXHAUSTED" not in str(error):
+        raise error
+    raise UserError(f"{what}does not fit into memory") from error
 
 
 def time_shares(rates: dict[str, Rate]) -> dict[str, float]:

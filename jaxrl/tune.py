@@ -18,7 +18,6 @@ from jaxrl.config import Config, UserError, VTraceConfig
 from jaxrl.distribute import make_mesh
 
 KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")
-_OUT_OF_MEMORY = "does not fit into memory"
 GAIN = 1.03  # a candidate must be this much faster: less is noise
 
 
@@ -69,7 +68,17 @@ def _load(config: Config, num_devices: int) -> bench.Load:
     try:
         return bench.make_load(bench.prepare(config), "training")
     except jax.errors.JaxRuntimeError as error:
-        raise UserError(_OUT_OF_MEMORY) from error
+        bench.refuse_out_of_memory(error)
+
+
+def _race(best: bench.Load, load: bench.Load, seconds: float, repeats: int) -> tuple[float, float]:
+    """Median steps per second of `load`, and its median ratio to `best`, turn by turn."""
+    try:
+        rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
+    except jax.errors.JaxRuntimeError as error:  # alone it fits, beside the best it may not
+        bench.refuse_out_of_memory(error)
+    pairs = zip(rates["new"], rates["best"], strict=True)
+    return statistics.median(rates["new"]), statistics.median(new / old for new, old in pairs)
 
 
 def search(
@@ -101,15 +110,12 @@ def search(
                 except UserError as error:
                     tell(Trial(knob, left[0], refused=str(error)))
                     continue
-                trial = Trial(knob, left[0], refused=_OUT_OF_MEMORY)
+                trial = Trial(knob, left[0])
                 try:
-                    rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
-                    pairs = zip(rates["new"], rates["best"], strict=True)
-                    ratio = statistics.median(new / old for new, old in pairs)
-                    median = statistics.median(rates["new"])
+                    median, ratio = _race(best, load, seconds, repeats)
                     trial = Trial(knob, left[0], median, ratio, kept=ratio > GAIN)
-                except jax.errors.JaxRuntimeError:  # out of memory, beside the best so far
-                    pass
+                except UserError as error:
+                    trial = Trial(knob, left[0], refused=str(error))
                 finally:
                     (best if trial.kept else load).close()
                 tell(trial)

@@ -143,3 +143,18 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     assert tune.search(config, ["num_envs"], 1.0, 3, trials.append).num_envs == 32
     assert [(t.value, t.kept) for t in trials] == [(16, True), (32, True), (64, False)]
     assert trials[-1].refused == "too many"
+
+    # Memory that runs out is passed over too; another error is not hidden.
+    for message, expected in (("RESOURCE_EXHAUSTED: 9 GB", None), ("INTERNAL: lost", "INTERNAL")):
+
+        def fail(*_, message=message):
+            raise jax.errors.JaxRuntimeError(message)
+
+        monkeypatch.setattr(bench, "take_turns", fail)
+        trials.clear()
+        if expected:
+            with pytest.raises(jax.errors.JaxRuntimeError, match=expected):
+                tune.search(config, ["groups"], 1.0, 3, trials.append)
+        else:
+            assert tune.search(config, ["groups"], 1.0, 3, trials.append) == config
+            assert [t.refused for t in trials] == ["does not fit into memory"]
