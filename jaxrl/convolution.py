@@ -5,6 +5,10 @@ as large as the stride, and the convolution is a sum over the few blocks under t
 8 x 8 kernel of stride 4), each times its part of the kernel.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -22,29 +26,77 @@ def _pad_to(array: jax.Array, lengths: tuple[int, int], axes: tuple[int, int]) -
     return jnp.pad(array, padding)
 
 
-def block_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """`conv2d` as a sum of products of matrices."""
+def _blocks(x: jax.Array, kernel: jax.Array, stride: int) -> tuple[jax.Array, jax.Array]:
+    """The image in blocks [B, H' + s - 1, W' + s - 1, C'] and the kernel's parts [s, s, F, C']."""
     size, _, channels, filters = kernel.shape
     batch, height, width, _ = x.shape
-    shifts = -(-size // stride)  # blocks that a kernel spans
-    out_height, out_width = (height - size) // stride + 1, (width - size) // stride + 1
-    rows, columns = out_height + shifts - 1, out_width + shifts - 1
+    shifts = -(-size // stride)  # s, blocks that a kernel spans
+    rows, columns = ((length - size) // stride + shifts for length in (height, width))
     x = _pad_to(x, (rows * stride, columns * stride), (1, 2))
     x = x[:, : rows * stride, : columns * stride]
     x = x.reshape(batch, rows, stride, columns, stride, channels).transpose(0, 1, 3, 2, 4, 5)
-    blocks = x.reshape(batch, rows, columns, stride * stride * channels)
     kernel = _pad_to(kernel, (shifts * stride, shifts * stride), (0, 1))
     kernel = kernel.reshape(shifts, stride, shifts, stride, channels, filters)
     # Filters first: the weight gradient then has its short side first, which is three times faster.
     parts = kernel.transpose(0, 2, 5, 1, 3, 4).reshape(shifts, shifts, filters, -1)
+    return x.reshape(batch, rows, columns, -1), parts
 
-    def product(i: int, j: int) -> jax.Array:
-        block = blocks[:, i : i + out_height, j : j + out_width]
-        flat = block.reshape(-1, block.shape[-1])
-        return jax.lax.dot_general(flat, parts[i, j], (((1,), (1,)), ((), ())))
 
-    y = sum(product(i, j) for i in range(shifts) for j in range(shifts))
-    return jnp.reshape(y, (batch, out_height, out_width, filters))
+def _sum_over_shifts(
+    term: Callable[[int, int, slice, slice], jax.Array], blocks: jax.Array, shifts: int
+) -> jax.Array:
+    """Σ over i, j of term(i, j, the rows and the columns of blocks under part (i, j))."""
+    rows, columns = (length - shifts + 1 for length in blocks.shape[1:3])
+    terms = [
+        term(i, j, slice(i, i + rows), slice(j, j + columns))
+        for i in range(shifts)
+        for j in range(shifts)
+    ]
+    return jnp.asarray(sum(terms))
+
+
+def _times(rows: jax.Array, columns: jax.Array) -> jax.Array:
+    """[..., C'] times the transpose of [F, C'] -> [..., F]."""
+    flat = rows.reshape(-1, rows.shape[-1])
+    y = jax.lax.dot_general(flat, columns, (((1,), (1,)), ((), ())))
+    return y.reshape(*rows.shape[:-1], -1)
+
+
+def _shift_then_multiply(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """A product for every shift: its copies of blocks serve the weight gradient again."""
+    blocks, parts = _blocks(x, kernel, stride)
+    return _sum_over_shifts(
+        lambda i, j, rows, columns: _times(blocks[:, rows, columns], parts[i, j]),
+        blocks,
+        len(parts),
+    )
+
+
+def _multiply_then_shift(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """One product of all blocks with all parts: nothing is copied before it."""
+    blocks, parts = _blocks(x, kernel, stride)
+    y = _times(blocks, parts.reshape(-1, parts.shape[-1]))
+    y = y.reshape(*y.shape[:3], *parts.shape[:3])
+    return _sum_over_shifts(
+        lambda i, j, rows, columns: y[:, rows, columns, i, j], blocks, len(parts)
+    )
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def block_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """`conv2d` as products of matrices: one where no gradient follows, else one for every shift."""
+    return _multiply_then_shift(x, kernel, stride)
+
+
+def _forward(x: jax.Array, kernel: jax.Array, stride: int) -> tuple[jax.Array, Any]:
+    return jax.vjp(partial(_shift_then_multiply, stride=stride), x, kernel)
+
+
+def _backward(stride: int, pullback: Any, gradient: jax.Array) -> Any:
+    return pullback(gradient)
+
+
+block_convolution.defvjp(_forward, _backward)
 
 
 def conv2d(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:

@@ -65,7 +65,7 @@ def throughput(rates: dict[int, dict[str, float]], target: Path) -> None:
         axis.set_xlabel("environments")
         axis.set_ylabel(f"agent steps per second, {what}")
         axis.grid(alpha=0.3)
-    axes[0].legend(fontsize="small", loc="best")
+    axes[1].legend(fontsize="small", loc="upper right")  # curves fall, so it is empty there
     _save(figure, target)
 
 

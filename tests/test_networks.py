@@ -39,6 +39,8 @@ def test_both_lowerings_agree_in_values_and_gradients(shape):
     for form in (convolution.block_convolution, convolution.conv2d):
         (_, y), gradients = jax.jit(lambda form=form: of(form))()
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+        alone = jax.jit(lambda form=form: form(x, w, stride))()
+        np.testing.assert_allclose(alone, expected, rtol=1e-4, atol=1e-4)
         for ours, theirs in zip(gradients, expected_gradients, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
 

@@ -125,6 +125,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         actor, moments = state.actor, state.optimizer
         memory = replay.add(state.memory, trajectory)
         rate, entropy_coef = schedule(actor.updates), entropy_schedule(actor.updates)
+        full = replay.holds_window(memory, length).astype(jnp.float32)
 
         def objective(params: PyTree, part: Windows) -> tuple[jax.Array, dict[str, jax.Array]]:
             observation = part.steps.observation
@@ -144,7 +145,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             gradients, metrics = optimizers.gradient(
                 objective, params, windows, settings.micro_batch, rows_per_item=length + 1
             )
-            carry = optimizers.apply(optimizer, gradients, moments, params, rate)
+            # Momentum alone must not move parameters while a resumed run fills its windows.
+            carry = optimizers.apply(optimizer, gradients, moments, params, rate * full)
             return carry, metrics | {"loss/gradient_norm": optax.tree.norm(gradients)}
 
         turns = actor.updates * settings.updates_per_rollout + jnp.arange(
@@ -154,7 +156,6 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         newest_frames = trajectory.observation[:-1, ..., -1]
         statistics = networks.update_statistics(actor.statistics, newest_frames)
         new_actor = ActorState(params, statistics, actor.updates + 1)
-        full = replay.holds_window(memory, length).astype(jnp.float32)
         means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
         means |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
         return AgentState(new_actor, moments, memory), means
