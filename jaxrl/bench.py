@@ -27,6 +27,7 @@ from jaxrl.config import CATCH, C51Config, Config, UserError
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engines
 from jaxrl.envs.envpool import make_pool
+from jaxrl.progress import Display
 from jaxrl.types import Agent, AgentState, Metrics, Trajectory
 
 LOADS = ("loop", "emulation", "inference", "training")
@@ -147,29 +148,38 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _nothing(_: str) -> None:
+    """Shows nothing."""
+
+
 def make_load(config: Config, kind: str) -> Load:
     """One of LOADS, ready to run; close it before the process ends."""
     return _loop(config) if kind == "loop" else _compiled(config, kind)
 
 
-def take_turns(loads: dict[str, Load], seconds: float, repeats: int) -> dict[str, list[float]]:
+def take_turns(
+    loads: dict[str, Load], seconds: float, repeats: int, show: Callable[[str], None] = _nothing
+) -> dict[str, list[float]]:
     """Agent steps per second of every load, in each repeat; a machine's moods touch all alike.
 
     Args:
       loads: what to time.
       seconds: of one repeat of one load, about.
       repeats: of every load, after a warm-up.
+      show: is told what is timed.
     """
     counts: dict[str, int] = {}
     for name, load in loads.items():
+        show(f"warming up {name} ...")
         load.run(load.chunk)
         began = time.perf_counter()
         load.run(load.chunk)
         chunks = seconds / (time.perf_counter() - began)
         counts[name] = max(1, round(chunks)) * load.chunk
     rates: dict[str, list[float]] = {name: [] for name in loads}
-    for _ in range(repeats):
+    for repeat in range(repeats):
         for name, load in loads.items():
+            show(f"timing {name}, turn {repeat + 1} of {repeats} ...")
             began = time.perf_counter()
             load.run(counts[name])
             rates[name].append(counts[name] * load.num_envs / (time.perf_counter() - began))
@@ -177,7 +187,7 @@ def take_turns(loads: dict[str, Load], seconds: float, repeats: int) -> dict[str
 
 
 def measure(
-    config: Config, seconds: float, repeats: int, profile: Path | None = None
+    config: Config, seconds: float, repeats: int, display: Display, profile: Path | None = None
 ) -> dict[str, Rate]:
     """Times every load.
 
@@ -185,6 +195,7 @@ def measure(
       config: what to play and to train.
       seconds: of one repeat of one load, about.
       repeats: of every load, after a warm-up.
+      display: tells what takes its time.
       profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
     """
     config = prepare(config)
@@ -192,8 +203,9 @@ def measure(
     loads: dict[str, Load] = {}
     try:
         for kind in kinds:
-            loads[kind] = make_load(config, kind)
-        rates = take_turns(loads, seconds, repeats)
+            with display.busy(f"{kind}: starting and compiling"):
+                loads[kind] = make_load(config, kind)
+        rates = take_turns(loads, seconds, repeats, display.show)
         if profile is not None:
             training = loads["training"]
             with jax.profiler.trace(str(profile)):
@@ -215,7 +227,7 @@ def measure(
 
 
 def sweep(
-    config: Config, num_envs: Sequence[int], seconds: float, repeats: int
+    config: Config, num_envs: Sequence[int], seconds: float, repeats: int, display: Display
 ) -> Iterator[tuple[int, dict[str, Rate]]]:
     """`measure` for several numbers of environments, one after another.
 
@@ -227,7 +239,7 @@ def sweep(
         prepare(one)
     for number, one in configs.items():
         try:
-            yield number, measure(one, seconds, repeats)
+            yield number, measure(one, seconds, repeats, display)
         except jax.errors.JaxRuntimeError as error:
             refuse_out_of_memory(error, f"num_envs = {number}: ")
 

@@ -1,5 +1,6 @@
 """Refuses configurations that cannot train, before anything is created or compiled."""
 
+import math
 import typing
 from fractions import Fraction
 from typing import Any
@@ -214,13 +215,17 @@ def check_divides(config: Config, num_devices: int) -> None:
         whole = f"agent.rollout_length = {length}"
         _check_one_of("agent.num_minibatches", count, _divisors(length), whole)
     elif isinstance(agent, VTraceConfig):
-        _check_one_of("agent.num_minibatches", agent.num_minibatches, _divisors(envs), whole)
+        count = agent.num_minibatches
+        each = math.lcm(count, config.groups) * num_devices
+        fitting = max(each, round(config.num_envs / each) * each)
+        hint = f", or num_envs = {fitting}"
+        _check_one_of("agent.num_minibatches", count, _divisors(envs), whole, hint)
         least = -(-agent.num_minibatches // agent.updates_per_rollout) * agent.rollout_length
         if agent.window < least:
             raise UserError(
                 f"agent.window = {agent.window}: is shorter than what is played between two turns "
-                f"of a minibatch, so that steps would be left out: take at least "
-                f"{least}"
+                f"of a minibatch, so that steps would be left out: take at least {least}, or "
+                "fewer of agent.num_minibatches, or a shorter agent.rollout_length"
             )
     elif isinstance(agent, C51Config):
         played = Fraction(agent.training_intensity).limit_denominator(10**6) * steps
@@ -248,7 +253,7 @@ def _divisors(number: int) -> list[int]:
     return sorted({*small, *(number // n for n in small)})
 
 
-def _check_one_of(name: str, value: int, allowed: list[int], whole: str) -> None:
+def _check_one_of(name: str, value: int, allowed: list[int], whole: str, hint: str = "") -> None:
     if value not in allowed:
         near = min(allowed, key=lambda n: abs(n - value))
-        raise UserError(f"{name} = {value} does not divide {whole}: take {near}")
+        raise UserError(f"{name} = {value} does not divide {whole}: take {near}{hint}")

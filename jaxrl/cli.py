@@ -150,11 +150,11 @@ def play(arguments: list[str]) -> int:
     target = given["output"] or given["run"] / video.FILE
     check_target(target, (".mp4",))
     config, actor, step = load_actor(given["run"], given["checkpoint"])
-    score, length = video.record(
+    score, length, over = video.record(
         config, actor, given["protocol"], target, given["seed"], given["max_seconds"]
     )
     print(f"{target}: {config.game} after {step:,} steps of training, score {score:g}, "
-          f"{length:,} agent steps")  # fmt: skip
+          f"{length:,} agent steps{', cut before the end of the game' * (not over)}")  # fmt: skip
     return 0
 
 

@@ -13,6 +13,8 @@ from jaxrl import config as configuration
 from jaxrl.arguments import at_least, check_target, parse_settings
 from jaxrl.config import Config, UserError
 
+STOPPED = "stopped before all was tried"
+
 
 @dataclasses.dataclass(frozen=True)
 class BenchArguments:
@@ -46,9 +48,9 @@ class BenchArguments:
 class TuneArguments:
     """Search for what trains fastest on this machine, and write it as a TOML that train takes.
 
-    One knob after another, each candidate takes turns with the best so far and must be 3 % faster.
-    num_envs changes what is learned from, not only how fast: leave it out of --knobs to keep the
-    recipe.
+    One knob after another, each candidate takes turns with the best so far and must be faster in
+    every turn, and by 3 %. num_envs changes what is learned from, not only how fast: leave it out
+    of --knobs to keep the recipe.
     Example: jaxrl tune --config configs/vtrace_cpu.toml --game pong --output tuned.toml
     """
 
@@ -74,24 +76,29 @@ def bench(arguments: list[str]) -> int:
     """Measure agent steps per second under three loads, and name the bottleneck."""
     parsed = parse_settings(BenchArguments, "bench", arguments)
     _check_timing(parsed)
+    if "--sweep" in arguments and not parsed.sweep:
+        raise UserError("--sweep needs numbers of environments: --sweep 20 40 80")
     if parsed.sweep:
         check_target(parsed.output, (".png",))
     if parsed.profile and parsed.profile.exists() and not parsed.profile.is_dir():
         raise UserError(f"'{parsed.profile}' is no directory: choose another --profile")
     from jaxrl import bench as benchmark
+    from jaxrl.progress import Display
 
     config = parsed.settings
     if parsed.sweep:
         if parsed.profile:
             raise UserError("--profile traces one number of environments: leave out --sweep")
         return _sweep(parsed)
-    rates = benchmark.measure(config, parsed.seconds, parsed.repeats, parsed.profile)
+    with Display() as display:
+        rates = benchmark.measure(config, parsed.seconds, parsed.repeats, display, parsed.profile)
     if parsed.json:
         print(json.dumps(_object(config.num_envs, rates)))
         return 0
     _print_rates(rates)
     if parsed.profile:
-        print(f"trace in {parsed.profile}: tensorboard --logdir {parsed.profile}")
+        traces = sorted(parsed.profile.rglob("*.trace.json.gz"))
+        print(f"for ui.perfetto.dev: {traces[-1]}")
     return 0
 
 
@@ -99,29 +106,34 @@ def _sweep(parsed: Any) -> int:
     """Prints each number of environments as soon as it is measured; draws those that were."""
     from jaxrl import bench as benchmark
     from jaxrl import plotting
+    from jaxrl.progress import Display
 
-    found = {}
+    found, status = {}, 0
     try:
-        for num_envs, rates in benchmark.sweep(
-            parsed.settings, parsed.sweep, parsed.seconds, parsed.repeats
-        ):
-            found[num_envs] = rates
-            if not parsed.json:
-                print(f"{num_envs} environments")
-                _print_rates(rates)
-    except UserError as error:
+        with Display() as display:
+            for num_envs, rates in benchmark.sweep(
+                parsed.settings, parsed.sweep, parsed.seconds, parsed.repeats, display
+            ):
+                found[num_envs] = rates
+                if not parsed.json:
+                    print(f"{num_envs} environments")
+                    _print_rates(rates)
+    except (UserError, KeyboardInterrupt) as error:
         if not found:
             raise
-        print(f"jaxrl: {error}; the picture shows those before", file=sys.stderr)
+        status = 130 if isinstance(error, KeyboardInterrupt) else 0
+        print(f"jaxrl: {str(error) or 'stopped'}; the picture shows those before", file=sys.stderr)
     if parsed.json:
         print(json.dumps([_object(num_envs, rates) for num_envs, rates in found.items()]))
     drawn = {
         num_envs: {load: rate.steps_per_second for load, rate in rates.items()}
         for num_envs, rates in found.items()
     }
-    plotting.throughput(drawn, parsed.output)
+    config = parsed.settings
+    title = f"{config.algorithm} on {config.game}, {config.network.torso} network, {config.order}"
+    plotting.throughput(drawn, parsed.output, title + f", groups: {config.groups}")
     print(parsed.output, file=sys.stderr)
-    return 0
+    return status
 
 
 def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:
@@ -145,11 +157,14 @@ def _print_rates(rates: dict[str, Any]) -> None:
     for load, rate in rates.items():
         print(
             f"{load:<10} {rate.steps_per_second:>9,.0f} {rate.lowest:>9,.0f} "
-            f"{rate.highest:>9,.0f} {rate.share:>6.3f} {rate.compile_seconds:>10.1f} s"
+            f"{rate.highest:>9,.0f} {rate.share:>6.3f} "
+            + (f"{rate.compile_seconds:>10.1f} s" if rate.compile_seconds else f"{'-':>12}")
         )
     shares = benchmark.time_shares(rates)
     parts = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     print(f"a step of training: {parts}; the bottleneck is {benchmark.bottleneck(rates)}")
+    if 0 in shares.values():
+        print("0%: hidden behind the emulators, or less than the noise (more --seconds tell)")
 
 
 def tune(arguments: list[str]) -> int:
@@ -157,19 +172,35 @@ def tune(arguments: list[str]) -> int:
     parsed = parse_settings(TuneArguments, "tune", arguments)
     _check_timing(parsed)
     check_target(parsed.output, (".toml",))
+    if not parsed.knobs:
+        raise UserError("--knobs needs names: num_envs, groups, num_threads, micro_batch")
     if parsed.output.exists():
         raise UserError(f"'{parsed.output}' exists: choose another --output, or remove it")
     from jaxrl import tune as tuning
+    from jaxrl.progress import Display
 
     lines: list[str] = []
+    found = parsed.settings
 
     def tell(trial: Any) -> None:
+        nonlocal found
         figures = f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
         line = f"{trial.knob} = {trial.value}: {trial.refused or figures}{', kept' * trial.kept}"
         lines.append(line)
-        print(line, file=sys.stderr, flush=True)
+        if trial.kept:
+            found = tuning.with_value(found, trial.knob, trial.value)
+        display.say(line)
 
-    found = tuning.search(parsed.settings, parsed.knobs, parsed.seconds, parsed.repeats, tell)
+    try:
+        with Display() as display:
+            tuning.search(
+                parsed.settings, parsed.knobs, parsed.seconds, parsed.repeats, tell, display
+            )
+    except KeyboardInterrupt:
+        if found == parsed.settings:
+            raise
+        lines.append(STOPPED)
+        print(f"jaxrl: {STOPPED}", file=sys.stderr)
     header = [f"found by: {shlex.join(['jaxrl', 'tune', *arguments])}", *lines]
     text = "".join(f"# {line}\n" for line in header) + configuration.to_toml(found)
     try:
@@ -177,7 +208,7 @@ def tune(arguments: list[str]) -> int:
     except OSError as error:
         raise UserError(f"cannot write '{parsed.output}': {error}") from None
     print(f"train with it: jaxrl train --config {parsed.output}")
-    return 0
+    return 130 if lines[-1:] == [STOPPED] else 0
 
 
 def _check_timing(parsed: Any) -> None:

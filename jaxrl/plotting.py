@@ -36,17 +36,22 @@ def draw(axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis = "frame
     axes.grid(alpha=0.3)
     if empty:
         axes.text(0.5, 0.5, "no game over yet", transform=axes.transAxes, ha="center")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        return
     axes.legend(fontsize="small", loc="best")
 
 
-def throughput(rates: dict[int, dict[str, float]], target: Path) -> None:
+def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> None:
     """Writes a PNG: steps per second of each load, and of each environment (CuLE, figure 2).
 
     Args:
       rates: number of environments -> load -> agent steps per second.
       target: the PNG. Raises `UserError` where it cannot be written.
+      title: what was measured.
     """
     import matplotlib.figure
+    import matplotlib.ticker
 
     figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
     axes = figure.subplots(1, 2)
@@ -60,12 +65,15 @@ def throughput(rates: dict[int, dict[str, float]], target: Path) -> None:
     for axis, what in zip(axes, ("all environments", "each environment"), strict=True):
         axis.set_xscale("log", base=2)
         axis.set_xticks(numbers, [str(number) for number in numbers])
+        axis.set_yscale("log")  # loads may lie a hundred times apart
+        axis.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter("{x:,.0f}")
         axis.minorticks_off()
-        axis.set_ylim(bottom=0)
         axis.set_xlabel("environments")
         axis.set_ylabel(f"agent steps per second, {what}")
         axis.grid(alpha=0.3)
     axes[1].legend(fontsize="small", loc="upper right")  # curves fall, so it is empty there
+    figure.suptitle(title, fontsize="medium")
     _save(figure, target)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,11 @@ def resume(run_dir: Path) -> Outcome:
     checkpoints.close()
     if not found:
         raise UserError(f"'{run_dir}' has no checkpoint yet: remove it and train it anew")
+    if found[-1] >= config.num_updates() * config.steps_per_update():
+        evaluated = not config.evaluation_episodes or (run_dir / evaluate.FILE).exists()
+        if evaluated and (run_dir / plotting.FILE).exists():
+            print(f"training had ended already, at step {found[-1]:,}", file=sys.stderr)
+            return Outcome(found[-1], None)
     return _train(config, run_dir, mesh, resume=True)
 
 
@@ -137,6 +143,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
         display.say(_headline(session, mesh))
         with _Stop().watching() as stop:
             state, progress = _run(session, stop, resume)
+        display.show("")  # the last line of progress would stand below what follows
         if stop.signal is not None:
             display.say(
                 f"stopped at step {progress.step:,} and saved; go on with: jaxrl resume {run_dir}"

@@ -2,7 +2,7 @@
 
 GA3C (Babaeizadeh 2017, section 4.4) changes its numbers of actors and threads while it trains. Here
 each knob is tried in turn: a candidate takes turns with the best so far, and replaces it where it
-is faster by more than the noise.
+is faster in every turn, and by more than the noise.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from jaxrl import bench
 from jaxrl.checks import check, check_divides, rows_per_gradient
 from jaxrl.config import Config, UserError, VTraceConfig
 from jaxrl.distribute import make_mesh
+from jaxrl.progress import Display
 
 KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")
 GAIN = 1.03  # a candidate must be this much faster: less is noise
@@ -38,7 +39,8 @@ def _get(config: Config, knob: str) -> int:
     return value
 
 
-def _set(config: Config, knob: str, value: int) -> Config:
+def with_value(config: Config, knob: str, value: int) -> Config:
+    """The configuration with another value of one of KNOBS."""
     changes: dict[str, Any] = {knob: value}
     if knob == "micro_batch":
         return dataclasses.replace(config, agent=dataclasses.replace(config.agent, **changes))
@@ -71,14 +73,16 @@ def _load(config: Config, num_devices: int) -> bench.Load:
         bench.refuse_out_of_memory(error)
 
 
-def _race(best: bench.Load, load: bench.Load, seconds: float, repeats: int) -> tuple[float, float]:
-    """Median steps per second of `load`, and its median ratio to `best`, turn by turn."""
+def _race(
+    best: bench.Load, load: bench.Load, seconds: float, repeats: int
+) -> tuple[float, list[float]]:
+    """Median steps per second of `load`, and its ratio to `best` in every turn."""
     try:
         rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
     except jax.errors.JaxRuntimeError as error:  # alone it fits, beside the best it may not
         bench.refuse_out_of_memory(error)
     pairs = zip(rates["new"], rates["best"], strict=True)
-    return statistics.median(rates["new"]), statistics.median(new / old for new, old in pairs)
+    return statistics.median(rates["new"]), [new / old for new, old in pairs]
 
 
 def search(
@@ -87,6 +91,7 @@ def search(
     seconds: float,
     repeats: int,
     tell: Callable[[Trial], None],
+    display: Display,
 ) -> Config:
     """The configuration with the knobs that train fastest.
 
@@ -96,15 +101,18 @@ def search(
       seconds: of one repeat of one candidate, about.
       repeats: of each candidate, in turns with the best so far.
       tell: hears of every trial.
+      display: tells what takes its time.
     """
-    best = bench.make_load(bench.prepare(config), "training")
+    with display.busy("as it is: starting and compiling"):
+        best = bench.make_load(bench.prepare(config), "training")
     num_devices = make_mesh(config.num_devices).size
     try:
         for knob in knobs:
             tried = {_get(config, knob)}
             while left := [n for n in _candidates(config, knob, num_devices) if n not in tried]:
                 tried.add(left[0])
-                candidate = _set(config, knob, left[0])
+                candidate = with_value(config, knob, left[0])
+                display.show(f"{knob} = {left[0]}: starting, compiling, {repeats} turns ...")
                 try:
                     load = _load(candidate, num_devices)
                 except UserError as error:
@@ -112,8 +120,10 @@ def search(
                     continue
                 trial = Trial(knob, left[0])
                 try:
-                    median, ratio = _race(best, load, seconds, repeats)
-                    trial = Trial(knob, left[0], median, ratio, kept=ratio > GAIN)
+                    median, ratios = _race(best, load, seconds, repeats)
+                    ratio = statistics.median(ratios)
+                    kept = ratio > GAIN and min(ratios) > 1
+                    trial = Trial(knob, left[0], median, ratio, kept)
                 except UserError as error:
                     trial = Trial(knob, left[0], refused=str(error))
                 finally:

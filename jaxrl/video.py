@@ -46,8 +46,8 @@ def _picture(game: np.ndarray, caption: str) -> np.ndarray:
 
 def record(
     config: Config, actor: ActorState, protocol: str, target: Path, seed: int, max_seconds: float
-) -> tuple[float, int]:
-    """Plays one game and writes it; returns its score and its length in agent steps.
+) -> tuple[float, int, bool]:
+    """Plays one game; returns its score, its length in agent steps, and whether it ended.
 
     Args:
       config: of the run that trained the policy.
@@ -83,4 +83,4 @@ def record(
         for _ in range(REAL_TIME):  # a second to read the result
             writer.append_data(picture)
     engine.close()
-    return score, length
+    return score, length, over

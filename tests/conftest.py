@@ -13,7 +13,7 @@ from jaxrl.distribute import simulate_cpu_devices
 simulate_cpu_devices(2)
 # Many tests compile the same program of Catch: they find it here, also in the next session.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache/jax"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

@@ -98,7 +98,7 @@ def test_invalid_rows_change_nothing():
 
 
 def test_a2c_solves_catch():
-    config = catch_config(total_steps=40_000)
+    config = catch_config(total_steps=28_000)
     engine = make_engine(config, config.num_envs)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, (engine,), distribute.make_mesh(1))

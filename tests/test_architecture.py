@@ -33,14 +33,16 @@ ALLOWED = {
         "types", "config", "games", "agents", "envs", "episodes", "rollout", "checkpoint", "runs",
     },
     "video": {"types", "config", "agents", "envs", "rollout", "evaluate"},
-    "bench": {"types", "config", "checks", "agents", "envs", "distribute", "program"},
-    "tune": {"config", "checks", "distribute", "bench"},
+    "bench": {
+        "types", "config", "checks", "agents", "envs", "distribute", "program", "progress",
+    },
+    "tune": {"config", "checks", "distribute", "bench", "progress"},
     "train": {
         "types", "config", "checks", "agents", "envs", "episodes", "distribute",
         "program", "checkpoint", "metrics", "progress", "runs", "plotting", "evaluate",
     },
     "arguments": {"config", "checks", "games"},
-    "measuring": {"arguments", "config", "plotting", "bench", "tune"},
+    "measuring": {"arguments", "config", "plotting", "bench", "tune", "progress"},
     "cli": {
         "arguments", "measuring", "config", "games", "runs", "train", "evaluate", "video",
         "plotting",

@@ -117,6 +117,7 @@ def of(algorithm, agent=(), **changes):
     [
         (of("ppo", {"num_minibatches": 5}), "rollout_length = 128: take 4"),
         (of("vtrace", {"num_minibatches": 3}), "16 environments of a device (num_envs): take 2"),
+        (of("vtrace", {"num_minibatches": 3}), "or num_envs = 15"),
         (of("vtrace", {"micro_batch": 3, "num_minibatches": 2}), "8 windows of a gradient: take 2"),
         (of("vtrace", {"window": 7, "num_minibatches": 8}), "agent.window = 7: is shorter"),
         (of("vtrace", {"window": 0, "num_minibatches": 2}), "agent.window = 0"),

@@ -243,7 +243,7 @@ def test_the_linear_rate_falls_by_update():
 
 def test_ppo_solves_catch():
     # The recipe for Pong, but for a rate that comes to rest.
-    config = catch_config("ppo_pong", num_envs=8, total_steps=20_000)
+    config = catch_config("ppo_pong", num_envs=8, total_steps=16_000)
     linear = dataclasses.replace(config.optimizer, schedule="linear", learning_rate=1e-3, eps=1e-5)
     config = dataclasses.replace(config, optimizer=linear)
     engine = make_engine(config, config.num_envs)

@@ -115,19 +115,17 @@ def test_the_compiled_program_equals_the_loop_by_hand(order):
 
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
-@pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu"])
-def test_two_groups_play_and_learn_what_one_does(recipe, order):
-    agent = {"num_minibatches": 4} if recipe == "vtrace_cpu" else {}
+def test_two_groups_play_and_learn_what_one_does(order):
     ends = []
     for groups in (1, 2):
-        config = catch_config(recipe, num_envs=8, order=order, groups=groups, agent=agent)
+        config = catch_config(num_envs=8, order=order, groups=groups)
         # Rounding would grow where a running mean of squares begins at 0.
         optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0)
         config = dataclasses.replace(config, optimizer=optimizer)
         engines = make_engines(config, 8)
         agent_ = make_agent(config, engines[0].spec._replace(num_envs=8))
         program = make_program(config, agent_, engines, distribute.make_mesh(1))
-        ends.append(program.run(program.init(), np.int32(60 // config.agent.rollout_length)))
+        ends.append(program.run(program.init(), np.int32(12)))
     one, two = ends
     assert len(two.games) == 2
     for a, b in zip(jax.tree.leaves(one.agent), jax.tree.leaves(two.agent), strict=True):
