@@ -206,6 +206,7 @@ def measure(
             with display.busy(f"{kind}: starting and compiling"):
                 loads[kind] = make_load(config, kind)
         rates = take_turns(loads, seconds, repeats, display.show)
+        display.show("")
         if profile is not None:
             training = loads["training"]
             with jax.profiler.trace(str(profile)):

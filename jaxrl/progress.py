@@ -56,7 +56,10 @@ class Display:
 
     def __enter__(self) -> "Display":
         if self._console.is_terminal:
-            self._live = Live(console=self._console, refresh_per_second=4)
+            # Results go to standard output as they are; the last line shown is not one of them.
+            self._live = Live(
+                console=self._console, refresh_per_second=4, transient=True, redirect_stdout=False
+            )
             self._live.start()
         return self
 

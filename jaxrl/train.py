@@ -143,7 +143,6 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
         display.say(_headline(session, mesh))
         with _Stop().watching() as stop:
             state, progress = _run(session, stop, resume)
-        display.show("")  # the last line of progress would stand below what follows
         if stop.signal is not None:
             display.say(
                 f"stopped at step {progress.step:,} and saved; go on with: jaxrl resume {run_dir}"

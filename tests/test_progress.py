@@ -27,7 +27,7 @@ def test_off_a_terminal_only_intervals_are_printed(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_on_a_terminal_the_line_is_live():
+def test_on_a_terminal_the_line_is_live_and_results_go_to_standard_output(capsys):
     screen = io.StringIO()
     display = progress.Display(
         Console(file=screen, force_terminal=True, width=120, highlight=False)
@@ -36,7 +36,10 @@ def test_on_a_terminal_the_line_is_live():
         with display.busy("compiling"):
             pass
         display.update(progress.Moment(10, 100, 1.0, GAMES), interval_ended=False)
+        print("a result")
+    assert capsys.readouterr().out == "a result\n"
     shown = screen.getvalue()
     assert "compiling ..." in shown
     assert "compiling: 0.0 s" in shown
     assert "10%" in shown
+    assert "a result" not in shown

@@ -17,7 +17,7 @@ import pytest
 from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
-from jaxrl import checkpoint, distribute, metrics, plotting
+from jaxrl import checkpoint, distribute, evaluate, metrics, plotting, video
 from jaxrl.agents import make_agent
 from jaxrl.cli import main
 from jaxrl.config import load
@@ -117,6 +117,12 @@ def test_play_records_a_video(run_dir, capsys):
     video = imageio.mimread(run_dir / "video.mp4", memtest=False)
     assert len(video) == 6 + 15  # a game of Catch, and a second to read the result
     assert np.asarray(video[0]).std() > 1
+
+
+def test_a_game_that_is_cut_is_said_to_be(run_dir, tmp_path):
+    config, actor, _ = evaluate.load_actor(run_dir, None)
+    _, length, over = video.record(config, actor, "noop", tmp_path / "cut.mp4", 0, 0.2)
+    assert (length, over) == (3, False)
 
 
 def test_plot_draws_one_and_several_runs(run_dir, tmp_path, capsys):
