@@ -45,7 +45,10 @@ def _blocks(x: jax.Array, kernel: jax.Array, stride: int) -> tuple[jax.Array, ja
 def _sum_over_shifts(
     term: Callable[[int, int, slice, slice], jax.Array], blocks: jax.Array, shifts: int
 ) -> jax.Array:
-    """Σ over i, j of term(i, j, the rows and the columns of blocks under part (i, j))."""
+    """Σ over i, j of term(i, j, the rows and the columns of blocks under part (i, j)).
+
+    Terms are [B, H', W', F].
+    """
     rows, columns = (length - shifts + 1 for length in blocks.shape[1:3])
     terms = [
         term(i, j, slice(i, i + rows), slice(j, j + columns))
@@ -84,7 +87,10 @@ def _multiply_then_shift(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Ar
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def block_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """`conv2d` as products of matrices: one where no gradient follows, else one for every shift."""
+    """`conv2d`, with its shapes, as products of matrices.
+
+    One product where no gradient follows, else one for every shift.
+    """
     return _multiply_then_shift(x, kernel, stride)
 
 
