@@ -9,7 +9,6 @@ The loads take turns, so that a machine's changing speed touches all of them ali
 """
 
 import dataclasses
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ from jaxrl.checks import check
 from jaxrl.config import CATCH, C51Config, Config, UserError
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engines
+from jaxrl.envs.engine import cores
 from jaxrl.envs.envpool import make_pool
 from jaxrl.progress import Display
 from jaxrl.types import Agent, AgentState, Metrics, Trajectory
@@ -82,7 +82,7 @@ def _compiled(config: Config, kind: str) -> Load:
     mesh = make_mesh(config.num_devices)
     num_envs = programs.envs_per_device(config, mesh)
     engines = make_engines(config, num_envs, num_local_devices(mesh))
-    spec = engines[0].spec._replace(num_envs=num_envs)
+    spec = engines[0].spec._replace(num_envs=programs.envs_per_learner(config, mesh))
     agent = make_agent(config, spec)
     if kind != "training":
         agent = _player(agent)
@@ -90,6 +90,7 @@ def _compiled(config: Config, kind: str) -> Load:
         agent = _random(agent, spec.num_actions)
     program = programs.make_program(config, agent, engines, mesh)
     length = agent.rollout_length
+    least = length * program.updates_between_merges
 
     def close() -> None:
         for engine in engines:
@@ -107,8 +108,10 @@ def _compiled(config: Config, kind: str) -> Load:
     def run(vector_steps: int) -> None:
         nonlocal state
         state = jax.block_until_ready(compiled(state, np.int32(vector_steps // length)))
+        for engine in engines:
+            engine.check()
 
-    return Load(run, config.num_envs, length * -(-10 // length), close, compile_seconds)
+    return Load(run, config.num_envs, least * -(-10 // least), close, compile_seconds)
 
 
 def _loop(config: Config) -> Load:
@@ -145,7 +148,7 @@ def prepare(config: Config) -> Config:
 
 def num_cores() -> int:
     """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(cores())
 
 
 def _nothing(_: str) -> None:

@@ -1,8 +1,9 @@
 """Checkpoints by Orbax: asynchronous, atomic, the newest and the best kept.
 
-A checkpoint is two flat tables of arrays, `actor` (what playing needs) and `learner` (the rest),
-and `progress`, a JSON object. Arrays are named by their path, so that the format does not depend
-on the classes that held them.
+A checkpoint is three flat tables of arrays and `progress`, a JSON object: `actor` is what playing
+needs, `learner` what else is the same on every device, `local` what each device has of its own
+(games, their statistics and keys, memory). Arrays are named by their path, so that the format does
+not depend on the classes that held them. On another number of devices `local` is not read.
 """
 
 import dataclasses
@@ -17,9 +18,10 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from jaxrl.config import UserError
 from jaxrl.program import LoopState
-from jaxrl.types import PyTree
+from jaxrl.rollout import Games
+from jaxrl.types import AgentState, PyTree
 
-FORMAT = 3
+FORMAT = 4
 GAMES = ("env", "timestep", "observation", "sent")  # of a group, where games cannot be saved
 
 
@@ -30,6 +32,7 @@ class Progress:
     step: int  # agent steps over all devices
     updates: int
     seconds: float  # of training, compilation excluded
+    episodes: int  # games that have ended
 
 
 def _is_key(x: Any) -> bool:
@@ -61,13 +64,25 @@ def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
     return jax.tree_util.tree_map_with_path(find, template)
 
 
+def _learner(state: LoopState) -> dict[str, PyTree]:
+    """What is the same on every device, beside the actor."""
+    return {"optimizer": state.agent.optimizer, "key": state.key, "metrics": state.metrics}
+
+
+def _num_devices(state: LoopState) -> int:
+    return len(state.key.sharding.device_set)
+
+
 class Checkpoints:
     """The checkpoints of one run directory."""
 
     def __init__(
         self, run_dir: Path, keep: int = 1, restorable: bool = True, memory: bool = True
     ) -> None:
-        """Of `keep` newest checkpoints; with the games and the agent's memory, or without."""
+        """Of `keep` newest checkpoints; with the games and the agent's memory, or without.
+
+        Several processes share one directory, and call everything together.
+        """
         self._restorable, self._memory = restorable, memory
         policy = policies.AnyPreservationPolicy(
             [
@@ -82,23 +97,20 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             (run_dir / "checkpoints").absolute(),
             options=ocp.CheckpointManagerOptions(preservation_policy=policy),
-            item_names=("actor", "learner", "progress"),
+            item_names=("actor", "learner", "local", "progress"),
         )
 
     def steps(self) -> list[int]:
         """Agent steps of the checkpoints that are there, oldest first."""
         return sorted(self._manager.all_steps())
 
-    def _kept(self, state: LoopState) -> LoopState:
-        """All but the actor, and what no checkpoint holds."""
-        without: Any = ()
-        state = state._replace(agent=state.agent._replace(actor=without))
-        if not self._memory:
-            state = state._replace(agent=state.agent._replace(memory=without))
+    def _local(self, state: LoopState) -> tuple[Games, PyTree]:
+        """What each device has of its own, without what no checkpoint holds."""
+        games: Any = state.games
         if not self._restorable:
-            nothing = dict.fromkeys(GAMES, without)
-            state = state._replace(games=tuple(g._replace(**nothing) for g in state.games))
-        return state
+            nothing: Any = dict.fromkeys(GAMES, ())
+            games = tuple(group._replace(**nothing) for group in games)
+        return games, state.agent.memory if self._memory else ()
 
     def save(self, state: LoopState, progress: Progress, return_mean: float | None) -> None:
         """Starts writing and returns; the state may be donated afterwards.
@@ -107,62 +119,68 @@ class Checkpoints:
         """
         if progress.step in self._manager.all_steps():
             return
+        games, memory = self._local(state)
         # Copied on the device: the next compiled call overwrites these buffers in place.
-        kept = self._kept(state)
-        memory = kept.agent.memory
-        kept = kept._replace(agent=kept.agent._replace(memory=()))
-        actor, kept = jax.tree.map(jnp.copy, (state.agent.actor, kept))
-        kept = kept._replace(agent=kept.agent._replace(memory=memory))
+        actor, learner, games = jax.tree.map(jnp.copy, (state.agent.actor, _learner(state), games))
+        described = {"format": FORMAT, "devices": _num_devices(state)}
         self._manager.save(
             progress.step,
             args=ocp.args.Composite(
                 actor=ocp.args.StandardSave(_flatten(actor)),
-                learner=ocp.args.StandardSave(_flatten(kept)),
-                progress=ocp.args.JsonSave(dataclasses.asdict(progress) | {"format": FORMAT}),
+                learner=ocp.args.StandardSave(_flatten(learner)),
+                local=ocp.args.StandardSave(_flatten((games, memory))),
+                progress=ocp.args.JsonSave(dataclasses.asdict(progress) | described),
             ),
             metrics=None if return_mean is None else {"return_mean": return_mean},
         )
         if jax.tree.leaves(memory):
             self._manager.wait_until_finished()
 
-    def restore(self, template: LoopState, step: int | None = None) -> tuple[LoopState, Progress]:
+    def restore(
+        self, template: LoopState, step: int | None = None
+    ) -> tuple[LoopState, Progress, int]:
         """The newest checkpoint, or that of `step`, laid out as the template is.
 
-        What no checkpoint holds (the games, the memory) is the template's, which is used up.
+        What no checkpoint holds (the games, the memory) is the template's, which is used up. So is
+        all that a device has of its own, where the checkpoint is from another number of devices.
+
+        Returns:
+          The state, where it stands, and the number of devices that it was trained on.
         """
         step = self._existing(step)
-        self._check_format(step)
-        learner = self._kept(template)
-        if self._memory:
+        described = self._described(step)
+        saved_on = described.pop("devices")
+        same = saved_on == _num_devices(template)
+        tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
+        if same:
+            games, memory = self._local(template)
             # A device may have no room for a second one.
-            memory = jax.tree.map(_vacate, template.agent.memory)
-            learner = learner._replace(agent=learner.agent._replace(memory=memory))
-        tables = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                actor=ocp.args.StandardRestore(_flatten(template.agent.actor)),
-                learner=ocp.args.StandardRestore(_flatten(learner)),
-                progress=ocp.args.JsonRestore(),
-            ),
+            tables["local"] = games, jax.tree.map(_vacate, memory)
+        arguments = {name: ocp.args.StandardRestore(_flatten(t)) for name, t in tables.items()}
+        found = self._manager.restore(step, args=ocp.args.Composite(**arguments))
+        restored = {name: _unflatten(tree, found[name]) for name, tree in tables.items()}
+        actor, learner = restored["actor"], restored["learner"]
+        games, memory = template.games, template.agent.memory
+        if same:
+            games = restored["local"][0]
+            memory = restored["local"][1] if self._memory else memory
+            if not self._restorable:
+                games = tuple(
+                    kept._replace(**{name: getattr(new, name) for name in GAMES})
+                    for kept, new in zip(games, template.games, strict=True)
+                )
+        state = LoopState(
+            agent=AgentState(actor, learner["optimizer"], memory),
+            games=games,
+            key=learner["key"],
+            metrics=learner["metrics"],
         )
-        restored = _unflatten(learner, tables["learner"])
-        if not self._restorable:
-            games = tuple(
-                kept._replace(**{name: getattr(new, name) for name in GAMES})
-                for kept, new in zip(restored.games, template.games, strict=True)
-            )
-            restored = restored._replace(games=games)
-        actor = _unflatten(template.agent.actor, tables["actor"])
-        agent = restored.agent._replace(actor=actor)
-        if not self._memory:
-            agent = agent._replace(memory=template.agent.memory)
-        progress = {k: v for k, v in tables["progress"].items() if k != "format"}
-        return restored._replace(agent=agent), Progress(**progress)
+        return state, Progress(**described), saved_on
 
     def restore_actor(self, template: PyTree, step: int | None = None) -> tuple[PyTree, int]:
         """What playing needs, and the agent step it is from."""
         step = self._existing(step)
-        self._check_format(step)
+        self._described(step)
         tables = self._manager.restore(
             step, args=ocp.args.Composite(actor=ocp.args.StandardRestore(_flatten(template)))
         )
@@ -173,11 +191,13 @@ class Checkpoints:
         self._manager.wait_until_finished()
         self._manager.close()
 
-    def _check_format(self, step: int) -> None:
-        """Before arrays are read, whose names may be others."""
+    def _described(self, step: int) -> dict[str, Any]:
+        """Where it stands. Read first: in another format, arrays may have other names."""
         arguments = ocp.args.Composite(progress=ocp.args.JsonRestore())
-        if self._manager.restore(step, args=arguments)["progress"]["format"] != FORMAT:
+        described = dict(self._manager.restore(step, args=arguments)["progress"])
+        if described.pop("format") != FORMAT:
             raise UserError(f"checkpoint {step} is of another format: use the jaxrl that wrote it")
+        return described
 
     def _existing(self, step: int | None) -> int:
         steps = self.steps()

@@ -10,7 +10,7 @@ from jaxrl.config import (
     ALGORITHMS,
     C51Config,
     Config,
-    OptimizerConfig,
+    Launch,
     PPOConfig,
     UserError,
     VTraceConfig,
@@ -23,6 +23,8 @@ AT_LEAST: dict[str, float] = {
     "seed": 0,
     "num_envs": 1,
     "num_devices": 0,
+    "sync_every": 0,
+    "num_learners": 0,
     "num_threads": 0,
     "groups": 1,
     "random_start_steps": 0,
@@ -52,6 +54,7 @@ AT_LEAST: dict[str, float] = {
     "agent.target_update_interval": 1,
     "agent.epsilon_decay_steps": 1,
     "optimizer.learning_rate": 0,
+    "optimizer.recipe_envs": 0,
     "optimizer.max_grad_norm": 0,
     "optimizer.initial_scale": 0,
 }
@@ -73,6 +76,8 @@ INT32 = (
     "num_envs",
     "noop_max",
     "num_threads",
+    "num_learners",
+    "sync_every",
     "seed",
     "agent.rollout_length",
     "agent.num_atoms",
@@ -130,7 +135,8 @@ def check(config: Config) -> None:
             f"algorithm = {config.algorithm}: is set by the configuration file; take one of "
             f"configs/, as --config configs/{config.algorithm}.toml"
         )
-    _check_optimizer(config.optimizer, config.algorithm)
+    _check_optimizer(config)
+    _check_learners(config)
     if isinstance(agent, C51Config):
         _check_c51(config, agent)
     elif config.network.dueling:
@@ -138,7 +144,48 @@ def check(config: Config) -> None:
     check_divides(config, max(config.num_devices, 1))
 
 
-def _check_optimizer(optimizer: OptimizerConfig, algorithm: str) -> None:
+def check_launch(launch: Launch) -> None:
+    """Refuses options that do not say which of how many processes this is."""
+    for name in ("join_within", "lost_after"):
+        value = getattr(launch, name)
+        if not 5 <= value <= 10**6:
+            raise UserError(f"{name} = {value}: must lie between 5 and 1000000 seconds")
+    host, _, port = launch.coordinator.rpartition(":")
+    if launch.coordinator and not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise UserError(f"coordinator = '{launch.coordinator}': must be HOST:PORT of process 0")
+    if launch.num_processes < 0 or launch.process_id < -1:
+        raise UserError("num_processes and process_id: must not be negative")
+    if (launch.num_processes == 0) != (launch.process_id == -1):
+        raise UserError("--num-processes N and --process-id I belong together")
+    if launch.num_processes and not launch.coordinator:
+        raise UserError("--num-processes needs --coordinator HOST:PORT, the address of process 0")
+    if launch.process_id >= max(launch.num_processes, 1):
+        raise UserError(
+            f"process_id = {launch.process_id}: {launch.num_processes} processes are counted from "
+            f"0 to {launch.num_processes - 1}"
+        )
+
+
+def _check_learners(config: Config) -> None:
+    if config.num_learners and not config.sync_every:
+        raise UserError(
+            f"num_learners = {config.num_learners}: learners have parameters of their own only "
+            "with --sync-every 1 or more"
+        )
+    if not config.sync_every:
+        return
+    if config.algorithm == "c51":
+        raise UserError("sync_every: c51 keeps one network and one replay; leave it at 0")
+    if config.optimizer.schedule == "adaptive":
+        raise UserError("sync_every: learners share one learning rate; take constant or linear")
+    if config.groups > 1 and config.num_learners:
+        raise UserError("groups: learners play in one group; leave it at 1")
+
+
+def _check_optimizer(config: Config) -> None:
+    optimizer, algorithm = config.optimizer, config.algorithm
+    if optimizer.lr_scaling != "none" and algorithm == "c51":
+        raise UserError("optimizer.lr_scaling: c51's batches do not grow with num_envs; drop it")
     if optimizer.name == "adam" and max(optimizer.decay, optimizer.decay_mean) >= 1:
         raise UserError("optimizer.decay and optimizer.decay_mean: must be below 1 for adam")
     if optimizer.schedule != "adaptive":
@@ -146,9 +193,10 @@ def _check_optimizer(optimizer: OptimizerConfig, algorithm: str) -> None:
     if algorithm != "ppo":
         raise UserError("optimizer.schedule = 'adaptive': only ppo has it; take constant or linear")
     least, most = ADAPTIVE_RATES
-    if not least <= optimizer.learning_rate <= most:
+    start = config.initial_learning_rate()
+    if not least <= start <= most:
         raise UserError(
-            f"optimizer.learning_rate = {optimizer.learning_rate}: the adaptive schedule starts "
+            f"optimizer.learning_rate = {start:g}: the adaptive schedule starts "
             f"between {least} and {most}"
         )
 
@@ -180,12 +228,13 @@ def _check_c51(config: Config, agent: C51Config) -> None:
 
 
 def rows_per_gradient(config: Config, num_devices: int) -> int:
-    """What a gradient step learns from on each device: rows, for V-trace windows."""
-    agent, steps = config.agent, config.steps_per_update() // num_devices
+    """What a gradient step learns from on each device or learner: rows, for V-trace windows."""
+    agent, parts = config.agent, config.num_learners or num_devices
+    steps = config.steps_per_update() // parts
     if isinstance(agent, PPOConfig):
         return steps // agent.num_minibatches
     if isinstance(agent, VTraceConfig):
-        return config.num_envs // num_devices // agent.num_minibatches
+        return config.num_envs // parts // agent.num_minibatches
     if isinstance(agent, C51Config):
         return agent.batch_size // num_devices
     return steps
@@ -193,19 +242,29 @@ def rows_per_gradient(config: Config, num_devices: int) -> int:
 
 def check_divides(config: Config, num_devices: int) -> None:
     """Refuses environments or batches that do not divide, naming the nearest that do."""
-    if config.num_envs < num_devices:
+    if config.num_learners % num_devices:
+        fitting = max(1, round(config.num_learners / num_devices)) * num_devices
         raise UserError(
-            f"num_envs = {config.num_envs} is too few for {num_devices} devices: take "
-            f"{num_devices}, or --num-devices {max(config.num_envs, 1)}"
+            f"num_learners = {config.num_learners} does not divide among {num_devices} devices: "
+            f"take {fitting}, or 0 for one on each"
         )
-    if config.num_envs % num_devices:
-        below = config.num_envs // num_devices * num_devices
+    parts = config.num_learners or num_devices
+    owner, option = (
+        ("learner", "num-learners") if config.num_learners else ("device", "num-devices")
+    )
+    if config.num_envs < parts:
         raise UserError(
-            f"num_envs = {config.num_envs} does not divide among {num_devices} devices: "
-            f"take {below} or {below + num_devices}"
+            f"num_envs = {config.num_envs} is too few for {parts} {owner}s: take "
+            f"{parts}, or --{option} {max(config.num_envs, 1)}"
         )
-    envs = config.num_envs // num_devices
-    whole = f"the {envs} environments of a device (num_envs)"
+    if config.num_envs % parts:
+        below = config.num_envs // parts * parts
+        raise UserError(
+            f"num_envs = {config.num_envs} does not divide among {parts} {owner}s: "
+            f"take {below} or {below + parts}"
+        )
+    envs = config.num_envs // parts
+    whole = f"the {envs} environments of a {owner} (num_envs)"
     _check_one_of("groups", config.groups, _divisors(envs), whole)
     agent, steps = config.agent, config.steps_per_update()
     if steps >= 2**31:
@@ -216,7 +275,7 @@ def check_divides(config: Config, num_devices: int) -> None:
         _check_one_of("agent.num_minibatches", count, _divisors(length), whole)
     elif isinstance(agent, VTraceConfig):
         count = agent.num_minibatches
-        each = math.lcm(count, config.groups) * num_devices
+        each = math.lcm(count, config.groups) * parts
         fitting = max(each, round(config.num_envs / each) * each)
         hint = f", or num_envs = {fitting}"
         _check_one_of("agent.num_minibatches", count, _divisors(envs), whole, hint)

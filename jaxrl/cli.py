@@ -1,14 +1,15 @@
 """The `jaxrl` command: one function per subcommand.
 
 Exit status: 0 done; 2 a user's mistake, in one line; 130 (Ctrl-C) or 143 (SIGTERM) stopped and
-saved; 1 anything else. Heavy modules are imported by the commands that need them, so that a
-mistake is answered at once.
+saved; 75 another process was lost; 1 anything else. Heavy modules are imported by the commands
+that need them, so that a mistake is answered at once.
 """
 
 import dataclasses
 import difflib
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +17,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from jaxrl.arguments import at_least, check_target, parse, parse_settings
-from jaxrl.config import Config, UserError
+from jaxrl.checks import check_launch
+from jaxrl.config import Config, EngineError, Launch, UserError
 from jaxrl.measuring import bench, tune
 
 RunDir = Annotated[Path, tyro.conf.Positional]
@@ -33,25 +35,37 @@ class TrainArguments:
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None
     """TOML file that the other options override"""
+    launch: Annotated[Launch, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Launch)
 
 
 def train(arguments: list[str]) -> int:
     """Train an agent and leave a run directory."""
-    config: Config = parse_settings(TrainArguments, "train", arguments).settings
+    parsed = parse_settings(TrainArguments, "train", arguments)
+    check_launch(parsed.launch)
+    config: Config = parsed.settings
     from jaxrl import runs
 
     if not config.run_dir:
         config = dataclasses.replace(config, run_dir=runs.default_name(config))
-    runs.check_new(config)
-    from jaxrl.train import start
 
-    return _status(start(config))
+    def work(alone: bool) -> int:
+        if alone:
+            runs.check_new(config)
+        from jaxrl.train import start
+
+        return _status(start(config))
+
+    return _together(parsed.launch, work)
 
 
 def resume(arguments: list[str]) -> int:
     """Continue a run from its newest checkpoint, with the configuration it was started with."""
 
-    def command(run: RunDir) -> Path:
+    def command(
+        run: RunDir,
+        num_devices: int | None = None,
+        launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch(),  # noqa: B008
+    ) -> tuple[Path, int | None, Launch]:
         """Continue a run from its newest checkpoint, with the configuration it was started with.
 
         Emulators cannot be saved, so new games begin; everything learned goes on as it was.
@@ -59,13 +73,22 @@ def resume(arguments: list[str]) -> int:
 
         Args:
             run: run directory
+            num_devices: devices to go on with, 0 for every accelerator; default is as it began
+            launch: how this process finds those that train with it
         """
-        return run
+        return run, num_devices, launch
 
-    run_dir = parse(command, "resume", arguments)
-    from jaxrl.train import resume as resume_run
+    run_dir, num_devices, launch = parse(command, "resume", arguments)
+    check_launch(launch)
+    if num_devices is not None:
+        at_least("num_devices", num_devices, 0)
 
-    return _status(resume_run(run_dir))
+    def work(_: bool) -> int:
+        from jaxrl.train import resume as resume_run
+
+        return _status(resume_run(run_dir, num_devices))
+
+    return _together(launch, work)
 
 
 def evaluate(arguments: list[str]) -> int:
@@ -260,18 +283,43 @@ def main(arguments: list[str] | None = None) -> int:
             hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(COMMANDS)}"
             raise UserError(f"unknown command '{name}': {hint}")
         return COMMANDS[name](arguments[1:])
-    except UserError as error:
-        print(f"jaxrl: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("jaxrl: stopped", file=sys.stderr)
-        return 130
+    except (UserError, EngineError, KeyboardInterrupt) as error:
+        return _tell(error)
     except BrokenPipeError:  # `jaxrl games | head`
         sys.stderr.close()
         return 0
 
 
 # --- helpers -------------------------------------------------------------------------------------
+
+
+def _tell(error: BaseException) -> int:
+    """One line about the error; its exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        print("jaxrl: stopped", file=sys.stderr)
+        return 130
+    if not isinstance(error, UserError | EngineError):
+        traceback.print_exception(error)
+        return 1
+    print(f"jaxrl: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2 if isinstance(error, UserError) else 1
+
+
+def _together(launch: Launch, work: Callable[[bool], int]) -> int:
+    """Does what all processes do together; `work` is told whether this one is alone."""
+    from jaxrl import processes
+
+    processes.join(launch)
+    if processes.count() == 1:
+        return work(True)
+    try:
+        status = work(False)
+    except BaseException as error:
+        processes.find_lost(error)
+        # A normal exit would wait for the others, who wait for this one.
+        processes.leave(_tell(error), error)
+    processes.finish()
+    return status
 
 
 def _status(outcome: Any) -> int:

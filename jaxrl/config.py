@@ -21,6 +21,27 @@ class UserError(Exception):
     """A user's mistake: one line that names the mistake and the remedy. Ends with exit status 2."""
 
 
+class EngineError(Exception):
+    """The emulators failed, and training cannot go on. Ends with exit status 1, in one line."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How this process finds those that train with it. Differs between them: not part of a run."""
+
+    coordinator: str = ""
+    """HOST:PORT of process 0, the same for all; default is what SLURM, Open MPI, Kubernetes or
+    Cloud TPU say, if they started several processes"""
+    num_processes: int = 0
+    """processes in all; with --coordinator"""
+    process_id: int = -1
+    """which of them this is, from 0; with --coordinator"""
+    join_within: float = 300.0
+    """seconds to wait for the others at the start"""
+    lost_after: float = 30.0
+    """seconds without a sign of life after which a process counts as lost, and all others end"""
+
+
 @dataclass(frozen=True)
 class NetworkConfig:
     """The network between the stacked frames and the heads."""
@@ -47,6 +68,11 @@ class OptimizerConfig:
     """the optimizer"""
     learning_rate: float = 7e-4
     """step size at the start"""
+    lr_scaling: Literal["none", "sqrt", "linear"] = "none"
+    """factor on learning_rate for other numbers of environments than the recipe's: the root of
+    num_envs / recipe_envs, or num_envs / recipe_envs"""
+    recipe_envs: int = 0
+    """environments that learning_rate is meant for; 0 takes num_envs of the configuration file"""
     schedule: Literal["constant", "linear", "adaptive"] = "constant"
     """constant; linear, to 0 at total_steps; adaptive (PPO), so that agent.kl_target is kept"""
     decay: float = 0.99
@@ -213,10 +239,18 @@ class Config:
     """environments over all devices"""
     num_devices: int = 0
     """devices to train on; 0 takes every accelerator, or one CPU device"""
+    sync_every: int = 0
+    """updates that each learner takes on parameters of its own before all merge: asynchronous
+    optimisation, made deterministic; 0 averages every gradient over all devices instead"""
+    num_learners: int = 0
+    """learners over all devices, with sync_every; 0 makes one on each device"""
     num_threads: int = 0
     """EnvPool threads per device and group; 0 divides the machine's cores among the devices"""
     groups: int = 1
     """groups of each device's environments; of 2, one steps while the other is answered"""
+    engine: Literal["auto", "xla", "callback"] = "auto"
+    """how the compiled program reaches EnvPool: xla, a custom call (CPU, GPU); callback, through
+    the host, on any platform; auto takes xla where it exists. Catch needs neither"""
     order: Literal["strict", "overlapped"] = "strict"
     """strict: play, then learn; overlapped: learn while the emulators play, so that the first
     action of each rollout is one update behind; it pays where rollouts are short"""
@@ -255,8 +289,28 @@ class Config:
         return self.num_envs * self.agent.rollout_length
 
     def num_updates(self) -> int:
-        """Updates of the whole run; the last one may pass total_steps."""
-        return -(-self.total_steps // self.steps_per_update())
+        """Updates of the whole run; the last ones, up to a merge, may pass total_steps."""
+        between = max(self.sync_every, 1)
+        return -(-self.total_steps // (self.steps_per_update() * between)) * between
+
+    def initial_learning_rate(self) -> float:
+        """The learning rate at the start, scaled as `optimizer.lr_scaling` says."""
+        optimizer = self.optimizer
+        factor = self.num_envs / (optimizer.recipe_envs or self.num_envs)
+        power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[optimizer.lr_scaling]
+        return optimizer.learning_rate * factor**power
+
+
+def gradient_steps(config: Config) -> int:
+    """Gradient steps of one update."""
+    agent = config.agent
+    if isinstance(agent, PPOConfig):
+        return agent.epochs * agent.num_minibatches
+    if isinstance(agent, VTraceConfig):
+        return agent.updates_per_rollout
+    if isinstance(agent, C51Config):
+        return round(agent.training_intensity * config.steps_per_update() / agent.batch_size)
+    return 1
 
 
 def learning_starts(config: Config) -> int:
@@ -322,7 +376,11 @@ def from_table(table: dict[str, Any]) -> Config:
     algorithm = table.get("algorithm", "a2c")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
-    return _merge(Config(agent=ALGORITHMS[algorithm]()), table)
+    config = _merge(Config(agent=ALGORITHMS[algorithm]()), table)
+    if not config.optimizer.recipe_envs:  # what overrides the file later does not change its recipe
+        optimizer = dataclasses.replace(config.optimizer, recipe_envs=config.num_envs)
+        config = dataclasses.replace(config, optimizer=optimizer)
+    return config
 
 
 def load(path: Path) -> Config:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import psutil
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxrl.config import UserError
@@ -21,21 +24,36 @@ SHARDED: Any = PartitionSpec(AXIS)  # rows of all devices along the first axis
 
 
 def simulate_cpu_devices(count: int) -> None:
-    """Makes a CPU pass for `count` devices; before anything touches a device."""
-    if jax.config.values["jax_num_cpu_devices"] != count:
+    """Makes a CPU pass for at least `count` devices; before anything touches a device."""
+    if jax.config.values["jax_num_cpu_devices"] < count:
         jax.config.update("jax_num_cpu_devices", count)
 
 
 def make_mesh(num_devices: int) -> Mesh:
-    """The 1-D mesh of the first devices; 0 takes all. Raises `UserError` if there are fewer."""
-    devices = jax.devices()
-    if num_devices > len(devices):
+    """The 1-D mesh of the first devices of every process; 0 takes all.
+
+    Raises `UserError` if there are fewer, or they do not divide among the processes.
+    """
+    devices, processes = jax.devices(), jax.process_count()
+    by_process = [[d for d in devices if d.process_index == p] for p in range(processes)]
+    most = processes * min(len(own) for own in by_process)
+    if num_devices > most:
         raise UserError(
-            f"num_devices = {num_devices}: this machine has {len(devices)} "
-            f"{devices[0].platform} device{'s' if len(devices) > 1 else ''}"
+            f"num_devices = {num_devices}: there are {most} "
+            f"{devices[0].platform} device{'s' if most > 1 else ''}"
         )
-    chosen = devices[: num_devices or len(devices)]
-    return jax.make_mesh((len(chosen),), (AXIS,), axis_types=(AxisType.Auto,), devices=chosen)
+    if num_devices % processes:
+        below = num_devices // processes * processes
+        nearest = f"{below} or {below + processes}" if below else str(processes)
+        raise UserError(
+            f"num_devices = {num_devices} does not divide among {processes} processes: "
+            f"take {nearest}"
+        )
+    each = (num_devices or most) // processes
+    # Process by process, because an engine takes its pool by the device's place in the mesh;
+    # `jax.make_mesh` would order them by the network between them.
+    chosen = np.array([device for own in by_process for device in own[:each]])
+    return Mesh(chosen, (AXIS,), axis_types=(AxisType.Auto,))
 
 
 def num_local_devices(mesh: Mesh) -> int:
@@ -70,9 +88,18 @@ def put(mesh: Mesh, tree: PyTree, spec: PartitionSpec) -> PyTree:
     def place(x: Any) -> jax.Array:
         if jax.process_count() == 1:
             return jax.device_put(x, sharding)
-        return jax.make_array_from_process_local_data(sharding, x)
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(place(jax.random.key_data(x)))
+        return jax.make_array_from_process_local_data(sharding, np.asarray(x))
 
     return jax.tree.map(place, tree)
+
+
+def fetch(tree: PyTree) -> PyTree:
+    """Arrays of all devices, as NumPy arrays in every process; all processes must call it."""
+    if jax.process_count() == 1:
+        return jax.device_get(tree)
+    return multihost_utils.process_allgather(tree, tiled=True)
 
 
 def map_over_devices(

@@ -134,6 +134,7 @@ def evaluate(
     games = _Games(state, none.astype(bool), none, none.astype(jnp.int32))
     while not np.all(games.finished):
         games = jax.block_until_ready(advance(actor, games))
+        engine.check()
     engine.close()
     scores = np.asarray(games.score).astype(float)
     return Evaluation(

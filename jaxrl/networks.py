@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxrl.config import NetworkConfig
 from jaxrl.convolution import conv2d
-from jaxrl.optimizers import mean_over_devices
+from jaxrl.optimizers import mean_over_devices, sum_over_devices
 from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE
 
 
@@ -202,6 +202,29 @@ def merge_statistics(
     return RunningStatistics(
         jnp.minimum(seen, MAX_COUNT), statistics.mean + delta * share, variance
     )
+
+
+def join_statistics(before: RunningStatistics, own: RunningStatistics) -> RunningStatistics:
+    """Statistics that learners went on with apart, [L, ...] on each device, as of all samples.
+
+    Learner d has added n_d - n₀ samples to the n₀ before, so that with N = n₀ + Σ_d (n_d - n₀)
+
+    x̄ = x₀ + Σ_d (x_d - x₀) n_d / N
+
+    for the mean, and for the mean square about the mean before.
+    """
+    rank = before.mean.ndim
+    added = own.samples - before.samples
+    seen = before.samples + sum_over_devices(added.sum())
+    share = (own.samples / jnp.maximum(seen, 1)).reshape(-1, *[1] * rank)
+
+    def join(old: jax.Array, new: jax.Array) -> jax.Array:
+        return old + sum_over_devices(((new - old) * share).sum(0))
+
+    mean = join(before.mean, own.mean)
+    square = join(before.variance, own.variance + jnp.square(own.mean - before.mean))
+    variance = jnp.maximum(square - jnp.square(mean - before.mean), 0)
+    return RunningStatistics(jnp.minimum(seen, MAX_COUNT), mean, variance)
 
 
 def init_statistics(config: NetworkConfig) -> Any:

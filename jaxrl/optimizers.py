@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config import OptimizerConfig
+from jaxrl.config import Config, OptimizerConfig
 from jaxrl.types import AXIS, PyTree
 
 CPU_MICRO_BATCH = 48  # rows of one pass on a CPU: more gain nothing and need more memory
@@ -17,6 +17,11 @@ Objective = Callable[[PyTree, PyTree], tuple[jax.Array, dict[str, jax.Array]]]
 def mean_over_devices(tree: Any) -> Any:
     """The synchronous all-reduce: the mean of every leaf over the mesh."""
     return jax.lax.pmean(tree, AXIS)
+
+
+def sum_over_devices(tree: Any) -> Any:
+    """The sum of every leaf over the mesh."""
+    return jax.lax.psum(tree, AXIS)
 
 
 def row_weights(valid: jax.Array) -> jax.Array:
@@ -72,11 +77,12 @@ def _default_micro_batch(num_items: int, rows_per_item: int) -> int:
     return max(n for n in range(1, most + 1) if num_items % n == 0)
 
 
-def learning_rate(config: OptimizerConfig, num_updates: int) -> optax.Schedule:
-    """The learning rate by update: constant, or linearly to 0 at `num_updates`."""
-    if config.schedule == "linear":
-        return optax.linear_schedule(config.learning_rate, 0.0, max(num_updates, 1))
-    return optax.constant_schedule(config.learning_rate)
+def learning_rate(config: Config) -> optax.Schedule:
+    """The learning rate by update: constant, or linearly to 0 at the end."""
+    start = config.initial_learning_rate()
+    if config.optimizer.schedule == "linear":
+        return optax.linear_schedule(start, 0.0, max(config.num_updates(), 1))
+    return optax.constant_schedule(start)
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxrl import distribute, episodes, replay, rollout
+from jaxrl import distribute, episodes, learners, replay, rollout
 from jaxrl.checks import check_divides
 from jaxrl.config import C51Config, Config, UserError, VTraceConfig
 from jaxrl.distribute import REPLICATED, SHARDED
@@ -37,16 +37,25 @@ class Program(NamedTuple):
     """What the host calls."""
 
     init: Callable[[], LoopState]
-    # restart(state, seed) -> state: new games, where a checkpoint could not keep the old ones
-    restart: Callable[[LoopState, int], LoopState]
-    run: Any  # jitted: run(state, num_updates i32[]) -> state; the state is donated
+    # restart(state, seed, moved) -> state: new games, where a checkpoint could not keep the old
+    # ones; on other devices (moved) each environment has a new random key too
+    restart: Callable[[LoopState, int, bool], LoopState]
+    # jitted: run(state, num_updates i32[]) -> state; the state is donated. As many updates as
+    # `updates_between_merges` divides.
+    run: Any
     steps_per_update: int  # agent steps over all devices
+    updates_between_merges: int
 
 
 def envs_per_device(config: Config, mesh: Mesh) -> int:
-    """E. Raises `UserError` if the environments do not divide."""
+    """Environments on each device. Raises `UserError` if they do not divide."""
     check_divides(config, mesh.size)
     return config.num_envs // mesh.size
+
+
+def envs_per_learner(config: Config, mesh: Mesh) -> int:
+    """Environments that one agent is made for."""
+    return config.num_envs // (config.num_learners or mesh.size)
 
 
 def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
@@ -99,30 +108,48 @@ def _start_games(
 
 
 def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
-    """Builds the functions; nothing runs or compiles before they are called."""
-    overlapped = config.order == "overlapped"
+    """Builds the functions; nothing runs or compiles before they are called.
 
-    def turn(state: LoopState) -> tuple[rollout.Learned, jax.Array]:
+    Args:
+      config: what to train.
+      agent: made for the environments of one learner (`envs_per_learner`).
+      engines: of each group.
+      mesh: the devices.
+    """
+    overlapped = config.order == "overlapped"
+    team = learners.make(config, agent, mesh.size)
+
+    def collect(state: LoopState) -> tuple[rollout.Learned, jax.Array]:
         key, update_key = jax.random.split(state.key)
-        return rollout.collect(agent, engines, state.agent, state.games, update_key), key
+        return rollout.collect(team.agent, engines, state.agent, state.games, update_key), key
+
+    def update(_: Any, state: LoopState) -> LoopState:
+        learned, key = collect(state)
+        return LoopState(
+            agent=learned.agent,
+            games=learned.games,
+            key=key,
+            metrics=jax.tree.map(jnp.add, state.metrics, learned.metrics),
+        )
+
+    def updates_and_merge(_: Any, state: LoopState) -> LoopState:
+        own = state._replace(agent=team.spread(state.agent))
+        if team.updates == 1:  # XLA keeps a loop of one round, and copies what it carries
+            own = update(0, own)
+        else:
+            own = jax.lax.fori_loop(0, team.updates, update, own)
+        return own._replace(
+            agent=team.merge(state.agent, own.agent), metrics=team.average(own.metrics)
+        )
 
     def run(state: LoopState, num_updates: jax.Array) -> LoopState:
-        def body(_: Any, state: LoopState) -> LoopState:
-            learned, key = turn(state)
-            return LoopState(
-                agent=learned.agent,
-                games=learned.games,
-                key=key,
-                metrics=jax.tree.map(jnp.add, state.metrics, learned.metrics),
-            )
-
-        return jax.lax.fori_loop(0, num_updates, body, state)
+        return jax.lax.fori_loop(0, num_updates // team.updates, updates_and_merge, state)
 
     mapped = distribute.map_over_devices(run, mesh, (SPECS, REPLICATED), SPECS)
 
     def send_first(state: LoopState) -> LoopState:
-        games = rollout.send_all(agent, engines, state.agent.actor, state.games)
-        return state._replace(games=games)
+        actor = team.spread(state.agent).actor
+        return state._replace(games=rollout.send_all(team.agent, engines, actor, state.games))
 
     def under_way(state: LoopState) -> LoopState:
         """With the first step sent, where the order is overlapped."""
@@ -131,7 +158,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
 
     def no_metrics(state: LoopState) -> Metrics:
         def metrics(state: LoopState) -> Metrics:
-            return turn(state)[0].metrics
+            return collect(state._replace(agent=team.spread(state.agent)))[0].metrics
 
         mapped_metrics = distribute.map_over_devices(metrics, mesh, (SPECS,), REPLICATED)
         shapes = jax.eval_shape(mapped_metrics, state)
@@ -140,7 +167,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
     def init() -> LoopState:
         params_key, update_key, act_key = jax.random.split(jax.random.key(config.seed), 3)
         # Each device makes its own memory, where it stays.
-        learner = distribute.map_over_devices(agent.init, mesh, (REPLICATED,), SPECS.agent)
+        learner = distribute.map_over_devices(team.agent.init, mesh, (REPLICATED,), SPECS.agent)
         state = LoopState(
             agent=jax.jit(learner)(distribute.put(mesh, params_key, REPLICATED)),
             games=tuple(
@@ -155,18 +182,22 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
 
     def interrupt(state: LoopState) -> LoopState:
         """The new games do not continue the newest steps of the old ones."""
-        memory = agent.interrupt(state.agent.memory)
+        memory = team.agent.interrupt(state.agent.memory)
         return state._replace(agent=state.agent._replace(memory=memory))
 
-    def new_games(engine: EnvEngine, old: rollout.RolloutState, seed: int) -> rollout.RolloutState:
-        # The keys of the actions go on as they were; these are not used.
-        fresh = _start_games(config, engine, mesh, seed, jax.random.key(seed))
+    def new_games(
+        engine: EnvEngine, old: rollout.RolloutState, seed: int, moved: bool
+    ) -> rollout.RolloutState:
+        act_key = jax.random.fold_in(jax.random.key(config.seed), seed)
+        fresh = _start_games(config, engine, mesh, seed, act_key)
         started = {name: getattr(fresh.episodes, name) for name in ("score", "length", "counted")}
-        return fresh._replace(keys=old.keys, episodes=old.episodes._replace(**started))
+        return fresh._replace(
+            keys=fresh.keys if moved else old.keys, episodes=old.episodes._replace(**started)
+        )
 
-    def restart(state: LoopState, seed: int) -> LoopState:
+    def restart(state: LoopState, seed: int, moved: bool) -> LoopState:
         jax.block_until_ready(state)  # no call may still be on its way to the old pools
-        games = [new_games(*group, seed) for group in zip(engines, state.games, strict=True)]
+        games = [new_games(*group, seed, moved) for group in zip(engines, state.games, strict=True)]
         mapped = distribute.map_over_devices(interrupt, mesh, (SPECS,), SPECS)
         state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(games)))
         return jax.block_until_ready(under_way(state))
@@ -176,4 +207,5 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
         restart=restart,
         run=jax.jit(mapped, donate_argnums=0),
         steps_per_update=config.steps_per_update(),
+        updates_between_merges=team.updates,
     )

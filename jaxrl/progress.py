@@ -50,12 +50,15 @@ def line(moment: Moment) -> str:
 class Display:
     """Shows training on standard error; standard output stays free for results."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None, silent: bool = False) -> None:
+        self._console = console or Console(
+            stderr=True, highlight=False, soft_wrap=True, quiet=silent
+        )
+        self._silent = silent
         self._live: Live | None = None
 
     def __enter__(self) -> "Display":
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._silent:
             # Results go to standard output as they are; the last line shown is not one of them.
             self._live = Live(
                 console=self._console, refresh_per_second=4, transient=True, redirect_stdout=False
@@ -80,7 +83,7 @@ class Display:
         """After every compiled call; off a terminal only the ends of intervals are printed."""
         if self._live is not None:
             self.show(line(moment))
-        elif interval_ended:
+        elif interval_ended and not self._silent:
             print(line(moment), file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:

@@ -1,5 +1,7 @@
 """Run directories: made, described, and read again."""
 
+import dataclasses
+import hashlib
 import json
 import os
 import shlex
@@ -30,6 +32,12 @@ def default_name(config: Config) -> str:
     """runs/GAME-ALGORITHM-seedSEED-TIME, new at every start."""
     now = time.strftime("%Y%m%d-%H%M%S")
     return f"runs/{config.game}-{config.algorithm}-seed{config.seed}-{now}"
+
+
+def fingerprint(config: Config) -> str:
+    """The same for two configurations that train the same run, into whatever directory."""
+    text = configuration.to_toml(dataclasses.replace(config, run_dir=""))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_new(config: Config) -> Path:

@@ -1,6 +1,7 @@
 """The host's loop: run a compiled second, log it, keep it; at the end draw and evaluate."""
 
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
@@ -14,18 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl import episodes, evaluate, metrics, plotting, runs
+from jaxrl import episodes, evaluate, metrics, plotting, processes, runs
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints, Progress
 from jaxrl.checks import check
 from jaxrl.config import Config, UserError, learning_starts
-from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.distribute import fetch, make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engines
 from jaxrl.program import (
     LoopState,
     Program,
     check_memory,
     envs_per_device,
+    envs_per_learner,
     make_program,
 )
 from jaxrl.progress import Display, Moment
@@ -46,6 +48,11 @@ class _Stop:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+
+    def agreed(self) -> bool:
+        """Whether any process was told to stop; all of them ask together."""
+        self.signal = int(processes.agree(self.signal or 0).max()) or None
+        return self.signal is not None
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["_Stop"]:
@@ -81,12 +88,14 @@ class _Session(NamedTuple):
     @property
     def log_updates(self) -> int:
         """Updates between two lines of the log, so that lines fall at the same steps every time."""
-        return max(1, round(self.config.log_interval / self.program.steps_per_update))
+        whole = self.program.updates_between_merges
+        steps = self.program.steps_per_update * whole
+        return whole * max(1, round(self.config.log_interval / steps))
 
     @property
     def num_updates(self) -> int:
         """Updates of the whole run."""
-        return -(-self.config.total_steps // self.program.steps_per_update)
+        return self.config.num_updates()
 
     @property
     def total_steps(self) -> int:
@@ -97,13 +106,18 @@ class _Session(NamedTuple):
 def start(config: Config) -> Outcome:
     """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
     mesh = _open_mesh(config)
-    run_dir = runs.create(config)
-    return _train(config, run_dir, mesh, resume=False)
+    settings = runs.fingerprint(config)
+    if processes.from_first(lambda: settings) != settings:
+        raise UserError("this process was started with other settings than process 0")
+    run_dir = Path(processes.from_first(lambda: str(runs.create(config))))
+    return _train(config, _seen(run_dir), mesh, resume=False)
 
 
-def resume(run_dir: Path) -> Outcome:
-    """Continues a run from its newest checkpoint."""
+def resume(run_dir: Path, num_devices: int | None = None) -> Outcome:
+    """Continues a run from its newest checkpoint; on `num_devices`, or as many as it began on."""
     config = runs.load_config(run_dir)
+    if num_devices is not None:
+        config = dataclasses.replace(config, num_devices=num_devices)
     mesh = _open_mesh(config)
     checkpoints = Checkpoints(run_dir)
     found = checkpoints.steps()
@@ -121,8 +135,8 @@ def resume(run_dir: Path) -> Outcome:
 def _open_mesh(config: Config) -> jax.sharding.Mesh:
     """The devices to train on. Raises `UserError` where the configuration does not fit them."""
     check(config)
-    if config.num_devices > 1:
-        simulate_cpu_devices(config.num_devices)
+    if config.num_devices > processes.count():
+        simulate_cpu_devices(config.num_devices // processes.count())
     mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
     check_memory(config, mesh)
@@ -132,13 +146,15 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
 def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool) -> Outcome:
     num_envs = envs_per_device(config, mesh)
     engines = make_engines(config, num_envs, num_local_devices(mesh))
-    agent = make_agent(config, engines[0].spec._replace(num_envs=num_envs))
+    spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
+    agent = make_agent(config, spec)
     program = make_program(config, agent, engines, mesh)
     checkpoints = Checkpoints(
         run_dir, config.keep_checkpoints, engines[0].restorable, config.checkpoint_memory
     )
-    runs.write_provenance(run_dir, list(mesh.devices.flat))
-    with Display() as display:
+    if processes.index() == 0:
+        runs.write_provenance(run_dir, list(mesh.devices.flat))
+    with Display(silent=processes.index() > 0) as display:
         session = _Session(config, run_dir, engines, program, checkpoints, display)
         display.say(_headline(session, mesh))
         with _Stop().watching() as stop:
@@ -148,8 +164,19 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
                 f"stopped at step {progress.step:,} and saved; go on with: jaxrl resume {run_dir}"
             )
             return Outcome(progress.step, stop.signal)
-        _finish(session, state, progress.step)
+        if processes.index() == 0:
+            _finish(session, state, progress.step)
     return Outcome(progress.step, None)
+
+
+def _seen(run_dir: Path) -> Path:
+    """Refuses a directory that process 0 has made and this one does not see."""
+    if not (run_dir / "config.toml").is_file():
+        raise UserError(
+            f"process {processes.index()} does not see '{run_dir}': put it on a file system that "
+            "all machines share, with --run-dir"
+        )
+    return run_dir
 
 
 def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progress]:
@@ -158,14 +185,14 @@ def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progr
     try:
         with display.busy("starting the games"):
             state = program.init()
-        progress = Progress(0, 0, 0.0)
+        progress = Progress(0, 0, 0.0, 0)
         if resume:
-            state, progress = session.checkpoints.restore(state)
+            state, progress, saved_on = session.checkpoints.restore(state)
             display.say(f"resumed at step {progress.step:,}")
             if progress.updates >= session.num_updates:
                 display.say("training had ended already")
                 return state, progress
-            state = _restart(session, state, progress)
+            state = _restart(session, state, progress, saved_on)
         with display.busy("compiling") as compiling:
             run = program.run.lower(state, np.int32(1)).compile()
         return _loop(session, stop, run, state, progress, compiling.seconds)
@@ -175,9 +202,15 @@ def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progr
             engine.close()
 
 
+def _devices(count: int, kind: str = "") -> str:
+    return " ".join(filter(None, [str(count), kind, "device" + "s" * (count > 1)]))
+
+
 def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
     config, total = session.config, session.total_steps
-    devices = f"{mesh.size} {mesh.devices.flat[0].device_kind} device{'s' * (mesh.size > 1)}"
+    devices = _devices(mesh.size, mesh.devices.flat[0].device_kind)
+    if processes.count() > 1:
+        devices += f" of {processes.count()} processes"
     rounded = f" ({total - config.total_steps:,} more, to end with a whole update)"
     lines = [
         f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
@@ -191,13 +224,23 @@ def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
     return "\n".join(lines)
 
 
-def _restart(session: _Session, state: LoopState, progress: Progress) -> LoopState:
+def _restart(session: _Session, state: LoopState, progress: Progress, saved_on: int) -> LoopState:
     """What no checkpoint holds begins anew."""
-    if not session.engines[0].restorable:
+    num_devices = len(state.key.sharding.device_set)
+    moved, remembers = saved_on != num_devices, bool(jax.tree.leaves(state.agent.memory))
+    if moved:
+        session.display.say(
+            f"saved on {_devices(saved_on)}, resumed on {num_devices}: parameters and optimizer go "
+            "on exactly; new games begin, with new random keys and statistics of games"
+            + ", and the replay or windows fill anew"
+            * remembers
+        )
+    elif not session.engines[0].restorable:
         session.display.say("emulators cannot be saved: new games begin")
+    if moved or not session.engines[0].restorable:
         # Not the games of the start again.
-        state = session.program.restart(state, session.config.seed + progress.updates)
-    if not session.config.checkpoint_memory and jax.tree.leaves(state.agent.memory):
+        state = session.program.restart(state, session.config.seed + progress.updates, moved)
+    if not moved and not session.config.checkpoint_memory and remembers:
         session.display.say("checkpoints hold no replay: it fills anew before learning goes on")
     return state
 
@@ -212,53 +255,58 @@ def _loop(
 ) -> tuple[LoopState, Progress]:
     """Compiled calls until the last update or a signal; saves before it returns."""
     config, program, display = session.config, session.program, session.display
-    log = metrics.MetricsLog(session.run_dir, progress.step)
+    log = metrics.MetricsLog(session.run_dir, progress.step) if processes.index() == 0 else None
     updates, seconds = progress.updates, progress.seconds
     update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
     interval_start = (progress.step, seconds)
     next_save = (progress.step // config.checkpoint_interval + 1) * config.checkpoint_interval
     extra = {"compile_seconds": round(compile_seconds, 3)}
-    games = _games(state)
+    # Of devices that it was moved from; theirs are not among this state's.
+    elsewhere = progress.episodes - _games(state).episodes
     began = time.perf_counter() - seconds
-    while updates < session.num_updates and stop.signal is None:
+    while updates < session.num_updates and not stop.agreed():
         boundary = (updates // session.log_updates + 1) * session.log_updates
         boundary = min(boundary, session.num_updates)
-        count = min(max(1, int(SECONDS_PER_CALL / update_seconds)), boundary - updates)
+        whole = program.updates_between_merges
+        count = max(1, int(SECONDS_PER_CALL / update_seconds / whole)) * whole
+        count = min(count, boundary - updates)
+        count = int(processes.agree(count)[0, 0])
         call_began = time.perf_counter()
         state = jax.block_until_ready(run(state, np.int32(count)))
+        for engine in session.engines:
+            engine.check()
         now = time.perf_counter()
         update_seconds = (now - call_began) / count
         updates += count
         seconds = now - began
         step = updates * program.steps_per_update
         rate = (step - interval_start[0]) / (seconds - interval_start[1])
-        games = _games(state)
+        games = _games(state, elsewhere)
         since = (updates - 1) % session.log_updates + 1
         means = metrics.means(jax.device_get(state.metrics), since)
         if updates == boundary:
-            log.write(_line(step, updates, seconds, rate, games) | extra | means)
+            if log is not None:
+                log.write(_line(step, updates, seconds, rate, games) | extra | means)
             state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
             extra, interval_start = {}, (step, seconds)
         note = "filling the memory" if None in means.values() else ""
         moment = Moment(step, session.total_steps, rate, games, note)
         display.update(moment, updates == boundary)
-        progress = Progress(step, updates, seconds)
+        progress = Progress(step, updates, seconds, games.episodes)
         if updates == boundary and step >= next_save:
             saving = time.perf_counter()
-            _save(session, state, progress, games)
+            session.checkpoints.save(state, progress, games.return_mean)
             began += time.perf_counter() - saving  # no training happened meanwhile
             next_save += config.checkpoint_interval
-    _save(session, state, progress, games)
-    log.close()
+    session.checkpoints.save(state, progress, _games(state).return_mean)
+    if log is not None:
+        log.close()
     return state, progress
 
 
-def _games(state: LoopState) -> episodes.Summary:
-    return episodes.summarise(*(group.episodes for group in state.games))
-
-
-def _save(session: _Session, state: LoopState, progress: Progress, games: episodes.Summary) -> None:
-    session.checkpoints.save(state, progress, games.return_mean)
+def _games(state: LoopState, elsewhere: int = 0) -> episodes.Summary:
+    games = episodes.summarise(*fetch([group.episodes for group in state.games]))
+    return games._replace(episodes=games.episodes + elsewhere)
 
 
 def _line(

@@ -109,3 +109,4 @@ class EnvEngine(NamedTuple):
     restorable: bool  # whether the env state is the whole state of the games
     env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
     render: Callable[[], Any] | None  # u8[H, W, 3] of environment 0; only with nothing in flight
+    check: Callable[[], None]  # raises EngineError if a call since `init` failed; on the host

@@ -75,6 +75,7 @@ def record(
     ):
         while not over and length < max_seconds * REAL_TIME:
             state = jax.block_until_ready(step(actor, state))
+            engine.check()
             row = jax.device_get(state.timestep)
             score, length, over = score + float(row.score[0]), length + 1, bool(row.game_over[0])
             game = engine.render() if engine.render else row.frame[0][..., None].repeat(3, -1)

@@ -1,4 +1,4 @@
-"""Two simulated CPU devices for every test; a mesh of one takes the first of them."""
+"""Four simulated CPU devices for every test; a mesh of one takes the first of them."""
 
 import dataclasses
 from pathlib import Path
@@ -10,9 +10,10 @@ import pytest
 from jaxrl.config import Config, load
 from jaxrl.distribute import simulate_cpu_devices
 
-simulate_cpu_devices(2)
+simulate_cpu_devices(4)
 # Many tests compile the same program of Catch: they find it here, also in the next session.
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache/jax"))
+CACHE = str(Path(__file__).parents[1] / ".pytest_cache/jax")
+jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 CONFIGS = Path(__file__).parents[1] / "configs"

@@ -18,6 +18,7 @@ from tests.conftest import CONFIGS
 def few_environments(config: Config) -> Config:
     """Four, with batches shrunk as much and a memory that is ready at once."""
     few = dataclasses.replace(config, num_envs=4, num_devices=1, random_start_steps=5)
+    few = dataclasses.replace(few, num_learners=min(config.num_learners, 2))
     if isinstance(config.agent, VTraceConfig):
         agent = dataclasses.replace(config.agent, num_minibatches=4)
         if config.agent.rollout_length == 1:
@@ -41,7 +42,8 @@ def test_trains_a_few_updates(path):
     # A replay needs some steps before a stack and a window fit.
     updates = 8 if isinstance(config.agent, C51Config) or config.agent.rollout_length == 1 else 3
     engine = make_engine(config, 4)
-    agent = make_agent(config, engine.spec)
+    spec = engine.spec._replace(num_envs=4 // max(config.num_learners, 1))
+    agent = make_agent(config, spec)
     program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     state = program.init()
     before = jax.device_get(state.agent.actor.params)

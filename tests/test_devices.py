@@ -16,7 +16,7 @@ from tests.conftest import catch_config
 SETTINGS = {
     "a2c_fast": {},
     "ppo_pong": {"rollout_length": 8},
-    "vtrace_cpu": {"num_minibatches": 4, "window": 8},
+    "vtrace_cpu": {"num_minibatches": 2, "window": 8},
     "c51_fast": {"learning_starts": 96, "target_update_interval": 256},
 }
 
@@ -53,25 +53,27 @@ def train(recipe, num_devices, order, turns, groups=1):
         ("c51_fast", "overlapped", 20, 1),
     ],
 )
-def test_two_devices_on_half_the_batch_equal_one_on_the_whole(recipe, order, turns, groups):
-    """Also where the environments of each of the two devices are in groups."""
-    one, two = train(recipe, 1, order, turns), train(recipe, 2, order, turns, groups)
-    by_device = [g.observation.reshape(2, -1, 84, 84, 4) for g in two.games]
-    observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
-    np.testing.assert_array_equal(one.games[0].observation, observation)
-    if recipe in ("c51_fast", "vtrace_cpu"):
-        for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
-            played = [getattr(state.agent.memory.ring, name) for state in (one, two)]
-            np.testing.assert_array_equal(*played)
-    before = jax.tree.leaves(one.agent.actor)
-    after = jax.tree.leaves(two.agent.actor)
-    # float32: sums are taken in another order; relative 1e-4 after 20 updates.
-    for a, b in zip(before, after, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5)
-    jax.tree.map(close, one.metrics, two.metrics)
+def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, order, turns, groups):
+    """Two devices and four; also where the environments of each of the two are in groups."""
+    one = train(recipe, 1, order, turns)
+    for num_devices in (2, 4):
+        more = train(recipe, num_devices, order, turns, groups if num_devices == 2 else 1)
+        by_device = [g.observation.reshape(num_devices, -1, 84, 84, 4) for g in more.games]
+        observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
+        np.testing.assert_array_equal(one.games[0].observation, observation)
+        if recipe in ("c51_fast", "vtrace_cpu"):
+            for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
+                played = [getattr(state.agent.memory.ring, name) for state in (one, more)]
+                np.testing.assert_array_equal(*played)
+        before = jax.tree.leaves(one.agent.actor)
+        after = jax.tree.leaves(more.agent.actor)
+        # float32: sums are taken in another order; relative 1e-4 after 20 updates.
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5)
+        jax.tree.map(close, one.metrics, more.metrics)
 
 
 def test_more_devices_than_there_are_is_a_users_mistake():
-    with pytest.raises(UserError, match="2 cpu devices"):
+    with pytest.raises(UserError, match="4 cpu devices"):
         distribute.make_mesh(5)

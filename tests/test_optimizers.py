@@ -5,7 +5,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from jaxrl import distribute, optimizers
-from jaxrl.config import OptimizerConfig
+from jaxrl.config import Config, OptimizerConfig
 from jaxrl.types import AXIS
 
 
@@ -50,7 +50,9 @@ def test_gradients_are_clipped_before_they_are_scaled():
 
 
 def test_linear_schedule_ends_at_zero():
-    rate = optimizers.learning_rate(OptimizerConfig(learning_rate=0.1, schedule="linear"), 10)
+    optimizer = OptimizerConfig(learning_rate=0.1, schedule="linear")
+    config = Config(optimizer=optimizer, num_envs=2, total_steps=100)  # 10 updates
+    rate = optimizers.learning_rate(config)
     np.testing.assert_allclose([rate(0), rate(5), rate(10)], [0.1, 0.05, 0.0], atol=1e-8)
 
 

@@ -143,13 +143,13 @@ def test_games_are_listed(capsys):
     assert "catch" in capsys.readouterr().out.split()
 
 
-def state_of(path):
+def state_of(path, num_devices=1):
     config = load(path / "config.toml")
-    engine = make_engine(config, config.num_envs)
+    engine = make_engine(config, config.num_envs // num_devices, num_devices)
     agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
+    program = make_program(config, agent, (engine,), distribute.make_mesh(num_devices))
     checkpoints = checkpoint.Checkpoints(path)
-    state, progress = checkpoints.restore(program.init())
+    state, progress, _ = checkpoints.restore(program.init())
     checkpoints.close()
     return state, progress
 
@@ -197,7 +197,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert main(["resume", str(tmp_path / "cut")]) == 0
     provenance = json.loads((tmp_path / "cut" / "provenance.json").read_text())
     assert len(provenance["resumed"]) == 1
-    kept = (tmp_path / "cut" / "checkpoints" / "1200" / "learner" / "_METADATA").read_text()
+    kept = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
     assert ("memory.ring.frame" in kept) == (recipe in ("c51_fast", "vtrace_cpu"))
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
@@ -219,7 +219,7 @@ def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_ane
                  "--checkpoint-interval", "400", "--evaluation-episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(path)]) == 0
     (newest,) = [p for p in (path / "checkpoints").iterdir() if int(p.name) == 1200]
-    assert "memory" not in (newest / "learner" / "_METADATA").read_text()
+    assert "memory" not in (newest / "local" / "_METADATA").read_text()
     shutil.rmtree(newest)
     assert main(["resume", str(path)]) == 0
     rows = {row["step"]: row for row in metrics.read(path)}
@@ -257,10 +257,10 @@ def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
     # np.array copies; what device_get gives may share the device's memory
     before = jax.tree.map(np.array, state.agent.actor.params)
     checkpoints = checkpoint.Checkpoints(tmp_path)
-    checkpoints.save(state, checkpoint.Progress(0, 0, 0.0), None)
+    checkpoints.save(state, checkpoint.Progress(0, 0, 0.0, 0), None)
     program.run(state, np.int32(20))  # overwrites in place while Orbax writes
     checkpoints.close()
-    restored, _ = checkpoint.Checkpoints(tmp_path).restore(program.init())
+    restored, *_ = checkpoint.Checkpoints(tmp_path).restore(program.init())
     for a, b in zip(
         jax.tree.leaves(before), jax.tree.leaves(restored.agent.actor.params), strict=True
     ):

@@ -57,7 +57,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     assert isinstance(settings, A2CConfig)
     network = networks.PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config.optimizer, config.num_updates())
+    schedule = optimizers.learning_rate(config)
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> networks.PolicyValue:
         return network.apply({"params": params}, networks.normalise(observation, statistics))

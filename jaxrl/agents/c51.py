@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl import distributional, networks, optimizers, replay
-from jaxrl.config import C51Config, Config
+from jaxrl.config import C51Config, Config, gradient_steps
 from jaxrl.optimizers import row_weights
 from jaxrl.replay import Transitions
 from jaxrl.types import (
@@ -102,10 +102,10 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     assert isinstance(settings, C51Config)
     network = networks.ActionValueNetwork(spec.num_actions, settings.num_atoms, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config.optimizer, config.num_updates())
+    schedule = optimizers.learning_rate(config)
     atoms = distributional.support(settings.v_min, settings.v_max, settings.num_atoms)
     steps_per_update = config.steps_per_update()
-    num_batches = round(settings.training_intensity * steps_per_update / settings.batch_size)
+    num_batches = gradient_steps(config)
     target_updates = max(1, settings.target_update_interval // steps_per_update)
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:

@@ -136,7 +136,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     assert isinstance(settings, PPOConfig)
     network = networks.PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config.optimizer, config.num_updates())
+    schedule = optimizers.learning_rate(config)
     adaptive = config.optimizer.schedule == "adaptive"
 
     def predict(
@@ -149,7 +149,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         params = networks.init_params(network, key)
         value_statistics = networks.new_statistics(()) if settings.normalise_values else ()
         statistics = Statistics(networks.init_statistics(config.network), value_statistics)
-        learner = Learner(optimizer.init(params), jnp.float32(config.optimizer.learning_rate))
+        learner = Learner(optimizer.init(params), jnp.float32(config.initial_learning_rate()))
         return AgentState(ActorState(params, statistics, jnp.int32(0)), learner, memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:

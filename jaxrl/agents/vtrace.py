@@ -89,7 +89,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     assert isinstance(settings, VTraceConfig)
     network = networks.PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config.optimizer, config.num_updates())
+    schedule = optimizers.learning_rate(config)
     final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
     entropy_schedule = optax.linear_schedule(
         settings.entropy_coef, final_entropy, config.num_updates()

@@ -120,5 +120,13 @@ def make_catch(
         return state, _answer(state)
 
     return EnvEngine(
-        spec, init, send, recv, lambda: None, restorable=True, env_ids=ids, render=None
+        spec,
+        init,
+        send,
+        recv,
+        close=lambda: None,
+        restorable=True,
+        env_ids=ids,
+        render=None,
+        check=lambda: None,
     )

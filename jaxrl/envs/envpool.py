@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config import Config
-from jaxrl.envs.engine import WHOLE, Group, env_ids, first_env_seed
+from jaxrl.config import Config, EngineError
+from jaxrl.envs.callback import host_calls
+from jaxrl.envs.engine import WHOLE, Group, cores_by_device, env_ids, first_env_seed, on_cores
 from jaxrl.games import full_actions, minimal_actions
 from jaxrl.types import AXIS, FRAME_SHAPE, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
 
@@ -119,6 +120,11 @@ def _start(pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life
     return rows
 
 
+def has_custom_call() -> bool:
+    """Whether EnvPool's custom call exists for the devices of this process."""
+    return jax.default_backend() in ("cpu", "gpu", "cuda")
+
+
 def make_envpool(
     config: Config, num_envs: int, num_local_devices: int = 1, group: Group = WHOLE
 ) -> EnvEngine:
@@ -137,8 +143,9 @@ def make_envpool(
     actions = game_actions(config.game)
     ids = env_ids(num_envs, num_local_devices, group)
     spec = EnvSpec(num_envs, len(actions), actions, config.game)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = config.num_threads or max(1, (cores or 1) // num_local_devices)
+    cores = cores_by_device(num_local_devices)
+    uses_xla = has_custom_call() if config.engine == "auto" else config.engine == "xla"
+    failures: list[Exception] = []
     pools: list[Any] = []  # held here: the compiled program does not keep them alive
     sends: list[Any] = []
     recvs: list[Any] = []
@@ -147,19 +154,19 @@ def make_envpool(
         close()
         starts, tokens = [], []
         for device in range(num_local_devices):
-            # Pools that share the cores keep off each other's only where they are told to.
-            pinned = num_local_devices > 1 and threads * num_local_devices <= (cores or 1)
             pool_seed = first_env_seed(seed) + int(ids[device, 0])
-            pool = make_pool(
-                config,
-                num_envs,
-                pool_seed,
-                num_threads=min(threads, num_envs),
-                thread_affinity_offset=device * threads if pinned else -1,
-                render_mode="rgb_array",
-            )
+            # Pools that share the machine keep off each other's cores.
+            with on_cores(cores[device]):
+                pool = make_pool(
+                    config,
+                    num_envs,
+                    pool_seed,
+                    num_threads=min(config.num_threads or len(cores[device]), num_envs),
+                    render_mode="rgb_array",
+                )
             pools.append(pool)
-            token, recv_pool, send_pool, _ = pool.xla()
+            calls = pool.xla()[:3] if uses_xla else host_calls(pool, num_envs, failures)
+            token, recv_pool, send_pool = calls
             sends.append(send_pool)
             recvs.append(recv_pool)
             tokens.append(np.array(token))
@@ -195,10 +202,26 @@ def make_envpool(
     def close() -> None:
         for pool in pools:
             pool.close()
-        for made in (pools, sends, recvs):
+        for made in (pools, sends, recvs, failures):
             made.clear()
+
+    def check() -> None:
+        if failures:
+            error = failures[0]
+            reason = f"{type(error).__name__}: {error}"
+            raise EngineError(f"EnvPool failed while it played {config.game}: {reason}") from error
 
     def render() -> np.ndarray:
         return np.asarray(pools[0].render([0])[0])
 
-    return EnvEngine(spec, init, send, recv, close, restorable=False, env_ids=ids, render=render)
+    return EnvEngine(
+        spec,
+        init,
+        send,
+        recv,
+        close,
+        restorable=False,
+        env_ids=ids,
+        render=render,
+        check=check,
+    )

@@ -1,0 +1,71 @@
+"""EnvPool behind host callbacks, where a platform has no custom call for it (TPU).
+
+The same three things as `pool.xla()` gives, so that an engine only chooses between the two. A
+token of data orders the calls, as it orders the custom calls.
+
+An error must not be raised inside the compiled program: other devices would wait for ever for one
+that has left a collective. So the first error is kept, every later call answers zeros at once, and
+the host raises it when the compiled call has returned (`EnvEngine.check`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.experimental import io_callback
+
+from jaxrl.types import FRAME_SHAPE
+
+INFO = {"reward": np.float32, "terminated": np.int32}  # what engines read of EnvPool's `info`
+
+
+class Calls(NamedTuple):
+    """What a compiled program needs of a pool."""
+
+    token: np.ndarray  # u8[8]
+    recv: Callable[[jax.Array], Any]  # token -> (token, answer)
+    send: Callable[[jax.Array, jax.Array], jax.Array]  # (token, action i32[E]) -> token
+
+
+def host_calls(pool: Any, num_envs: int, failures: list[Exception]) -> Calls:
+    """Callbacks that send and receive a step of `num_envs` environments.
+
+    Args:
+      pool: EnvPool's, or anything with its `send(action)` and `recv()`.
+      num_envs: E.
+      failures: where the error of a call is put; while it holds one the pool is left alone.
+    """
+    token = np.zeros(8, np.uint8)
+    rows = {name: jax.ShapeDtypeStruct((num_envs,), dtype) for name, dtype in INFO.items()}
+    flag = jax.ShapeDtypeStruct((num_envs,), np.bool_)
+    frames = jax.ShapeDtypeStruct((num_envs, 1, *FRAME_SHAPE), np.uint8)
+    answer_shapes = (frames, rows["reward"], flag, flag, rows)
+    nothing = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), answer_shapes)
+
+    def answer() -> Any:
+        observation, reward, terminated, truncated, info = pool.recv()
+        return observation, reward, terminated, truncated, {name: info[name] for name in INFO}
+
+    def attempt(call: Callable[[], Any], otherwise: Any) -> Any:
+        if failures:
+            return otherwise
+        try:
+            return call()
+        except Exception as error:
+            failures.append(error)
+            return otherwise
+
+    def host_send(_: Any, action: Any) -> np.ndarray:
+        attempt(lambda: pool.send(np.asarray(action)), None)
+        return token
+
+    def host_recv(_: Any) -> tuple[np.ndarray, Any]:
+        return token, attempt(answer, nothing)
+
+    token_shape = jax.ShapeDtypeStruct(token.shape, token.dtype)
+    return Calls(
+        token,
+        recv=lambda token: io_callback(host_recv, (token_shape, answer_shapes), token),
+        send=lambda token, action: io_callback(host_send, token_shape, token, action),
+    )

@@ -1,0 +1,238 @@
+"""Several processes that train as one: how they join, agree, notice a loss, and end.
+
+`jax.distributed` connects them; SLURM, Open MPI, Kubernetes and Cloud TPU tell each who it is, or
+the command line does. Every process then runs the same program over global arrays, so whatever
+the host decides between two compiled calls must be decided alike everywhere (`agree`).
+"""
+
+import contextlib
+import importlib.util
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+
+# The key-value store of the coordinator has no public name; JAX's own multihost tools use this one.
+from jax._src import distributed
+from jax.experimental import multihost_utils
+
+from jaxrl.config import Launch, UserError
+
+LOST = 75  # exit status of those that are left (EX_TEMPFAIL: try again)
+BEAT = 1.0  # seconds between two signs of life
+LONGEST = 7 * 24 * 3600  # seconds that the others may wait for the last one at the end
+MESSAGE = 4096  # bytes of what process 0 tells the others
+ALIVE = "jaxrl/alive"
+_ended = threading.Event()
+_patience = 30.0  # seconds without a sign of life
+
+
+def count() -> int:
+    """Processes that train together; touches no device."""
+    return distributed.global_state.num_processes
+
+
+def index() -> int:
+    """Which of them this is; touches no device."""
+    return distributed.global_state.process_id
+
+
+def _store() -> Any:
+    """Of keys and values, in process 0."""
+    return distributed.global_state.client
+
+
+def launched_together(environment: Mapping[str, str]) -> bool:
+    """Whether a launcher that JAX knows says that it has started several processes."""
+    if "SLURM_STEP_NODELIST" in environment and int(environment.get("SLURM_NTASKS", 1)) > 1:
+        return True  # a step of srun, not the script of sbatch
+    if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
+        return True
+    return {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"} <= set(environment)
+
+
+def _on_tpu() -> bool:
+    return importlib.util.find_spec("libtpu") is not None and any(
+        Path("/dev").glob(name) for name in ("accel*", "vfio")
+    )
+
+
+def join(launch: Launch) -> None:
+    """Connects this process to the others, if there are any; before anything touches a device.
+
+    Raises `UserError` where the others cannot be found.
+    """
+    global _patience
+    _patience = launch.lost_after
+    together = bool(launch.coordinator) or launched_together(os.environ)
+    if launch.num_processes == 1 or not (together or _on_tpu()):
+        return
+    given: dict[str, Any] = {}
+    if launch.coordinator:
+        given["coordinator_address"] = launch.coordinator
+    if launch.num_processes:
+        given |= {"num_processes": launch.num_processes, "process_id": launch.process_id}
+    if launch.process_id > 0:
+        _wait_for(launch.coordinator, launch.join_within)
+    elif launch.process_id == 0:
+        print(f"waiting for {launch.num_processes - 1} more at {launch.coordinator}, up to "
+              f"{launch.join_within:g} s", file=sys.stderr, flush=True)  # fmt: skip
+    try:
+        jax.distributed.initialize(
+            **given,
+            initialization_timeout=round(launch.join_within),
+            # JAX aborts a process that this module's own watch has not ended.
+            heartbeat_timeout_seconds=round(2 * launch.lost_after) + 1,
+            shutdown_timeout_seconds=60,
+        )
+    except (ValueError, RuntimeError) as error:
+        if not together and isinstance(error, ValueError):
+            return  # one host of a TPU, outside a pod
+        raise UserError(
+            f"cannot join the other processes: {str(error).splitlines()[0]} (tell each of them "
+            "--coordinator HOST:PORT, --num-processes N and its --process-id)"
+        ) from None
+    if count() > 1:
+        _share_cores()
+        threading.Thread(target=_watch, daemon=True).start()
+
+
+def _wait_for(address: str, seconds: float) -> None:
+    """Raises `UserError` where nothing answers; JAX itself would abort this process."""
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"cannot join the other processes: no answer from {address} within "
+                    f"{seconds:g} s ({error}): check --coordinator, and that process 0 runs there"
+                ) from None
+        time.sleep(0.5)
+
+
+def _host() -> str:
+    """A name of this machine, the same in all its containers."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def _share_cores() -> None:
+    """Divides a machine's cores among its processes, unless a launcher has bound them already."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    store = _store()
+    mine = sorted(os.sched_getaffinity(0))
+    place = f"{_host()} {mine}"
+    store.key_value_set(f"jaxrl/place/{index():06}", place)
+    store.wait_at_barrier("jaxrl/places", 60_000)
+    places = sorted(store.key_value_dir_get("jaxrl/place"))
+    sharing = [name for name, other in places if other == place]
+    rank = [name.rsplit("/", 1)[1] for name in sharing].index(f"{index():06}")
+    share = max(1, len(mine) // len(sharing))
+    first = rank * share % len(mine)
+    os.sched_setaffinity(0, mine[first : first + share])
+
+
+def _watch() -> None:
+    """Shows a sign of life, and ends this process when another shows none.
+
+    A device that waits for a lost one in a collective would wait for ever.
+    """
+    store, me = _store(), f"{ALIVE}/{index()}"
+    seen: dict[str, tuple[str, float]] = {}
+    beats = 0
+    while not _ended.wait(BEAT):
+        beats += 1
+        try:
+            store.key_value_set(me, str(beats), allow_overwrite=True)
+            signs = dict(store.key_value_dir_get(ALIVE))
+        except jax.errors.JaxRuntimeError:
+            if not _ended.is_set():
+                _end_for("process 0, which holds all together, was lost")
+            return
+        now = time.monotonic()
+        for name, sign in signs.items():
+            other = name.rsplit("/", 1)[1]
+            if name not in seen or seen[name][0] != sign:
+                seen[name] = (sign, now)
+            if sign.startswith("left"):
+                time.sleep(2 * BEAT)  # a mistake that all have made, each tells itself
+                _end_for(f"process {other} {sign}")
+            if now - seen[name][1] > _patience:
+                _end_for(f"process {other} was lost: no sign of life for {_patience:g} seconds")
+
+
+def _end_for(reason: str) -> NoReturn:
+    """The main thread may hang in a collective, so that only the system can end it."""
+    line = f"\njaxrl: {reason}; process {index()} ends too; go on with: jaxrl resume RUN\n"
+    os.write(2, line.encode())
+    os._exit(LOST)
+
+
+def find_lost(error: BaseException) -> None:
+    """Gives the watch time to say which process was lost, if that is what the error comes from."""
+    if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+        told = f"jaxrl: process {index()} lost touch with another; waiting to learn which\n"
+        os.write(2, told.encode())
+        time.sleep(_patience + 3 * BEAT)
+
+
+def leave(status: int, error: BaseException) -> NoReturn:
+    """Ends this process after an error, and tells the others why, so that they end at once."""
+    _ended.set()  # the watch must not end it first
+    reason = " ".join(str(error).split())[:500] or type(error).__name__
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        sign = f"left: {reason}"
+        _store().key_value_set(f"{ALIVE}/{index()}", sign, allow_overwrite=True)
+    if index() == 0:  # the store ends with it, and the others have to read it first
+        time.sleep(3 * BEAT)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def finish() -> None:
+    """Waits until all processes have come to the end, and disconnects."""
+    if count() == 1:
+        return
+    _store().wait_at_barrier("jaxrl/end", LONGEST * 1000)
+    _ended.set()
+    jax.distributed.shutdown()
+
+
+def from_first(make: Callable[[], str]) -> str:
+    """What `make` returns in process 0, told to all; its `UserError` is raised in all."""
+    if count() == 1:
+        return make()
+    said = b""
+    if index() == 0:
+        try:
+            said = b"+" + make().encode()
+        except UserError as error:
+            said = b"-" + str(error).encode()
+    buffer = np.zeros(MESSAGE, np.uint8)
+    buffer[: len(said[:MESSAGE])] = np.frombuffer(said[:MESSAGE], np.uint8)
+    told = bytes(multihost_utils.broadcast_one_to_all(buffer)).rstrip(b"\0").decode()
+    if told.startswith("-"):
+        raise UserError(told[1:])
+    return told[1:]
+
+
+def agree(*mine: int) -> np.ndarray:
+    """The numbers of all processes: i64[processes, numbers]."""
+    if count() == 1:
+        return np.array([mine])
+    return multihost_utils.process_allgather(np.array(mine))

@@ -1,0 +1,182 @@
+"""Learners that merge from time to time, against the paper's rule and against one learner."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxrl import distribute, learners, networks, optimizers
+from jaxrl.agents import make_agent
+from jaxrl.config import Config, OptimizerConfig
+from jaxrl.distribute import REPLICATED, SHARDED
+from jaxrl.envs import make_engines
+from jaxrl.program import envs_per_device, envs_per_learner, make_program
+from jaxrl.types import ActorState, Agent, AgentState
+from tests.conftest import catch_config
+
+
+def train(config, num_updates):
+    mesh = distribute.make_mesh(config.num_devices)
+    engines = make_engines(config, envs_per_device(config, mesh), mesh.size)
+    spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
+    program = make_program(config, make_agent(config, spec), engines, mesh)
+    return jax.device_get(program.run(program.init(), np.int32(num_updates)))
+
+
+def close(a, b, **tolerance):
+    jax.tree.map(partial(np.testing.assert_allclose, **tolerance), a, b)
+
+
+# --- the rule ------------------------------------------------------------------------------------
+
+
+def merged(optimizer, before, after, num_devices, **changes):
+    """What all devices hold after the merge of a state with the learners' [D, ...]."""
+    count = len(jax.tree.leaves(after)[0])
+    config = Config(optimizer=optimizer, num_learners=count, **changes)
+    team = learners.make(config, Agent(None, None, None, 1), num_devices)
+    mesh = distribute.make_mesh(num_devices)
+    merge = distribute.map_over_devices(team.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
+    return jax.jit(merge)(before, after)
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_pushes_worked_by_hand(num_devices):
+    """Two learners, two gradient steps each, decay 0.5: w = 0.5² = 0.25.
+
+    mean of squares  8 + 0.25 (2 - 8) + (4 - 8) = 2.5, which is what two pushes give: what learner
+    d adds of its own is x_d - 0.25 · 8, so 0.25 · 8 + (2 - 2) = 2, then 0.25 · 2 + (4 - 2) = 2.5.
+    parameters       1 + (3 - 1) + (0 - 1) = 2
+    """
+    optimizer = OptimizerConfig(decay=0.5)
+    before = AgentState(
+        ActorState({"w": jnp.float32(1)}, (), jnp.int32(6)),
+        optax.ScaleByRmsState({"w": jnp.float32(8)}),
+        (),
+    )
+    after = AgentState(
+        ActorState({"w": jnp.array([3.0, 0.0])}, (), jnp.array([8, 8])),
+        optax.ScaleByRmsState({"w": jnp.array([2.0, 4.0])}),
+        (),
+    )
+    state = merged(optimizer, before, after, num_devices, sync_every=2)
+    assert float(state.optimizer.nu["w"]) == 2.5
+    assert float(state.actor.params["w"]) == 2.0
+    assert int(state.actor.updates) == 8
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_adam_merges_as_the_paper_pushes(num_devices):
+    """Stooke & Abbeel, appendix B, in NumPy: each learner's sums, pushed one after another."""
+    rng = np.random.default_rng(0)
+    num_learners, steps, size, rate = 4, 3, 5, 0.01
+    config = OptimizerConfig(name="adam", decay=0.9, decay_mean=0.6, eps=1e-3, max_grad_norm=0)
+    gradients = rng.normal(size=(num_learners, steps, size)).astype(np.float32)
+    theta, m, v, count = rng.normal(size=size), rng.normal(size=size), rng.uniform(size=size), 7
+    states = optax.ScaleByAdamState(jnp.int32(count), jnp.float32(m), jnp.float32(v))
+    before = AgentState(ActorState(jnp.float32(theta), (), jnp.int32(0)), states, ())
+
+    @jax.vmap
+    def learn(gradients):
+        optimizer = optimizers.make_optimizer(config)
+        params, moments = before.actor.params, before.optimizer
+        for gradient in gradients:
+            params, moments = optimizers.apply(optimizer, gradient, moments, params, rate)
+        return AgentState(ActorState(params, (), jnp.int32(steps)), moments, ())
+
+    state = merged(config, before, learn(gradients), num_devices, sync_every=steps)
+    central = [theta, m, v]
+    for own in gradients.astype(np.float64):
+        local_m, local_v, step_sum, g_sum, g2_sum = m, v, 0.0, 0.0, 0.0
+        for i, g in enumerate(own):
+            local_m, local_v = 0.6 * local_m + 0.4 * g, 0.9 * local_v + 0.1 * g**2
+            t = count + i + 1
+            corrected = (local_m / (1 - 0.6**t)) / (np.sqrt(local_v / (1 - 0.9**t)) + 1e-3)
+            step_sum -= rate * corrected
+            g_sum, g2_sum = 0.6 * g_sum + g, 0.9 * g2_sum + g**2
+        central[0] = central[0] + step_sum
+        central[1] = 0.6**steps * central[1] + 0.4 * g_sum
+        central[2] = 0.9**steps * central[2] + 0.1 * g2_sum
+    np.testing.assert_allclose(state.actor.params, central[0], rtol=2e-5)
+    np.testing.assert_allclose(state.optimizer.mu, central[1], rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(state.optimizer.nu, central[2], rtol=2e-5)
+    assert int(state.optimizer.count) == count + num_learners * steps
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+@pytest.mark.parametrize("seen", [0, 50])
+def test_statistics_join_to_those_of_all_samples(num_devices, seen):
+    rng = np.random.default_rng(seen)
+    first, *rest = (rng.normal(i, 1 + i, (n, 3)) for i, n in enumerate((seen, 40, 10, 30, 20)))
+
+    def add(statistics, x):
+        return networks.merge_statistics(statistics, x.mean(0), np.square(x).mean(0), len(x))
+
+    before = networks.new_statistics((3,))
+    before = add(before, first) if seen else before
+    own = jax.tree.map(lambda *x: jnp.stack(x), *(add(before, x) for x in rest))
+    mesh = distribute.make_mesh(num_devices)
+    join = distribute.map_over_devices(
+        networks.join_statistics, mesh, (REPLICATED, SHARDED), REPLICATED
+    )
+    joined = jax.jit(join)(before, own)
+    everything = np.concatenate([first, *rest])
+    assert float(joined.samples) == len(everything)
+    np.testing.assert_allclose(joined.mean, everything.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(joined.variance, everything.var(0), rtol=1e-5)
+
+
+# --- in training ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["adam", "rmsprop"])
+def test_one_learner_that_merges_after_each_update_is_a_synchronous_one(name):
+    config = catch_config(num_envs=4)
+    optimizer = dataclasses.replace(config.optimizer, name=name, eps=1e-2, schedule="constant")
+    config = dataclasses.replace(config, optimizer=optimizer)
+    synchronous = train(config, 12)
+    merging = train(dataclasses.replace(config, sync_every=1), 12)
+    close(synchronous.agent, merging.agent, rtol=1e-4, atol=1e-5)
+    close(synchronous.metrics, merging.metrics, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(synchronous.games[0].observation, merging.games[0].observation)
+
+
+@pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu"])
+def test_learners_learn_the_same_wherever_they_are(recipe):
+    """Four learners on one device, and two on each of two; V-trace with its windows, overlapped."""
+    agent = {"num_minibatches": 2, "window": 4} if recipe == "vtrace_cpu" else {}
+    config = catch_config(recipe, agent, num_envs=8, num_learners=4, sync_every=3)
+    optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0, schedule="constant")
+    config = dataclasses.replace(config, optimizer=optimizer)
+    one = train(config, 12)
+    two = train(dataclasses.replace(config, num_devices=2), 12)
+    np.testing.assert_array_equal(one.games[0].observation, two.games[0].observation)
+    close(one.agent.actor, two.agent.actor, rtol=1e-4, atol=1e-6)
+    close(one.metrics, two.metrics, rtol=1e-3, atol=1e-5)
+    assert int(one.agent.actor.updates) == 12
+
+
+def test_between_merges_learners_go_their_own_ways():
+    """What the first of four learners does depends on the others only through merges."""
+    config = catch_config(num_envs=8, num_learners=4, sync_every=4)
+    mesh = distribute.make_mesh(1)
+    engines = make_engines(config, 8, 1)
+    agent = make_agent(config, engines[0].spec._replace(num_envs=2))
+    team = learners.make(config, agent, 1)
+    program = make_program(config, agent, engines, mesh)
+    state = program.init()
+    after = jax.device_get(program.run(jax.tree.map(jnp.copy, state), np.int32(4)))
+    before = jax.device_get(state.agent.actor.params)
+    alone = train(dataclasses.replace(config, num_envs=2, num_learners=1), 4)
+    # Without the other three the parameters move less far, but the first games are the same.
+    np.testing.assert_array_equal(alone.games[0].observation, after.games[0].observation[:2])
+    moved = [
+        optax.tree.norm(jax.tree.map(np.subtract, x.agent.actor.params, before))
+        for x in (alone, after)
+    ]
+    assert moved[1] > 1.2 * moved[0] > 0
+    assert team.updates == 4
