@@ -76,7 +76,7 @@ def _condense(box: str, command: str) -> str:
 def parse_settings(kind: type, command: str, arguments: list[str]) -> Any:
     """Arguments that begin with a whole configuration; --config gives its defaults."""
     file = _config_file(arguments)
-    settings = configuration.load(file) if file else Config()
+    settings = configuration.as_recipe(configuration.load(file) if file else Config())
     avoid_subcommands: Any = tyro.conf.AvoidSubcommands
     shown = f"{command} --config {file}" if file else command
     parsed = parse(avoid_subcommands[kind], command, arguments, shown, default=kind(settings, file))

@@ -22,12 +22,13 @@ import numpy as np
 from jaxrl import program as programs
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
-from jaxrl.config import CATCH, C51Config, Config, UserError
+from jaxrl.config import CATCH, C51Config, Config, UserError, gradient_steps
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engines
 from jaxrl.envs.engine import cores
 from jaxrl.envs.envpool import make_pool
 from jaxrl.progress import Display
+from jaxrl.scaling import NOTHING, Traffic, traffic
 from jaxrl.types import Agent, AgentState, Metrics, Trajectory
 
 LOADS = ("loop", "emulation", "inference", "training")
@@ -41,6 +42,7 @@ class Load(NamedTuple):
     chunk: int  # vector steps that are run at least, and in multiples of which
     close: Callable[[], None]
     compile_seconds: float
+    traffic: Traffic = NOTHING  # of an update, between devices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Rate:
     highest: float
     share: float  # of the first load's rate, median of the repeats' own shares
     compile_seconds: float
+    bytes_per_update: float = 0.0  # that each device hands to all-reduces
+    all_reduces_per_update: float = 0.0
 
 
 def _player(agent: Agent) -> Agent:
@@ -111,7 +115,11 @@ def _compiled(config: Config, kind: str) -> Load:
         for engine in engines:
             engine.check()
 
-    return Load(run, config.num_envs, least * -(-10 // least), close, compile_seconds)
+    merges = program.updates_between_merges
+    moved = traffic(compiled.as_text(), gradient_steps(config)) if mesh.size > 1 else NOTHING
+    per_update = Traffic(*(number / merges for number in moved))
+    chunk = least * -(-10 // least)
+    return Load(run, config.num_envs, chunk, close, compile_seconds, per_update)
 
 
 def _loop(config: Config) -> Load:
@@ -225,6 +233,7 @@ def measure(
             max(values),
             statistics.median(a / b for a, b in zip(values, first, strict=True)),
             loads[kind].compile_seconds,
+            *loads[kind].traffic,
         )
         for kind, values in rates.items()
     }

@@ -376,11 +376,14 @@ def from_table(table: dict[str, Any]) -> Config:
     algorithm = table.get("algorithm", "a2c")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
-    config = _merge(Config(agent=ALGORITHMS[algorithm]()), table)
-    if not config.optimizer.recipe_envs:  # what overrides the file later does not change its recipe
-        optimizer = dataclasses.replace(config.optimizer, recipe_envs=config.num_envs)
-        config = dataclasses.replace(config, optimizer=optimizer)
-    return config
+    return _merge(Config(agent=ALGORITHMS[algorithm]()), table)
+
+
+def as_recipe(config: Config) -> Config:
+    """The same, whose learning rate stays that of its environments when they are changed."""
+    envs = config.optimizer.recipe_envs or config.num_envs
+    optimizer = dataclasses.replace(config.optimizer, recipe_envs=envs)
+    return dataclasses.replace(config, optimizer=optimizer)
 
 
 def load(path: Path) -> Config:

@@ -30,7 +30,7 @@ def simulate_cpu_devices(count: int) -> None:
 
 
 def make_mesh(num_devices: int) -> Mesh:
-    """The 1-D mesh of the first devices of every process; 0 takes all.
+    """The 1-D mesh of the first devices of every process; 0 takes every accelerator, or one CPU.
 
     Raises `UserError` if there are fewer, or they do not divide among the processes.
     """
@@ -49,7 +49,8 @@ def make_mesh(num_devices: int) -> Mesh:
             f"num_devices = {num_devices} does not divide among {processes} processes: "
             f"take {nearest}"
         )
-    each = (num_devices or most) // processes
+    on_cpu = devices[0].platform == "cpu"
+    each = (num_devices or (processes if on_cpu else most)) // processes
     # Process by process, because an engine takes its pool by the device's place in the mesh;
     # `jax.make_mesh` would order them by the network between them.
     chosen = np.array([device for own in by_process for device in own[:each]])

@@ -160,6 +160,10 @@ def _print_rates(rates: dict[str, Any]) -> None:
             f"{rate.highest:>9,.0f} {rate.share:>6.3f} "
             + (f"{rate.compile_seconds:>10.1f} s" if rate.compile_seconds else f"{'-':>12}")
         )
+    training = rates["training"]
+    if training.bytes_per_update:
+        print(f"between devices: {training.bytes_per_update / 1e6:.2f} MB per update, "
+              f"in {training.all_reduces_per_update:g} all-reduces")  # fmt: skip
     shares = benchmark.time_shares(rates)
     parts = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     print(f"a step of training: {parts}; the bottleneck is {benchmark.bottleneck(rates)}")

@@ -39,7 +39,9 @@ ALLOWED = {
     "video": {"types", "config", "agents", "envs", "rollout", "evaluate"},
     "bench": {
         "types", "config", "checks", "agents", "envs", "distribute", "program", "progress",
+        "scaling",
     },
+    "scaling": set(),
     "tune": {"config", "checks", "distribute", "bench", "progress"},
     "train": {
         "types", "config", "checks", "agents", "envs", "episodes", "distribute", "processes",

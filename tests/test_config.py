@@ -4,7 +4,10 @@ import re
 import pytest
 
 from jaxrl import config as configuration
+from jaxrl import optimizers
+from jaxrl.arguments import parse_settings
 from jaxrl.checks import check, check_divides, check_game
+from jaxrl.cli import TrainArguments
 from jaxrl.config import Config, NetworkConfig, OptimizerConfig, UserError, from_table, load
 from tests.conftest import CONFIGS
 
@@ -155,3 +158,44 @@ def test_every_algorithm_has_its_own_keys():
     assert from_table({"algorithm": "ppo", "agent": {"clip": 0.3}}).agent.clip == 0.3
     with pytest.raises(UserError, match=r"unknown key 'agent\.clip': it belongs to ppo; known"):
         from_table({"algorithm": "c51", "agent": {"clip": 0.3}})
+
+
+@pytest.mark.parametrize(
+    ("scaling", "expected"), [("none", 0.02), ("sqrt", 0.04), ("linear", 0.08)]
+)
+def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path, scaling, expected):
+    """Stooke & Abbeel: 4 times the recipe's environments, √4 or 4 times its learning rate."""
+    path = tmp_path / "recipe.toml"
+    path.write_text("num_envs = 8\n[optimizer]\nlearning_rate = 0.02\n")
+    arguments = ["--config", str(path), "--num-envs", "32", "--optimizer.lr-scaling", scaling]
+    config = parse_settings(TrainArguments, "train", arguments).settings
+    assert config.initial_learning_rate() == pytest.approx(expected)
+    assert float(optimizers.learning_rate(config)(0)) == pytest.approx(expected)
+    # What the run directory keeps trains the same run again, also with other environments.
+    path.write_text(configuration.to_toml(config))
+    again = parse_settings(TrainArguments, "train", ["--config", str(path)]).settings
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"num_learners": 2}, "--sync-every"),
+        ({"sync_every": 1, "num_learners": 2, "groups": 2}, "groups"),
+        ({"sync_every": 1, "num_learners": 3}, "does not divide among 3 learners: take 15 or 18"),
+        ({"sync_every": 1, "num_learners": 3, "num_devices": 2}, "take 4"),
+        ({"sync_every": 1, "num_learners": 32}, "too few for 32 learners"),
+    ],
+)
+def test_learners_that_do_not_fit_are_refused(changes, told):
+    with pytest.raises(UserError, match=told):
+        check(dataclasses.replace(Config(num_envs=16), **changes))
+
+
+def test_c51_has_neither_learners_nor_scaling_by_environments():
+    config = load(CONFIGS / "c51_fast.toml")
+    with pytest.raises(UserError, match="sync_every"):
+        check(dataclasses.replace(config, sync_every=1))
+    optimizer = dataclasses.replace(config.optimizer, lr_scaling="sqrt")
+    with pytest.raises(UserError, match="lr_scaling"):
+        check(dataclasses.replace(config, optimizer=optimizer))

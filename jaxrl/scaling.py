@@ -1,0 +1,101 @@
+"""What travels between devices in an update, and a model of throughput against devices.
+
+Data-parallel training repeats, on every device, t seconds of play and learning that do not depend
+on the number of devices D as long as each keeps its environments, and then all-reduces. A ring
+all-reduce of B bytes takes 2 (D-1) steps of B / D bytes each (Patarasuk & Yuan 2009), so k of them
+
+c(D) = 2 (D-1) / D · B / bandwidth + k · 2 (D-1) · latency,  steps/s = D · S / (t + c(D))
+
+for S agent steps that each device plays in an update.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+BYTES = {"f64": 8, "s64": 8, "u64": 8, "f32": 4, "s32": 4, "u32": 4, "bf16": 2, "f16": 2}
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
+_CALLED = re.compile(r"(?:body|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
+_ALL_REDUCE = re.compile(r"= (.*) all-reduce(?:-start)?\(")
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+
+
+class Traffic(NamedTuple):
+    """What one update hands to all-reduces on each device."""
+
+    bytes: float
+    all_reduces: float
+
+
+NOTHING = Traffic(0.0, 0.0)
+
+
+def traffic(program: str, gradient_steps: int = 1) -> Traffic:
+    """Reads the all-reduces of one update out of a compiled program, with all its loops' rounds.
+
+    Args:
+      program: HLO text (`compiled.as_text()`), whose outermost loop is over updates.
+      gradient_steps: rounds of inner loops whose number the compiler does not know.
+    """
+    bodies: dict[str, list[str]] = {}
+    entry, name = "", ""
+    for line in program.splitlines():
+        if header := _COMPUTATION.match(line):
+            name = header[1]
+            bodies[name] = []
+            entry = name if line.startswith("ENTRY") else entry
+        elif name:
+            bodies[name].append(line)
+
+    def count(computation: str, depth: int) -> Traffic:
+        found = [Traffic(0, 0)]
+        for line in bodies.get(computation, []):
+            if shapes := _ALL_REDUCE.search(line):
+                found.append(Traffic(sum(_sizes(shapes[1])), 1))
+                continue
+            is_loop = " while(" in line
+            trips = _TRIPS.search(line) if is_loop else None
+            rounds = int(trips[1]) if trips else gradient_steps if is_loop and depth else 1
+            for called in _called(line):
+                inner = count(called, depth + is_loop)
+                found.append(Traffic(rounds * inner.bytes, rounds * inner.all_reduces))
+        return Traffic(*(sum(parts) for parts in zip(*found, strict=True)))
+
+    return count(entry, 0)
+
+
+def _called(line: str) -> Iterator[str]:
+    yield from _CALLED.findall(line)
+    for branches in _BRANCHES.findall(line):
+        yield from re.findall(r"%?([\w.\-]+)", branches)
+
+
+def _sizes(shapes: str) -> Iterator[int]:
+    for kind, dimensions in _ARRAY.findall(shapes):
+        yield BYTES[kind] * math.prod(int(n) for n in dimensions.split(",") if n)
+
+
+def throughput(
+    num_devices: int,
+    steps: int,
+    seconds: float,
+    moved: Traffic,
+    bandwidth: float,
+    latency: float,
+) -> float:
+    """Agent steps per second of D devices, by the model above.
+
+    Args:
+      num_devices: D.
+      steps: S, agent steps that each device plays in an update.
+      seconds: t, that one device takes for an update alone.
+      moved: what an update all-reduces.
+      bandwidth: bytes per second that the slowest link of the ring carries each way.
+      latency: seconds that a message takes on it.
+    """
+    ring = 2 * (num_devices - 1)
+    transfer = ring / num_devices * moved.bytes / bandwidth + moved.all_reduces * ring * latency
+    return num_devices * steps / (seconds + transfer)
