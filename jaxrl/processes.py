@@ -8,6 +8,7 @@ the host decides between two compiled calls must be decided alike everywhere (`a
 import contextlib
 import importlib.util
 import os
+import re
 import socket
 import sys
 import threading
@@ -58,6 +59,22 @@ def launched_together(environment: Mapping[str, str]) -> bool:
     return {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"} <= set(environment)
 
 
+def local_gpus(environment: Mapping[str, str]) -> list[int] | None:
+    """Which of the GPUs that it sees this process takes; None leaves it to JAX.
+
+    JAX gives the i-th process of a machine the i-th GPU. That is none where the launcher shows each
+    process only its own, and only the first where a machine runs a single process.
+    """
+    visible = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    on_this_machine = environment.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")
+    if "SLURM_STEP_TASKS_PER_NODE" in environment:  # 2(x3),1: twice on three machines, once on one
+        counts = set(re.sub(r"\(x\d+\)", "", environment["SLURM_STEP_TASKS_PER_NODE"]).split(","))
+        on_this_machine = "1" if counts == {"1"} else ""
+    if visible and (len(visible) == 1 or on_this_machine == "1"):
+        return list(range(len(visible)))
+    return None
+
+
 def _on_tpu() -> bool:
     return importlib.util.find_spec("libtpu") is not None and any(
         Path("/dev").glob(name) for name in ("accel*", "vfio")
@@ -74,9 +91,12 @@ def join(launch: Launch) -> None:
     together = bool(launch.coordinator) or launched_together(os.environ)
     if launch.num_processes == 1 or not (together or _on_tpu()):
         return
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"local_device_ids": local_gpus(os.environ)}
     if launch.coordinator:
         given["coordinator_address"] = launch.coordinator
+    if launch.coordinator and "OMPI_COMM_WORLD_SIZE" in os.environ:  # Open MPI 5 says no more
+        rank, size = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("RANK", "SIZE"))
+        given |= {"num_processes": size, "process_id": rank}
     if launch.num_processes:
         given |= {"num_processes": launch.num_processes, "process_id": launch.process_id}
     if launch.process_id > 0:

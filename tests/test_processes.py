@@ -228,6 +228,23 @@ def test_launchers_are_recognised(environment, together):
 
 
 @pytest.mark.parametrize(
+    ("environment", "gpus"),
+    [
+        ({}, None),
+        ({"CUDA_VISIBLE_DEVICES": "3", "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, [0]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2,3", "SLURM_STEP_TASKS_PER_NODE": "4"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2,3", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, [0, 1, 2, 3]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_TASKS_PER_NODE": "2,1"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, [0, 1]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, None),
+        ({"SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, None),
+    ],
+)
+def test_each_process_takes_the_gpus_that_are_its_own(environment, gpus):
+    assert processes.local_gpus(environment) == gpus
+
+
+@pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"coordinator": "host"}, "HOST:PORT"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl import bench, train, tune
+from jaxrl import bench, processes, train, tune
 from jaxrl.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
@@ -18,13 +18,27 @@ LINES = [
     for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
     for line in block.splitlines()
 ]
+SCALING = (ROOT / "docs" / "scaling.md").read_text()
+# Those within other commands (srun, ssh), with values for the variables of their scripts.
+LAUNCHED = [
+    re.sub(r"\$\w+", lambda name: "runs/x" if name[0] == "$run" else "1", command).strip()
+    for block in re.findall(r"```sh\n(.*?)```", TEXT + SCALING, re.DOTALL)
+    for command in re.findall(r"bin/(jaxrl [^\"&;#\n]*)", block.replace("\\\n", " "))
+]
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("jaxrl")])
+def test_launches_are_shown():
+    assert len(LAUNCHED) >= 7
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if line.startswith("jaxrl")] + sorted(set(LAUNCHED))
+)
 def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     seen = []
     outcome = train.Outcome(0, None)
+    monkeypatch.setattr(processes, "join", seen.append)
     monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)
     rate = bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0)
     rates = dict.fromkeys(bench.LOADS, rate)
