@@ -18,7 +18,6 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from jaxrl.config import UserError
 from jaxrl.program import LoopState
-from jaxrl.rollout import Games
 from jaxrl.types import AgentState, PyTree
 
 FORMAT = 4
@@ -104,13 +103,13 @@ class Checkpoints:
         """Agent steps of the checkpoints that are there, oldest first."""
         return sorted(self._manager.all_steps())
 
-    def _local(self, state: LoopState) -> tuple[Games, PyTree]:
+    def _local(self, state: LoopState) -> dict[str, PyTree]:
         """What each device has of its own, without what no checkpoint holds."""
         games: Any = state.games
         if not self._restorable:
             nothing: Any = dict.fromkeys(GAMES, ())
             games = tuple(group._replace(**nothing) for group in games)
-        return games, state.agent.memory if self._memory else ()
+        return {"games": games, "memory": state.agent.memory if self._memory else ()}
 
     def save(self, state: LoopState, progress: Progress, return_mean: float | None) -> None:
         """Starts writing and returns; the state may be donated afterwards.
@@ -119,21 +118,23 @@ class Checkpoints:
         """
         if progress.step in self._manager.all_steps():
             return
-        games, memory = self._local(state)
+        local = self._local(state)
         # Copied on the device: the next compiled call overwrites these buffers in place.
-        actor, learner, games = jax.tree.map(jnp.copy, (state.agent.actor, _learner(state), games))
+        actor, learner, games = jax.tree.map(
+            jnp.copy, (state.agent.actor, _learner(state), local["games"])
+        )
         described = {"format": FORMAT, "devices": _num_devices(state)}
         self._manager.save(
             progress.step,
             args=ocp.args.Composite(
                 actor=ocp.args.StandardSave(_flatten(actor)),
                 learner=ocp.args.StandardSave(_flatten(learner)),
-                local=ocp.args.StandardSave(_flatten((games, memory))),
+                local=ocp.args.StandardSave(_flatten(local | {"games": games})),
                 progress=ocp.args.JsonSave(dataclasses.asdict(progress) | described),
             ),
             metrics=None if return_mean is None else {"return_mean": return_mean},
         )
-        if jax.tree.leaves(memory):
+        if jax.tree.leaves(local["memory"]):
             self._manager.wait_until_finished()
 
     def restore(
@@ -153,17 +154,17 @@ class Checkpoints:
         same = saved_on == _num_devices(template)
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         if same:
-            games, memory = self._local(template)
+            local = self._local(template)
             # A device may have no room for a second one.
-            tables["local"] = games, jax.tree.map(_vacate, memory)
+            tables["local"] = local | {"memory": jax.tree.map(_vacate, local["memory"])}
         arguments = {name: ocp.args.StandardRestore(_flatten(t)) for name, t in tables.items()}
         found = self._manager.restore(step, args=ocp.args.Composite(**arguments))
         restored = {name: _unflatten(tree, found[name]) for name, tree in tables.items()}
         actor, learner = restored["actor"], restored["learner"]
         games, memory = template.games, template.agent.memory
         if same:
-            games = restored["local"][0]
-            memory = restored["local"][1] if self._memory else memory
+            games = restored["local"]["games"]
+            memory = restored["local"]["memory"] if self._memory else memory
             if not self._restorable:
                 games = tuple(
                     kept._replace(**{name: getattr(new, name) for name in GAMES})

@@ -1,5 +1,6 @@
 """Refuses configurations that cannot train, before anything is created or compiled."""
 
+import dataclasses
 import math
 import typing
 from fractions import Fraction
@@ -155,6 +156,8 @@ def check_launch(launch: Launch) -> None:
         raise UserError(f"coordinator = '{launch.coordinator}': must be HOST:PORT of process 0")
     if launch.num_processes < 0 or launch.process_id < -1:
         raise UserError("num_processes and process_id: must not be negative")
+    if launch == dataclasses.replace(Launch(), num_processes=1):
+        return  # alone, whatever a launcher says
     if (launch.num_processes == 0) != (launch.process_id == -1):
         raise UserError("--num-processes N and --process-id I belong together")
     if launch.num_processes and not launch.coordinator:
@@ -178,8 +181,10 @@ def _check_learners(config: Config) -> None:
         raise UserError("sync_every: c51 keeps one network and one replay; leave it at 0")
     if config.optimizer.schedule == "adaptive":
         raise UserError("sync_every: learners share one learning rate; take constant or linear")
-    if config.groups > 1 and config.num_learners:
-        raise UserError("groups: learners play in one group; leave it at 1")
+    if config.optimizer.lr_scaling != "none":
+        raise UserError(
+            "optimizer.lr_scaling: each learner's batch stays as it is; set optimizer.learning_rate"
+        )
 
 
 def _check_optimizer(config: Config) -> None:
@@ -263,6 +268,8 @@ def check_divides(config: Config, num_devices: int) -> None:
             f"num_envs = {config.num_envs} does not divide among {parts} {owner}s: "
             f"take {below} or {below + parts}"
         )
+    if config.groups > 1 and parts > num_devices:
+        raise UserError("groups: several learners of a device play in one group; leave it at 1")
     envs = config.num_envs // parts
     whole = f"the {envs} environments of a {owner} (num_envs)"
     _check_one_of("groups", config.groups, _divisors(envs), whole)

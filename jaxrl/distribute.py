@@ -36,7 +36,10 @@ def make_mesh(num_devices: int) -> Mesh:
     """
     devices, processes = jax.devices(), jax.process_count()
     by_process = [[d for d in devices if d.process_index == p] for p in range(processes)]
-    most = processes * min(len(own) for own in by_process)
+    most = len(devices)
+    if len(set(map(len, by_process))) > 1:
+        each = ", ".join(str(len(own)) for own in by_process)
+        raise UserError(f"processes have different numbers of devices: {each}; give each as many")
     if num_devices > most:
         raise UserError(
             f"num_devices = {num_devices}: there are {most} "

@@ -16,6 +16,7 @@ Of one learner this is what it holds: with one device and `sync_every = 1`, plai
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -55,7 +56,7 @@ def make(config: Config, agent: Agent, num_devices: int) -> Team:
         return AgentState(actor, optimizer, state.memory)
 
     def merge(before: AgentState, after: AgentState) -> AgentState:
-        push = lambda old, own: _push(old, own, 1.0, total)  # noqa: E731
+        push = partial(_push, decay=1.0, total=total)
         params = jax.tree.map(push, before.actor.params, after.actor.params)
         statistics, optimizer = jax.tree.map(
             lambda old, own: _merge(old, own, config, steps, total),
@@ -83,17 +84,17 @@ def _merge(before: PyTree, own: PyTree, config: Config, steps: int, total: int) 
     """One of STATES, or a number that all learners share."""
     decay, decay_mean = config.optimizer.decay**steps, config.optimizer.decay_mean**steps
 
-    def push(decay: float) -> Callable[[jax.Array, jax.Array], jax.Array]:
-        return lambda old, new: _push(old, new, decay, total)
+    def push(old: PyTree, new: PyTree, decay: float) -> PyTree:
+        return jax.tree.map(partial(_push, decay=decay, total=total), old, new)
 
     if isinstance(before, optax.ScaleByAdamState):
         return optax.ScaleByAdamState(
             count=before.count + total * (own.count[0] - before.count),
-            mu=jax.tree.map(push(decay_mean), before.mu, own.mu),
-            nu=jax.tree.map(push(decay), before.nu, own.nu),
+            mu=push(before.mu, own.mu, decay_mean),
+            nu=push(before.nu, own.nu, decay),
         )
     if isinstance(before, optax.ScaleByRmsState):
-        return before._replace(nu=jax.tree.map(push(decay), before.nu, own.nu))
+        return before._replace(nu=push(before.nu, own.nu, decay))
     if isinstance(before, networks.RunningStatistics):
         return networks.join_statistics(before, own)
     return own[0]
@@ -116,14 +117,20 @@ def _team_agent(agent: Agent, count: int) -> Agent:
 
         return run
 
+    def for_each(call: Callable[..., Any], *operands: PyTree) -> Any:
+        """One learner after another; XLA keeps a loop of one round, and copies what it carries."""
+        if count > 1:
+            return jax.lax.map(lambda xs: call(*xs), operands)
+        results = call(*jax.tree.map(lambda x: x[0], operands))
+        return jax.tree.map(lambda x: x[None], results)
+
     def init(key: jax.Array) -> AgentState:
         state = agent.init(key)
         memory = jax.tree.map(lambda x: jnp.repeat(x[None], count, axis=0), state.memory)
         return state._replace(memory=memory)
 
     def act(actor: Any, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, PyTree]:
-        rows = split(observation, 0), split(key, 0)
-        choice = jax.lax.map(lambda xs: agent.act(*xs), (actor, *rows))
+        choice = for_each(agent.act, actor, split(observation, 0), split(key, 0))
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), choice)
 
     def update(
@@ -132,7 +139,10 @@ def _team_agent(agent: Agent, count: int) -> Agent:
         own = jax.tree.map(lambda x: split(x, 1), trajectory)
         numbers = jax.lax.axis_index(AXIS) * count + jnp.arange(count)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
-        state, metrics = jax.lax.map(lambda xs: alone(agent.update)(*xs), (state, own, keys))
+        state, metrics = for_each(alone(agent.update), state, own, keys)
         return state, jax.tree.map(lambda x: x.mean(0), metrics)
 
-    return Agent(init, act, update, agent.rollout_length, jax.vmap(agent.interrupt))
+    def interrupt(memory: PyTree) -> PyTree:
+        return jax.vmap(agent.interrupt)(memory) if jax.tree.leaves(memory) else memory
+
+    return Agent(init, act, update, agent.rollout_length, interrupt)

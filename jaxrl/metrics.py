@@ -47,9 +47,10 @@ class MetricsLog:
     """Writes a run's lines, from agent step `step` on."""
 
     def __init__(self, run_dir: Path, step: int) -> None:
+        goes_on = (run_dir / FILE).exists()
         _cut(run_dir, step)
         self._file = (run_dir / FILE).open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(run_dir), purge_step=step + 1 if step else None)
+        self._board = SummaryWriter(str(run_dir), purge_step=step + 1 if goes_on else None)
 
     def write(self, row: dict[str, Any]) -> None:
         """Appends one line, null for what is not finite; TensorBoard gets it by the agent step."""

@@ -8,7 +8,6 @@ the host decides between two compiled calls must be decided alike everywhere (`a
 import contextlib
 import importlib.util
 import os
-import re
 import socket
 import sys
 import threading
@@ -24,13 +23,14 @@ import numpy as np
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
-from jaxrl.config import Launch, UserError
+from jaxrl.config import EngineError, Launch, UserError
 
 LOST = 75  # exit status of those that are left (EX_TEMPFAIL: try again)
 BEAT = 1.0  # seconds between two signs of life
 LONGEST = 7 * 24 * 3600  # seconds that the others may wait for the last one at the end
 MESSAGE = 4096  # bytes of what process 0 tells the others
 ALIVE = "jaxrl/alive"
+SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
 _ended = threading.Event()
 _patience = 30.0  # seconds without a sign of life
 
@@ -56,23 +56,40 @@ def launched_together(environment: Mapping[str, str]) -> bool:
         return True  # a step of srun, not the script of sbatch
     if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
         return True
-    return {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"} <= set(environment)
+    # JAX asks the cluster about the other pods of an Indexed Job, if it can.
+    in_job = {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"} <= set(environment)
+    return in_job and importlib.util.find_spec("kubernetes") is not None
 
 
-def local_gpus(environment: Mapping[str, str]) -> list[int] | None:
-    """Which of the GPUs that it sees this process takes; None leaves it to JAX.
+def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None:
+    """Which of the GPUs that it sees this process takes; None where no launcher numbers it.
 
-    JAX gives the i-th process of a machine the i-th GPU. That is none where the launcher shows each
-    process only its own, and only the first where a machine runs a single process.
+    JAX by itself gives the i-th process of a machine the i-th GPU: none, where the launcher shows
+    each process only its own, and only the first, where a machine runs a single process.
+
+    Args:
+      environment: of this process.
+      present: GPUs of the machine.
     """
-    visible = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-    on_this_machine = environment.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")
-    if "SLURM_STEP_TASKS_PER_NODE" in environment:  # 2(x3),1: twice on three machines, once on one
-        counts = set(re.sub(r"\(x\d+\)", "", environment["SLURM_STEP_TASKS_PER_NODE"]).split(","))
-        on_this_machine = "1" if counts == {"1"} else ""
-    if visible and (len(visible) == 1 or on_this_machine == "1"):
-        return list(range(len(visible)))
-    return None
+    tasks, rank = "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"
+    if "SLURM_STEP_TASKS_PER_NODE" in environment and "SLURM_LOCALID" in environment:
+        rank, counts = "SLURM_LOCALID", []
+        for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(","):  # 2(x3),1: 2, 2, 2, 1
+            number, _, times = part.rstrip(")").partition("(x")
+            counts += [int(number)] * int(times or 1)
+        num_tasks = counts[int(environment.get("SLURM_NODEID", 0))]
+    elif tasks in environment:
+        num_tasks = int(environment[tasks])
+    else:
+        return None
+    shown = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    visible = list(range(len(shown) or present))
+    own = environment.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
+    if not visible or len(visible) == 1 or own == str(len(visible)):
+        return visible or None
+    share = max(1, len(visible) // num_tasks)
+    first = int(environment[rank]) * share % len(visible)
+    return visible[first : first + share]
 
 
 def _on_tpu() -> bool:
@@ -91,7 +108,8 @@ def join(launch: Launch) -> None:
     together = bool(launch.coordinator) or launched_together(os.environ)
     if launch.num_processes == 1 or not (together or _on_tpu()):
         return
-    given: dict[str, Any] = {"local_device_ids": local_gpus(os.environ)}
+    present = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    given: dict[str, Any] = {"local_device_ids": local_gpus(os.environ, present)}
     if launch.coordinator:
         given["coordinator_address"] = launch.coordinator
     if launch.coordinator and "OMPI_COMM_WORLD_SIZE" in os.environ:  # Open MPI 5 says no more
@@ -166,59 +184,86 @@ def _share_cores() -> None:
     os.sched_setaffinity(0, mine[first : first + share])
 
 
+def _signs() -> dict[int, str]:
+    """What each process showed last: a number that grows, or "left: " and why."""
+    signs = {process: "" for process in range(count())}
+    found = _store().key_value_dir_get(ALIVE)
+    return signs | {int(name.rsplit("/", 1)[1]): sign for name, sign in found}
+
+
 def _watch() -> None:
     """Shows a sign of life, and ends this process when another shows none.
 
     A device that waits for a lost one in a collective would wait for ever.
     """
-    store, me = _store(), f"{ALIVE}/{index()}"
-    seen: dict[str, tuple[str, float]] = {}
+    now = answered = time.monotonic()
+    seen = {process: ("", now) for process in range(count())}
     beats = 0
     while not _ended.wait(BEAT):
         beats += 1
-        try:
-            store.key_value_set(me, str(beats), allow_overwrite=True)
-            signs = dict(store.key_value_dir_get(ALIVE))
-        except jax.errors.JaxRuntimeError:
-            if not _ended.is_set():
-                _end_for("process 0, which holds all together, was lost")
-            return
         now = time.monotonic()
-        for name, sign in signs.items():
-            other = name.rsplit("/", 1)[1]
-            if name not in seen or seen[name][0] != sign:
-                seen[name] = (sign, now)
+        try:
+            _store().key_value_set(f"{ALIVE}/{index()}", str(beats), allow_overwrite=True)
+            signs, answered = _signs(), now
+        except jax.errors.JaxRuntimeError:
+            if now - answered > _patience:
+                _end_for("process 0, which holds all together, was lost")
+            continue
+        for process, sign in signs.items():
+            if sign != seen[process][0]:
+                seen[process] = (sign, now)
             if sign.startswith("left"):
                 time.sleep(2 * BEAT)  # a mistake that all have made, each tells itself
-                _end_for(f"process {other} {sign}")
-            if now - seen[name][1] > _patience:
-                _end_for(f"process {other} was lost: no sign of life for {_patience:g} seconds")
+                _end_for(f"process {process} {sign}")
+            if now - seen[process][1] > _patience:
+                _end_for(f"process {process} was lost: no sign of life for {_patience:g} seconds")
 
 
 def _end_for(reason: str) -> NoReturn:
     """The main thread may hang in a collective, so that only the system can end it."""
     line = f"\njaxrl: {reason}; process {index()} ends too; go on with: jaxrl resume RUN\n"
-    os.write(2, line.encode())
+    os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + line.encode())
+    _let_others_read()
     os._exit(LOST)
 
 
+def _let_others_read() -> None:
+    """The store ends with process 0, and JAX then aborts those that have not read it."""
+    if index() == 0:
+        time.sleep(5 * BEAT)
+
+
 def find_lost(error: BaseException) -> None:
-    """Gives the watch time to say which process was lost, if that is what the error comes from."""
-    if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
-        told = f"jaxrl: process {index()} lost touch with another; waiting to learn which\n"
-        os.write(2, told.encode())
-        time.sleep(_patience + 3 * BEAT)
+    """After an error that may come from the loss of another process: waits for the watch to say.
+
+    Returns if all others live on, so that the error is this process's own.
+    """
+    if isinstance(error, UserError | EngineError | KeyboardInterrupt):
+        return
+    before: dict[int, str] = {}
+    deadline = time.monotonic() + _patience + 3 * BEAT
+    while time.monotonic() < deadline:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            signs = _signs()
+            before = before or signs
+            others = [process for process in signs if process != index()]
+            if all(_beats(signs[p]) >= _beats(before[p]) + 3 for p in others):
+                return
+        time.sleep(BEAT)
+
+
+def _beats(sign: str) -> int:
+    return int(sign) if sign.isdecimal() else 0
 
 
 def leave(status: int, error: BaseException) -> NoReturn:
-    """Ends this process after an error, and tells the others why, so that they end at once."""
+    """Ends this process after an error, and tells the others why, so that they end soon."""
     _ended.set()  # the watch must not end it first
     reason = " ".join(str(error).split())[:500] or type(error).__name__
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         sign = f"left: {reason}"
         _store().key_value_set(f"{ALIVE}/{index()}", sign, allow_overwrite=True)
-    if index() == 0:  # the store ends with it, and the others have to read it first
-        time.sleep(3 * BEAT)
+    _let_others_read()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -256,3 +301,11 @@ def agree(*mine: int) -> np.ndarray:
     if count() == 1:
         return np.array([mine])
     return multihost_utils.process_allgather(np.array(mine))
+
+
+def check_same(fingerprint: str) -> None:
+    """Refuses processes that were started with different settings; each of them is told."""
+    numbers = agree(int(fingerprint[:7], 16))[:, 0]
+    others = np.flatnonzero(numbers != numbers[0])
+    if others.size:
+        raise UserError(f"process {others[0]} was started with other settings than process 0")

@@ -37,9 +37,9 @@ class Program(NamedTuple):
     """What the host calls."""
 
     init: Callable[[], LoopState]
-    # restart(state, seed, moved) -> state: new games, where a checkpoint could not keep the old
-    # ones; on other devices (moved) each environment has a new random key too
-    restart: Callable[[LoopState, int, bool], LoopState]
+    # restart(state, seed, moved=False) -> state: new games, where a checkpoint could not keep the
+    # old ones; on other devices (moved) each environment has a new random key too
+    restart: Callable[..., LoopState]
     # jitted: run(state, num_updates i32[]) -> state; the state is donated. As many updates as
     # `updates_between_merges` divides.
     run: Any
@@ -119,12 +119,15 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
     overlapped = config.order == "overlapped"
     team = learners.make(config, agent, mesh.size)
 
-    def collect(state: LoopState) -> tuple[rollout.Learned, jax.Array]:
-        key, update_key = jax.random.split(state.key)
-        return rollout.collect(team.agent, engines, state.agent, state.games, update_key), key
+    @jax.jit  # traced once for its metrics' names and for the program itself
+    def collect(
+        learner: AgentState, games: rollout.Games, key: jax.Array
+    ) -> tuple[rollout.Learned, jax.Array]:
+        key, update_key = jax.random.split(key)
+        return rollout.collect(team.agent, engines, learner, games, update_key), key
 
     def update(_: Any, state: LoopState) -> LoopState:
-        learned, key = collect(state)
+        learned, key = collect(state.agent, state.games, state.key)
         return LoopState(
             agent=learned.agent,
             games=learned.games,
@@ -158,7 +161,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
 
     def no_metrics(state: LoopState) -> Metrics:
         def metrics(state: LoopState) -> Metrics:
-            return collect(state._replace(agent=team.spread(state.agent)))[0].metrics
+            return collect(team.spread(state.agent), state.games, state.key)[0].metrics
 
         mapped_metrics = distribute.map_over_devices(metrics, mesh, (SPECS,), REPLICATED)
         shapes = jax.eval_shape(mapped_metrics, state)
@@ -166,10 +169,17 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
 
     def init() -> LoopState:
         params_key, update_key, act_key = jax.random.split(jax.random.key(config.seed), 3)
-        # Each device makes its own memory, where it stays.
-        learner = distribute.map_over_devices(team.agent.init, mesh, (REPLICATED,), SPECS.agent)
+        # Apart, because the first is the same program for every size of the second. Each device
+        # makes its own memory, where it stays.
+        learner = jax.jit(lambda key: team.agent.init(key)._replace(memory=()))(params_key)
+        memory = distribute.map_over_devices(
+            lambda key: team.agent.init(key).memory, mesh, (REPLICATED,), SHARDED
+        )
+        replicated_key = distribute.put(mesh, params_key, REPLICATED)
         state = LoopState(
-            agent=jax.jit(learner)(distribute.put(mesh, params_key, REPLICATED)),
+            agent=distribute.put(mesh, learner, REPLICATED)._replace(
+                memory=jax.jit(memory)(replicated_key)
+            ),
             games=tuple(
                 _start_games(config, engine, mesh, config.seed, act_key) for engine in engines
             ),
@@ -195,7 +205,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
             keys=fresh.keys if moved else old.keys, episodes=old.episodes._replace(**started)
         )
 
-    def restart(state: LoopState, seed: int, moved: bool) -> LoopState:
+    def restart(state: LoopState, seed: int, moved: bool = False) -> LoopState:
         jax.block_until_ready(state)  # no call may still be on its way to the old pools
         games = [new_games(*group, seed, moved) for group in zip(engines, state.games, strict=True)]
         mapped = distribute.map_over_devices(interrupt, mesh, (SPECS,), SPECS)

@@ -21,7 +21,7 @@ from jaxrl.checkpoint import Checkpoints, Progress
 from jaxrl.checks import check
 from jaxrl.config import Config, UserError, learning_starts
 from jaxrl.distribute import fetch, make_mesh, num_local_devices, simulate_cpu_devices
-from jaxrl.envs import make_engines
+from jaxrl.envs import has_custom_call, make_engines
 from jaxrl.program import (
     LoopState,
     Program,
@@ -33,6 +33,7 @@ from jaxrl.program import (
 from jaxrl.progress import Display, Moment
 from jaxrl.types import FRAME_SKIP, EnvEngine
 
+SECONDS_TO_SEE = 60.0  # a new directory on another machine: network file systems keep old listings
 SECONDS_PER_CALL = 1.0  # of one compiled call: how long Ctrl-C and the progress line wait
 
 
@@ -51,8 +52,9 @@ class _Stop:
 
     def agreed(self) -> bool:
         """Whether any process was told to stop; all of them ask together."""
-        self.signal = int(processes.agree(self.signal or 0).max()) or None
-        return self.signal is not None
+        told = int(processes.agree(self.signal or 0).max())
+        self.signal = told or self.signal  # one that came meanwhile waits for the next time
+        return bool(told)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["_Stop"]:
@@ -106,44 +108,63 @@ class _Session(NamedTuple):
 def start(config: Config) -> Outcome:
     """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
     mesh = _open_mesh(config)
-    settings = runs.fingerprint(config)
-    if processes.from_first(lambda: settings) != settings:
-        raise UserError("this process was started with other settings than process 0")
+    if config.sync_every and not config.num_learners:  # as many on whatever it is resumed on
+        config = dataclasses.replace(config, num_learners=mesh.size)
     run_dir = Path(processes.from_first(lambda: str(runs.create(config))))
-    return _train(config, _seen(run_dir), mesh, resume=False)
+    return _train(config, _seen(run_dir), mesh, checkpoint=None)
 
 
 def resume(run_dir: Path, num_devices: int | None = None) -> Outcome:
-    """Continues a run from its newest checkpoint; on `num_devices`, or as many as it began on."""
+    """Continues a run from its newest checkpoint; `num_devices` takes the configuration's place."""
     config = runs.load_config(run_dir)
     if num_devices is not None:
         config = dataclasses.replace(config, num_devices=num_devices)
     mesh = _open_mesh(config)
     checkpoints = Checkpoints(run_dir)
-    found = checkpoints.steps()
+    # Of what process 0 sees: another may see an older listing of a network's file system.
+    steps = [int(step) for step in processes.from_first(lambda: _listed(checkpoints)).split()]
     checkpoints.close()
-    if not found:
-        raise UserError(f"'{run_dir}' has no checkpoint yet: remove it and train it anew")
-    if found[-1] >= config.num_updates() * config.steps_per_update():
-        evaluated = not config.evaluation_episodes or (run_dir / evaluate.FILE).exists()
-        if evaluated and (run_dir / plotting.FILE).exists():
-            print(f"training had ended already, at step {found[-1]:,}", file=sys.stderr)
-            return Outcome(found[-1], None)
-    return _train(config, run_dir, mesh, resume=True)
+    if not steps:
+        if processes.index() == 0:
+            print("no checkpoint yet: training begins from the start", file=sys.stderr)
+        return _train(config, run_dir, mesh, checkpoint=None)
+    ended = steps[-1] >= config.num_updates() * config.steps_per_update()
+    if ended and processes.from_first(lambda: "yes" * _finished(config, run_dir)):
+        if processes.index() == 0:
+            print(f"training had ended already, at step {steps[-1]:,}", file=sys.stderr)
+        return Outcome(steps[-1], None)
+    return _train(config, run_dir, mesh, checkpoint=steps[-1])
+
+
+def _listed(checkpoints: Checkpoints) -> str:
+    return " ".join(map(str, checkpoints.steps()))
+
+
+def _finished(config: Config, run_dir: Path) -> bool:
+    """Whether a run that has ended was evaluated and drawn."""
+    evaluated = not config.evaluation_episodes or (run_dir / evaluate.FILE).exists()
+    return evaluated and (run_dir / plotting.FILE).exists()
 
 
 def _open_mesh(config: Config) -> jax.sharding.Mesh:
     """The devices to train on. Raises `UserError` where the configuration does not fit them."""
     check(config)
+    if config.engine == "xla" and not has_custom_call():
+        raise UserError(
+            "engine = 'xla': EnvPool has no custom call for this platform; take auto or callback"
+        )
     if config.num_devices > processes.count():
         simulate_cpu_devices(config.num_devices // processes.count())
     mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
     check_memory(config, mesh)
+    processes.check_same(runs.fingerprint(config))
     return mesh
 
 
-def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool) -> Outcome:
+def _train(
+    config: Config, run_dir: Path, mesh: jax.sharding.Mesh, checkpoint: int | None
+) -> Outcome:
     num_envs = envs_per_device(config, mesh)
     engines = make_engines(config, num_envs, num_local_devices(mesh))
     spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
@@ -158,7 +179,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
         session = _Session(config, run_dir, engines, program, checkpoints, display)
         display.say(_headline(session, mesh))
         with _Stop().watching() as stop:
-            state, progress = _run(session, stop, resume)
+            state, progress = _run(session, stop, checkpoint)
         if stop.signal is not None:
             display.say(
                 f"stopped at step {progress.step:,} and saved; go on with: jaxrl resume {run_dir}"
@@ -171,23 +192,26 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, resume: bool)
 
 def _seen(run_dir: Path) -> Path:
     """Refuses a directory that process 0 has made and this one does not see."""
-    if not (run_dir / "config.toml").is_file():
-        raise UserError(
-            f"process {processes.index()} does not see '{run_dir}': put it on a file system that "
-            "all machines share, with --run-dir"
-        )
+    deadline = time.monotonic() + SECONDS_TO_SEE
+    while not (run_dir / "config.toml").is_file():
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"process {processes.index()} does not see '{run_dir}': put it on a file system "
+                "that all machines share, with --run-dir"
+            )
+        time.sleep(0.5)
     return run_dir
 
 
-def _run(session: _Session, stop: _Stop, resume: bool) -> tuple[LoopState, Progress]:
-    """From the first game, or the newest checkpoint, to the last update or a signal."""
+def _run(session: _Session, stop: _Stop, checkpoint: int | None) -> tuple[LoopState, Progress]:
+    """From the first game, or a checkpoint, to the last update or a signal."""
     display, program = session.display, session.program
     try:
         with display.busy("starting the games"):
             state = program.init()
         progress = Progress(0, 0, 0.0, 0)
-        if resume:
-            state, progress, saved_on = session.checkpoints.restore(state)
+        if checkpoint is not None:
+            state, progress, saved_on = session.checkpoints.restore(state, checkpoint)
             display.say(f"resumed at step {progress.step:,}")
             if progress.updates >= session.num_updates:
                 display.say("training had ended already")
@@ -298,6 +322,7 @@ def _loop(
             session.checkpoints.save(state, progress, games.return_mean)
             began += time.perf_counter() - saving  # no training happened meanwhile
             next_save += config.checkpoint_interval
+    stop.agreed()  # a signal that came with the last update
     session.checkpoints.save(state, progress, _games(state).return_mean)
     if log is not None:
         log.close()

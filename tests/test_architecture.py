@@ -28,7 +28,7 @@ ALLOWED = {
     "program": {
         "types", "config", "checks", "replay", "distribute", "episodes", "learners", "rollout",
     },
-    "checkpoint": {"types", "config", "program", "rollout"},
+    "checkpoint": {"types", "config", "program"},
     "metrics": {"types"},
     "progress": {"types", "episodes"},
     "runs": {"config"},

@@ -3,6 +3,7 @@
 from jaxrl.config import CATCH, Config
 from jaxrl.envs.catch import make_catch
 from jaxrl.envs.engine import WHOLE, Group
+from jaxrl.envs.envpool import has_custom_call as has_custom_call
 from jaxrl.envs.envpool import make_envpool
 from jaxrl.types import EnvEngine
 

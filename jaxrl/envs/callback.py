@@ -45,7 +45,10 @@ def host_calls(pool: Any, num_envs: int, failures: list[Exception]) -> Calls:
 
     def answer() -> Any:
         observation, reward, terminated, truncated, info = pool.recv()
-        return observation, reward, terminated, truncated, {name: info[name] for name in INFO}
+        rows = observation, reward, terminated, truncated, {name: info[name] for name in INFO}
+        # Here, where a surprise is caught: what the program does not expect would end it there.
+        return jax.tree.map(lambda x, like: np.asarray(x, like.dtype).reshape(like.shape),
+                            rows, nothing)  # fmt: skip
 
     def attempt(call: Callable[[], Any], otherwise: Any) -> Any:
         if failures:
