@@ -127,7 +127,7 @@ def join(launch: Launch) -> None:
             **given,
             initialization_timeout=round(launch.join_within),
             # JAX aborts a process that this module's own watch has not ended.
-            heartbeat_timeout_seconds=round(2 * launch.lost_after) + 1,
+            heartbeat_timeout_seconds=round(2 * launch.lost_after) + 20,
             shutdown_timeout_seconds=60,
         )
     except (ValueError, RuntimeError) as error:
