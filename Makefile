@@ -15,7 +15,7 @@ CUDA   := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda)
 INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev test lint format clean games $(GAMES)
+.PHONY: help setup setup-dev test test-long lint format clean games $(GAMES)
 
 help:
 	@echo "make pong               train on Pong (any game of 'make games'), with"
@@ -26,6 +26,7 @@ help:
 	@echo "     RUN=runs/x         run directory; default is a new one in runs/"
 	@echo "make setup              install jaxrl into .venv (with CUDA where there is a driver)"
 	@echo "make test               lint and test          make lint      check style and types"
+	@echo "make test-long          with the slow tests too"
 	@echo "make format             format the code        make games     list every game"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 
@@ -52,6 +53,9 @@ games: .venv/jaxrl-installed
 	@$(JAXRL) games
 
 test: lint
+	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal --durations=10 -m "not slow"
+
+test-long: lint
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal --durations=10
 
 lint: .venv/jaxrl-dev-installed

@@ -1,6 +1,5 @@
 """Refuses configurations that cannot train, before anything is created or compiled."""
 
-import dataclasses
 import math
 import typing
 from fractions import Fraction
@@ -11,7 +10,6 @@ from jaxrl.config import (
     ALGORITHMS,
     C51Config,
     Config,
-    Launch,
     PPOConfig,
     UserError,
     VTraceConfig,
@@ -143,30 +141,6 @@ def check(config: Config) -> None:
     elif config.network.dueling:
         raise UserError(f"network.dueling = true: {config.algorithm} has no action values; drop it")
     check_divides(config, max(config.num_devices, 1))
-
-
-def check_launch(launch: Launch) -> None:
-    """Refuses options that do not say which of how many processes this is."""
-    for name in ("join_within", "lost_after"):
-        value = getattr(launch, name)
-        if not 5 <= value <= 10**6:
-            raise UserError(f"{name} = {value}: must lie between 5 and 1000000 seconds")
-    host, _, port = launch.coordinator.rpartition(":")
-    if launch.coordinator and not (host and port.isdecimal() and 0 < int(port) < 2**16):
-        raise UserError(f"coordinator = '{launch.coordinator}': must be HOST:PORT of process 0")
-    if launch.num_processes < 0 or launch.process_id < -1:
-        raise UserError("num_processes and process_id: must not be negative")
-    if launch == dataclasses.replace(Launch(), num_processes=1):
-        return  # alone, whatever a launcher says
-    if (launch.num_processes == 0) != (launch.process_id == -1):
-        raise UserError("--num-processes N and --process-id I belong together")
-    if launch.num_processes and not launch.coordinator:
-        raise UserError("--num-processes needs --coordinator HOST:PORT, the address of process 0")
-    if launch.process_id >= max(launch.num_processes, 1):
-        raise UserError(
-            f"process_id = {launch.process_id}: {launch.num_processes} processes are counted from "
-            f"0 to {launch.num_processes - 1}"
-        )
 
 
 def _check_learners(config: Config) -> None:

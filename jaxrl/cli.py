@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from jaxrl.arguments import at_least, check_target, parse, parse_settings
-from jaxrl.checks import check_launch
-from jaxrl.config import Config, EngineError, Launch, UserError
+from jaxrl.config import Config, EngineError, UserError
+from jaxrl.launch import Launch, check_launch
 from jaxrl.measuring import bench, tune
 
 RunDir = Annotated[Path, tyro.conf.Positional]
@@ -73,7 +73,8 @@ def resume(arguments: list[str]) -> int:
 
         Args:
             run: run directory
-            num_devices: devices to go on with, 0 for every accelerator; default is as it began
+            num_devices: devices to go on with, 0 for every accelerator; default is what the run's
+                configuration says
             launch: how this process finds those that train with it
         """
         return run, num_devices, launch

@@ -26,23 +26,6 @@ class EngineError(Exception):
 
 
 @dataclass(frozen=True)
-class Launch:
-    """How this process finds those that train with it. Differs between them: not part of a run."""
-
-    coordinator: str = ""
-    """HOST:PORT of process 0, the same for all; default is what SLURM, Open MPI or Cloud TPU say
-    (Kubernetes: with jax[k8s]), if they started several processes"""
-    num_processes: int = 0
-    """processes in all; with --coordinator. 1 alone: this one trains alone in any cluster"""
-    process_id: int = -1
-    """which of them this is, from 0; with --coordinator"""
-    join_within: float = 300.0
-    """seconds to wait for the others at the start"""
-    lost_after: float = 30.0
-    """seconds without a sign of life after which a process counts as lost, and all others end"""
-
-
-@dataclass(frozen=True)
 class NetworkConfig:
     """The network between the stacked frames and the heads."""
 

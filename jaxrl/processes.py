@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +23,8 @@ import numpy as np
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
-from jaxrl.config import EngineError, Launch, UserError
+from jaxrl.config import EngineError, UserError
+from jaxrl.launch import Launch, launched_together, local_gpus
 
 LOST = 75  # exit status of those that are left (EX_TEMPFAIL: try again)
 BEAT = 1.0  # seconds between two signs of life
@@ -48,48 +49,6 @@ def index() -> int:
 def _store() -> Any:
     """Of keys and values, in process 0."""
     return distributed.global_state.client
-
-
-def launched_together(environment: Mapping[str, str]) -> bool:
-    """Whether a launcher that JAX knows says that it has started several processes."""
-    if "SLURM_STEP_NODELIST" in environment and int(environment.get("SLURM_NTASKS", 1)) > 1:
-        return True  # a step of srun, not the script of sbatch
-    if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
-        return True
-    # JAX asks the cluster about the other pods of an Indexed Job, if it can.
-    in_job = {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"} <= set(environment)
-    return in_job and importlib.util.find_spec("kubernetes") is not None
-
-
-def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None:
-    """Which of the GPUs that it sees this process takes; None where no launcher numbers it.
-
-    JAX by itself gives the i-th process of a machine the i-th GPU: none, where the launcher shows
-    each process only its own, and only the first, where a machine runs a single process.
-
-    Args:
-      environment: of this process.
-      present: GPUs of the machine.
-    """
-    tasks, rank = "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"
-    if "SLURM_STEP_TASKS_PER_NODE" in environment and "SLURM_LOCALID" in environment:
-        rank, counts = "SLURM_LOCALID", []
-        for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(","):  # 2(x3),1: 2, 2, 2, 1
-            number, _, times = part.rstrip(")").partition("(x")
-            counts += [int(number)] * int(times or 1)
-        num_tasks = counts[int(environment.get("SLURM_NODEID", 0))]
-    elif tasks in environment:
-        num_tasks = int(environment[tasks])
-    else:
-        return None
-    shown = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-    visible = list(range(len(shown) or present))
-    own = environment.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
-    if not visible or len(visible) == 1 or own == str(len(visible)):
-        return visible or None
-    share = max(1, len(visible) // num_tasks)
-    first = int(environment[rank]) * share % len(visible)
-    return visible[first : first + share]
 
 
 def _on_tpu() -> bool:

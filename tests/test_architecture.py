@@ -23,7 +23,8 @@ ALLOWED = {
     "episodes": {"types"},
     "rollout": {"types", "episodes"},
     "distribute": {"types", "config"},
-    "processes": {"config"},
+    "launch": {"config"},
+    "processes": {"config", "launch"},
     "learners": {"types", "config", "networks", "optimizers"},
     "program": {
         "types", "config", "checks", "replay", "distribute", "episodes", "learners", "rollout",
@@ -51,7 +52,7 @@ ALLOWED = {
     "measuring": {"arguments", "config", "plotting", "bench", "tune", "progress"},
     "cli": {
         "arguments", "measuring", "config", "games", "runs", "train", "evaluate", "video",
-        "plotting", "processes", "checks",
+        "plotting", "processes", "launch",
     },
     "__main__": {"cli"},
     "__init__": set(),

@@ -184,6 +184,7 @@ def test_dueling_is_the_value_plus_the_centred_advantage():
     np.testing.assert_allclose(said.mean(axis=1, keepdims=True), value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_c51_solves_catch():
     config = catch_config("c51_fast", num_envs=8, total_steps=8000)
     engine = make_engine(config, config.num_envs)

@@ -48,6 +48,7 @@ def trained(engine, num_devices, groups, updates):
     return state
 
 
+@pytest.mark.slow
 def test_both_engines_train_alike_on_two_devices_and_in_two_groups():
     xla, host = trained("xla", 2, 2, 6), trained("callback", 2, 2, 6)
     observations = [[group.observation for group in state.games] for state in (xla, host)]

@@ -35,7 +35,14 @@ def few_environments(config: Config) -> Config:
     return dataclasses.replace(few, agent=agent)
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda p: p.stem)
+LONG = ("ppo", "ppo_breakout", "ppo_pong", "appo", "impala")  # large networks, long rollouts
+FILES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in LONG))
+    for path in sorted(CONFIGS.glob("*.toml"))
+]
+
+
+@pytest.mark.parametrize("path", FILES)
 def test_trains_a_few_updates(path):
     config = few_environments(load(path))
     check(config)

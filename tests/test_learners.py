@@ -156,6 +156,7 @@ def plain(config):
     return dataclasses.replace(config, optimizer=optimizer)
 
 
+@pytest.mark.slow
 def test_learners_learn_the_same_wherever_they_are():
     """Four on one device, and two on each of two; V-trace with its windows, overlapped.
 
@@ -205,6 +206,7 @@ def test_learners_go_on_with_new_games(recipe):
     jax.tree.map(np.testing.assert_array_equal, before, restarted.agent.actor)
 
 
+@pytest.mark.slow
 def test_learners_solve_catch():
     config = catch_config(total_steps=28_000, num_learners=2, sync_every=2)
     program = build(config, make_engines(config, config.num_envs, 1))

@@ -241,6 +241,7 @@ def test_the_linear_rate_falls_by_update():
     np.testing.assert_allclose(rates, [1e-3, 0.9e-3], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_ppo_solves_catch():
     # The recipe for Pong, but for a rate that comes to rest.
     config = catch_config("ppo_pong", num_envs=8, total_steps=16_000)

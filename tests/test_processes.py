@@ -15,10 +15,10 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrl import distribute, metrics, processes
-from jaxrl.checks import check_launch
+from jaxrl import distribute, launch, metrics, processes
 from jaxrl.cli import main
-from jaxrl.config import Launch, UserError
+from jaxrl.config import UserError
+from jaxrl.launch import Launch, check_launch
 from tests.conftest import CACHE, CONFIGS
 from tests.test_runs import state_of
 
@@ -51,10 +51,10 @@ def start(arguments, count=2, program=("-m", "jaxrl")):
         "JAX_COMPILATION_CACHE_DIR": CACHE,
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
-    launch = ["--coordinator", f"localhost:{port}", "--num-processes", str(count)]
+    others = ["--coordinator", f"localhost:{port}", "--num-processes", str(count)]
     return [
         subprocess.Popen(
-            [sys.executable, *program, *arguments, *launch, "--process-id", str(process)],
+            [sys.executable, *program, *arguments, *others, "--process-id", str(process)],
             stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
         )
         for process in range(count)
@@ -114,6 +114,7 @@ def test_two_processes_train_what_two_devices_of_one_do(two, tmp_path):
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_resume_where_they_stood(two, tmp_path):
     """Replay, games and keys of both come back: the end is the same, bit for bit."""
     shutil.copytree(two, tmp_path / "x")
@@ -152,6 +153,7 @@ def test_a_run_of_two_devices_goes_on_on_one_and_on_four(two, tmp_path, capsys, 
     assert after[2]["replay/transitions"] < before[2]["replay/transitions"]
 
 
+@pytest.mark.slow
 def test_two_processes_train_pong_as_two_devices_of_one_do(tmp_path):
     run([*PONG, "--run-dir", str(tmp_path / "two")])
     assert main([*PONG, "--num-devices", "2", "--run-dir", str(tmp_path / "one")]) == 0
@@ -179,6 +181,8 @@ def saved(path):
     return max(int(p.name) for p in (path / "checkpoints").iterdir() if p.name.isdecimal())
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(("victim", "count"), [(1, 3), (0, 2)])
 def test_when_a_process_is_lost_the_others_end_and_say_which(tmp_path, victim, count):
     members = endless(tmp_path / "x", count)
@@ -200,6 +204,7 @@ def test_when_a_process_is_lost_the_others_end_and_say_which(tmp_path, victim, c
     assert lines(tmp_path / "x")[-1]["step"] - saved(tmp_path / "x") <= 2 * INTERVAL
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_all_at_the_same_step(tmp_path):
     path = tmp_path / "x"
     members = endless(path, 2)
@@ -210,6 +215,7 @@ def test_a_signal_to_one_process_stops_all_at_the_same_step(tmp_path):
     assert saved(path) >= lines(path)[-1]["step"]
 
 
+@pytest.mark.slow
 def test_an_error_of_one_process_ends_the_other_at_once(tmp_path):
     """Which waits in a collective of the host for one that never comes."""
     breaks = """
@@ -264,7 +270,7 @@ def test_a_mistake_of_one_process_ends_both(tmp_path):
     ],
 )
 def test_launchers_are_recognised(environment, together):
-    assert processes.launched_together(environment) == together
+    assert launch.launched_together(environment) == together
 
 
 def slurm(tasks, local, visible="", **more):
@@ -292,7 +298,7 @@ EIGHT = "0,1,2,3,4,5,6,7"
     ],
 )  # fmt: skip
 def test_each_process_takes_the_gpus_that_are_its_own(environment, gpus):
-    assert processes.local_gpus(environment, present=4) == gpus
+    assert launch.local_gpus(environment, present=4) == gpus
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,9 @@ def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_ctrl_c_saves_and_exits_cleanly(tmp_path, number):
     path = tmp_path / "x"
     command = [sys.executable, "-m", "jaxrl", "train", *SHORT, "--run-dir", str(path)]

@@ -232,6 +232,7 @@ def test_without_learning_the_ratios_of_what_was_played_are_one():
     assert 0.2 < means["policy/entropy"] < 0.9  # ln 3 = 1.1 is uniform
 
 
+@pytest.mark.slow
 def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another():
     """The same by hand: the loss's gradient on the environments of each minibatch, applied."""
     agent, state, update = learner(

@@ -1,0 +1,91 @@
+"""How a process is told who trains with it: by options, or by a launcher's environment."""
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jaxrl.config import UserError
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How this process finds those that train with it. Differs between them: not part of a run."""
+
+    coordinator: str = ""
+    """HOST:PORT of process 0, the same for all; default is what SLURM, Open MPI or Cloud TPU say
+    (Kubernetes: with jax[k8s]), if they started several processes"""
+    num_processes: int = 0
+    """processes in all; with --coordinator. 1 alone: this one trains alone in any cluster"""
+    process_id: int = -1
+    """which of them this is, from 0; with --coordinator"""
+    join_within: float = 300.0
+    """seconds to wait for the others at the start"""
+    lost_after: float = 30.0
+    """seconds without a sign of life after which a process counts as lost, and all others end"""
+
+
+def check_launch(launch: Launch) -> None:
+    """Refuses options that do not say which of how many processes this is."""
+    for name in ("join_within", "lost_after"):
+        value = getattr(launch, name)
+        if not 5 <= value <= 10**6:
+            raise UserError(f"{name} = {value}: must lie between 5 and 1000000 seconds")
+    host, _, port = launch.coordinator.rpartition(":")
+    if launch.coordinator and not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise UserError(f"coordinator = '{launch.coordinator}': must be HOST:PORT of process 0")
+    if launch.num_processes < 0 or launch.process_id < -1:
+        raise UserError("num_processes and process_id: must not be negative")
+    if launch == dataclasses.replace(Launch(), num_processes=1):
+        return  # alone, whatever a launcher says
+    if (launch.num_processes == 0) != (launch.process_id == -1):
+        raise UserError("--num-processes N and --process-id I belong together")
+    if launch.num_processes and not launch.coordinator:
+        raise UserError("--num-processes needs --coordinator HOST:PORT, the address of process 0")
+    if launch.process_id >= max(launch.num_processes, 1):
+        raise UserError(
+            f"process_id = {launch.process_id}: {launch.num_processes} processes are counted from "
+            f"0 to {launch.num_processes - 1}"
+        )
+
+
+def launched_together(environment: Mapping[str, str]) -> bool:
+    """Whether a launcher that JAX knows says that it has started several processes."""
+    if "SLURM_STEP_NODELIST" in environment and int(environment.get("SLURM_NTASKS", 1)) > 1:
+        return True  # a step of srun, not the script of sbatch
+    if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
+        return True
+    # JAX asks the cluster about the other pods of an Indexed Job, if it can.
+    in_job = {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"} <= set(environment)
+    return in_job and importlib.util.find_spec("kubernetes") is not None
+
+
+def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None:
+    """Which of the GPUs that it sees this process takes; None where no launcher numbers it.
+
+    JAX by itself gives the i-th process of a machine the i-th GPU: none, where the launcher shows
+    each process only its own, and only the first, where a machine runs a single process.
+
+    Args:
+      environment: of this process.
+      present: GPUs of the machine.
+    """
+    tasks, rank = "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"
+    if "SLURM_STEP_TASKS_PER_NODE" in environment and "SLURM_LOCALID" in environment:
+        rank, counts = "SLURM_LOCALID", []
+        for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(","):  # 2(x3),1: 2, 2, 2, 1
+            number, _, times = part.rstrip(")").partition("(x")
+            counts += [int(number)] * int(times or 1)
+        num_tasks = counts[int(environment.get("SLURM_NODEID", 0))]
+    elif tasks in environment:
+        num_tasks = int(environment[tasks])
+    else:
+        return None
+    shown = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    visible = list(range(len(shown) or present))
+    own = environment.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
+    if not visible or len(visible) == 1 or own == str(len(visible)):
+        return visible or None
+    share = max(1, len(visible) // num_tasks)
+    first = int(environment[rank]) * share % len(visible)
+    return visible[first : first + share]
