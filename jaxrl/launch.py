@@ -20,9 +20,10 @@ class Launch:
     process_id: int = -1
     """which of them this is, from 0; with --coordinator"""
     join_within: float = 300.0
-    """seconds to wait for the others at the start"""
+    """seconds to wait for the others at the start, at least 5"""
     lost_after: float = 30.0
-    """seconds without a sign of life after which a process counts as lost, and all others end"""
+    """seconds, at least 5, without a sign of life after which a process counts as lost, and all
+    others end"""
 
 
 def check_launch(launch: Launch) -> None:
@@ -38,8 +39,10 @@ def check_launch(launch: Launch) -> None:
         raise UserError("num_processes and process_id: must not be negative")
     if launch == dataclasses.replace(Launch(), num_processes=1):
         return  # alone, whatever a launcher says
-    if (launch.num_processes == 0) != (launch.process_id == -1):
-        raise UserError("--num-processes N and --process-id I belong together")
+    if launch.num_processes and launch.process_id == -1:
+        raise UserError("--process-id is missing: which of the processes this is, from 0")
+    if launch.process_id >= 0 and not launch.num_processes:
+        raise UserError("--num-processes is missing: how many processes train together")
     if launch.num_processes and not launch.coordinator:
         raise UserError("--num-processes needs --coordinator HOST:PORT, the address of process 0")
     if launch.process_id >= max(launch.num_processes, 1):

@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,15 +25,18 @@ from jax.experimental import multihost_utils
 
 from jaxrl.config import EngineError, UserError
 from jaxrl.launch import Launch, launched_together, local_gpus
+from jaxrl.rendezvous import meet
 
 LOST = 75  # exit status of those that are left (EX_TEMPFAIL: try again)
 BEAT = 1.0  # seconds between two signs of life
 LONGEST = 7 * 24 * 3600  # seconds that the others may wait for the last one at the end
-MESSAGE = 4096  # bytes of what process 0 tells the others
+MESSAGE = 32_768  # bytes of what process 0 tells the others
 ALIVE = "jaxrl/alive"
 SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
 _ended = threading.Event()
+_ending = threading.Event()  # the watch ends this process
 _patience = 30.0  # seconds without a sign of life
+_advice = ""  # what to do when a process was lost
 
 
 def count() -> int:
@@ -76,11 +79,8 @@ def join(launch: Launch) -> None:
         given |= {"num_processes": size, "process_id": rank}
     if launch.num_processes:
         given |= {"num_processes": launch.num_processes, "process_id": launch.process_id}
-    if launch.process_id > 0:
-        _wait_for(launch.coordinator, launch.join_within)
-    elif launch.process_id == 0:
-        print(f"waiting for {launch.num_processes - 1} more at {launch.coordinator}, up to "
-              f"{launch.join_within:g} s", file=sys.stderr, flush=True)  # fmt: skip
+    if launch.num_processes:
+        meet(launch)
     try:
         jax.distributed.initialize(
             **given,
@@ -99,23 +99,6 @@ def join(launch: Launch) -> None:
     if count() > 1:
         _share_cores()
         threading.Thread(target=_watch, daemon=True).start()
-
-
-def _wait_for(address: str, seconds: float) -> None:
-    """Raises `UserError` where nothing answers; JAX itself would abort this process."""
-    host, _, port = address.rpartition(":")
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
-            return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise UserError(
-                    f"cannot join the other processes: no answer from {address} within "
-                    f"{seconds:g} s ({error}): check --coordinator, and that process 0 runs there"
-                ) from None
-        time.sleep(0.5)
 
 
 def _host() -> str:
@@ -144,10 +127,16 @@ def _share_cores() -> None:
 
 
 def _signs() -> dict[int, str]:
-    """What each process showed last: a number that grows, or "left: " and why."""
+    """What each process showed last: a number that grows, or "left STATUS: " and why."""
     signs = {process: "" for process in range(count())}
     found = _store().key_value_dir_get(ALIVE)
     return signs | {int(name.rsplit("/", 1)[1]): sign for name, sign in found}
+
+
+def advise(what: str) -> None:
+    """What those who are left tell the user when a process is lost."""
+    global _advice
+    _advice = f"; {what}"
 
 
 def _watch() -> None:
@@ -173,17 +162,19 @@ def _watch() -> None:
                 seen[process] = (sign, now)
             if sign.startswith("left"):
                 time.sleep(2 * BEAT)  # a mistake that all have made, each tells itself
-                _end_for(f"process {process} {sign}")
+                status, _, reason = sign.removeprefix("left ").partition(": ")
+                _end_for(f"process {process} left: {reason}", 2 if status == "2" else LOST)
             if now - seen[process][1] > _patience:
                 _end_for(f"process {process} was lost: no sign of life for {_patience:g} seconds")
 
 
-def _end_for(reason: str) -> NoReturn:
+def _end_for(reason: str, status: int = LOST) -> NoReturn:
     """The main thread may hang in a collective, so that only the system can end it."""
-    line = f"\njaxrl: {reason}; process {index()} ends too; go on with: jaxrl resume RUN\n"
+    _ending.set()
+    line = f"\njaxrl: {reason}; process {index()} ends too{_advice}\n"
     os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + line.encode())
     _let_others_read()
-    os._exit(LOST)
+    os._exit(status)
 
 
 def _let_others_read() -> None:
@@ -209,6 +200,8 @@ def find_lost(error: BaseException) -> None:
             if all(_beats(signs[p]) >= _beats(before[p]) + 3 for p in others):
                 return
         time.sleep(BEAT)
+    while _ending.is_set():  # it has said so, and ends this process
+        time.sleep(BEAT)
 
 
 def _beats(sign: str) -> int:
@@ -220,7 +213,7 @@ def leave(status: int, error: BaseException) -> NoReturn:
     _ended.set()  # the watch must not end it first
     reason = " ".join(str(error).split())[:500] or type(error).__name__
     with contextlib.suppress(jax.errors.JaxRuntimeError):
-        sign = f"left: {reason}"
+        sign = f"left {status}: {reason}"
         _store().key_value_set(f"{ALIVE}/{index()}", sign, allow_overwrite=True)
     _let_others_read()
     sys.stdout.flush()
@@ -262,9 +255,29 @@ def agree(*mine: int) -> np.ndarray:
     return multihost_utils.process_allgather(np.array(mine))
 
 
-def check_same(fingerprint: str) -> None:
-    """Refuses processes that were started with different settings; each of them is told."""
-    numbers = agree(int(fingerprint[:7], 16))[:, 0]
-    others = np.flatnonzero(numbers != numbers[0])
+def check_same(settings: str) -> None:
+    """Refuses processes that were started with different settings, lines of TOML."""
+    first = from_first(lambda: settings)
+    pairs = zip(first.splitlines(), settings.splitlines(), strict=False)
+    differ = [f"{mine}, and process 0 {theirs}" for theirs, mine in pairs if theirs != mine]
+    others = np.flatnonzero(agree(len(differ))[:, 0])
     if others.size:
-        raise UserError(f"process {others[0]} was started with other settings than process 0")
+        hint = f"has {differ[0]}" if differ else "was started with other settings"
+        raise UserError(f"process {index() if differ else others[0]} {hint}: start all alike")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what Gloo prints, from C++, to standard output when several processes connect."""
+    if count() == 1:
+        yield
+        return
+    sys.stdout.flush()
+    before, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    try:
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+        os.close(nothing)

@@ -1,7 +1,6 @@
 """Run directories: made, described, and read again."""
 
 import dataclasses
-import hashlib
 import json
 import os
 import shlex
@@ -34,10 +33,9 @@ def default_name(config: Config) -> str:
     return f"runs/{config.game}-{config.algorithm}-seed{config.seed}-{now}"
 
 
-def fingerprint(config: Config) -> str:
-    """The same for two configurations that train the same run, into whatever directory."""
-    text = configuration.to_toml(dataclasses.replace(config, run_dir=""))
-    return hashlib.sha256(text.encode()).hexdigest()
+def settings(config: Config) -> str:
+    """All but the directory, as lines of TOML: alike for two that train the same run."""
+    return configuration.to_toml(dataclasses.replace(config, run_dir=""))
 
 
 def check_new(config: Config) -> Path:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxrl import episodes, evaluate, metrics, plotting, processes, runs
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import Checkpoints, Progress
-from jaxrl.checks import check
+from jaxrl.checks import check, check_divides
 from jaxrl.config import Config, UserError, learning_starts
 from jaxrl.distribute import fetch, make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import has_custom_call, make_engines
@@ -119,6 +119,7 @@ def resume(run_dir: Path, num_devices: int | None = None) -> Outcome:
     config = runs.load_config(run_dir)
     if num_devices is not None:
         config = dataclasses.replace(config, num_devices=num_devices)
+        _check_fits(config)
     mesh = _open_mesh(config)
     checkpoints = Checkpoints(run_dir)
     # Of what process 0 sees: another may see an older listing of a network's file system.
@@ -134,6 +135,21 @@ def resume(run_dir: Path, num_devices: int | None = None) -> Outcome:
             print(f"training had ended already, at step {steps[-1]:,}", file=sys.stderr)
         return Outcome(steps[-1], None)
     return _train(config, run_dir, mesh, checkpoint=steps[-1])
+
+
+def _check_fits(config: Config) -> None:
+    """Refuses devices among which a run does not divide; naming numbers of them that do."""
+    try:
+        check_divides(config, max(config.num_devices, 1))
+    except UserError:
+        fitting = []
+        for number in range(1, 2 * config.num_devices + 1):
+            with contextlib.suppress(UserError):
+                check_divides(config, number)
+                fitting.append(str(number))
+        raise UserError(
+            f"num_devices = {config.num_devices}: this run divides among {', '.join(fitting)}"
+        ) from None
 
 
 def _listed(checkpoints: Checkpoints) -> str:
@@ -155,10 +171,11 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
         )
     if config.num_devices > processes.count():
         simulate_cpu_devices(config.num_devices // processes.count())
-    mesh = make_mesh(config.num_devices)
+    with processes.quiet():
+        mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
     check_memory(config, mesh)
-    processes.check_same(runs.fingerprint(config))
+    processes.check_same(runs.settings(config))
     return mesh
 
 
@@ -178,12 +195,12 @@ def _train(
     with Display(silent=processes.index() > 0) as display:
         session = _Session(config, run_dir, engines, program, checkpoints, display)
         display.say(_headline(session, mesh))
+        again = f"jaxrl resume {run_dir}" + " in every process" * (processes.count() > 1)
+        processes.advise(f"go on with: {again}")
         with _Stop().watching() as stop:
             state, progress = _run(session, stop, checkpoint)
         if stop.signal is not None:
-            display.say(
-                f"stopped at step {progress.step:,} and saved; go on with: jaxrl resume {run_dir}"
-            )
+            display.say(f"stopped at step {progress.step:,} and saved; go on with: {again}")
             return Outcome(progress.step, stop.signal)
         if processes.index() == 0:
             _finish(session, state, progress.step)
@@ -221,7 +238,9 @@ def _run(session: _Session, stop: _Stop, checkpoint: int | None) -> tuple[LoopSt
             run = program.run.lower(state, np.int32(1)).compile()
         return _loop(session, stop, run, state, progress, compiling.seconds)
     finally:
-        session.checkpoints.close()
+        # Of several processes one that fails must not wait for the others, who wait for it.
+        if processes.count() == 1 or sys.exception() is None:
+            session.checkpoints.close()
         for engine in session.engines:
             engine.close()
 
@@ -240,6 +259,15 @@ def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
         f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
         f"{total:,} steps{rounded * (total > config.total_steps)}, into {session.run_dir}"
     ]
+    if config.num_learners:
+        often = "update" if config.sync_every == 1 else f"{config.sync_every} updates"
+        lines.append(f"{config.num_learners} learners, which merge after every {often}")
+    rate, start = config.optimizer.learning_rate, config.initial_learning_rate()
+    if start != rate:
+        lines.append(
+            f"learning rate {start:.3g}: {rate:g} for {config.optimizer.recipe_envs} environments, "
+            f"scaled ({config.optimizer.lr_scaling})"
+        )
     if learning_starts(config) >= total:
         lines.append(
             f"nothing will be learned: agent.learning_starts = {learning_starts(config):,} is "

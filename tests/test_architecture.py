@@ -24,7 +24,8 @@ ALLOWED = {
     "rollout": {"types", "episodes"},
     "distribute": {"types", "config"},
     "launch": {"config"},
-    "processes": {"config", "launch"},
+    "rendezvous": {"config", "launch"},
+    "processes": {"config", "launch", "rendezvous"},
     "learners": {"types", "config", "networks", "optimizers"},
     "program": {
         "types", "config", "checks", "replay", "distribute", "episodes", "learners", "rollout",

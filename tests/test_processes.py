@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from jaxrl import distribute, launch, metrics, processes
+from jaxrl import distribute, launch, metrics, processes, rendezvous
 from jaxrl.cli import main
 from jaxrl.config import UserError
 from jaxrl.launch import Launch, check_launch
@@ -43,9 +44,7 @@ PONG = [
 
 def start(arguments, count=2, program=("-m", "jaxrl")):
     """As many processes of the command as one program, found by --coordinator."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = os.environ | {
         "PYTHONUNBUFFERED": "1",
         "JAX_COMPILATION_CACHE_DIR": CACHE,
@@ -306,7 +305,7 @@ def test_each_process_takes_the_gpus_that_are_its_own(environment, gpus):
     [
         ({"coordinator": "host"}, "HOST:PORT"),
         ({"coordinator": "host:99999"}, "HOST:PORT"),
-        ({"coordinator": "host:1", "num_processes": 2}, "belong together"),
+        ({"coordinator": "host:1", "num_processes": 2}, "--process-id is missing"),
         ({"num_processes": 2, "process_id": 0}, "needs --coordinator"),
         ({"coordinator": "host:1", "num_processes": 2, "process_id": 2}, "from 0 to 1"),
         ({"lost_after": 0.0}, "between 5 and"),
@@ -317,16 +316,48 @@ def test_incomplete_launches_are_mistakes(changes, told):
         check_launch(dataclasses.replace(Launch(), **changes))
 
 
-def test_a_process_that_finds_no_others_says_so():
+def free_port():
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    arguments = [*C51, "--coordinator", f"localhost:{port}", "--num-processes", "2",
-                 "--process-id", "1", "--join-within", "5"]  # fmt: skip
-    command = [sys.executable, "-m", "jaxrl", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert ended.returncode == 2, ended.stderr
-    assert "cannot join the other processes" in ended.stderr
+        return free.getsockname()[1]
+
+
+def meeting(*members):
+    """What each of the launches ends in: None, or its mistake."""
+
+    def one(member):
+        try:
+            return rendezvous.meet(member)
+        except UserError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(members)) as pool:
+        return list(pool.map(one, members))
+
+
+def test_processes_meet_and_say_who_is_missing_or_wrong():
+    def launches(*who, within=20.0):
+        address = f"localhost:{free_port()}"
+        return [Launch(address, number, process, within) for process, number in who]
+
+    assert meeting(*launches((2, 3), (0, 3), (1, 3))) == [None, None, None]
+    told = meeting(*launches((0, 3), (1, 3), within=2.0))
+    assert "no sign of process 2 within 2 s" in told[0]
+    assert "cannot join" in told[1]
+    (alone,) = meeting(*launches((1, 2), within=1.0))
+    assert "cannot join the other processes" in alone
+    wrong = "process 1 has --num-processes 3, process 0 has 2"
+    assert meeting(*launches((0, 2), (1, 3))) == [wrong, wrong]
+    first, *same = meeting(*launches((0, 3), (1, 3), (1, 3)))
+    assert first == "two processes have --process-id 1"
+    assert set(same) == {first}
+
+
+def test_a_port_that_is_taken_is_a_mistake():
+    with socket.create_server(("", 0)) as taken:
+        address = f"localhost:{taken.getsockname()[1]}"
+        (told,) = meeting(Launch(address, 2, 0, 5.0))
+    assert "choose another port" in told
 
 
 def test_devices_that_do_not_divide_among_processes_are_a_mistake(monkeypatch):
