@@ -12,7 +12,7 @@ import time
 from jaxrl.config import UserError
 from jaxrl.launch import Launch
 
-WELCOME = "welcome"
+WELCOME, REFUSED = "welcome", "refused: "
 
 
 def meet(launch: Launch) -> None:
@@ -75,7 +75,7 @@ def _receive(launch: Launch, deadline: float) -> None:
             elif int(process) in guests or int(process) == 0:
                 wrong = f"two processes have --process-id {process}"
             if wrong:
-                _answer([*guests.values(), guest], wrong)
+                _answer([*guests.values(), guest], REFUSED + wrong)
                 raise UserError(wrong)
             guests[int(process)] = guest
         _answer(list(guests.values()), WELCOME)
@@ -105,9 +105,9 @@ def _arrive(launch: Launch, deadline: float) -> None:
             continue
         if answer == WELCOME:
             return
-        if answer:
-            raise UserError(answer)
-        reason = "process 0 hung up"
+        if answer.startswith(REFUSED):
+            raise UserError(answer.removeprefix(REFUSED))
+        reason = "another program answers" if answer else "process 0 hung up"
         time.sleep(0.5)
     raise UserError(
         f"cannot join the other processes at {launch.coordinator} within {launch.join_within:g} s "
