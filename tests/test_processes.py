@@ -127,29 +127,45 @@ def test_two_processes_resume_where_they_stood(two, tmp_path):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("num_devices", [1, 4])
-def test_a_run_of_two_devices_goes_on_on_one_and_on_four(two, tmp_path, capsys, num_devices):
-    path = tmp_path / "x"
-    shutil.copytree(two, path)
-    shutil.rmtree(path / "checkpoints" / "800")
-    (a, progress), (b, _) = state_of(path, 2), state_of(path, num_devices)
-    assert progress.step == 400
+def check_goes_on(path, capsys, saved_on, num_devices):
+    """Resumes a run of `saved_on` devices on others: what was learned comes back exactly."""
+    (a, progress), (b, same) = state_of(path, saved_on), state_of(path, num_devices)
+    assert progress == same
     learned = [(s.agent.actor, s.agent.optimizer, s.metrics) for s in (a, b)]
     for x, y in zip(*map(jax.tree.leaves, learned), strict=True):
         np.testing.assert_array_equal(x, y)
     assert int(b.agent.memory.steps[0]) == 0
+    before = lines(path)
     assert main(["resume", str(path), "--num-devices", str(num_devices)]) == 0
     said = capsys.readouterr().err
-    plural = "s" * (num_devices > 1)
-    assert f"saved on 2 devices, resumed on {num_devices}: parameters and optimizer" in said
+    of = f"{saved_on} device{'s' * (saved_on > 1)}"
+    assert f"saved on {of}, resumed on {num_devices}: parameters and optimizer" in said
     assert "the replay or windows fill anew" in said
-    assert f"{num_devices} cpu device{plural}" in said
-    before, after = lines(two), lines(path)
-    assert [row["step"] for row in after] == [row["step"] for row in before]
-    assert after[:2] == before[:2]
+    assert f"{num_devices} cpu device{'s' * (num_devices > 1)}" in said
+    after = lines(path)
+    kept = [row for row in before if row["step"] <= progress.step]
+    assert after[: len(kept)] == kept
+    assert [row["step"] for row in after] == [200 * (i + 1) for i in range(len(after))]
     counts = [row["episodes"] for row in after]
     assert counts == sorted(counts)
-    assert after[2]["replay/transitions"] < before[2]["replay/transitions"]
+    assert after[len(kept)]["replay/transitions"] < before[-1]["replay/transitions"]
+
+
+@pytest.mark.parametrize("num_devices", [1, 4])
+def test_a_run_of_two_devices_goes_on_on_one_and_on_four(two, tmp_path, capsys, num_devices):
+    """And that of one on two again."""
+    path = tmp_path / "x"
+    shutil.copytree(two, path)
+    shutil.rmtree(path / "checkpoints" / "800")
+    check_goes_on(path, capsys, 2, num_devices)
+    if num_devices == 1:
+        shutil.rmtree(path / "checkpoints" / "400")
+        longer = (
+            (path / "config.toml").read_text().replace("total_steps = 800", "total_steps = 1200")
+        )
+        (path / "config.toml").write_text(longer)
+        check_goes_on(path, capsys, 1, 2)
+        assert lines(path)[-1]["step"] == 1200
 
 
 @pytest.mark.slow
