@@ -6,6 +6,7 @@ the host decides between two compiled calls must be decided alike everywhere (`a
 """
 
 import contextlib
+import ctypes
 import importlib.util
 import os
 import socket
@@ -278,6 +279,7 @@ def quiet() -> Iterator[None]:
     try:
         yield
     finally:
+        ctypes.CDLL(None).fflush(None)  # C buffers what does not go to a terminal
         os.dup2(before, 1)
         os.close(before)
         os.close(nothing)

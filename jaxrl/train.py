@@ -171,11 +171,11 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
         )
     if config.num_devices > processes.count():
         simulate_cpu_devices(config.num_devices // processes.count())
-    with processes.quiet():
-        mesh = make_mesh(config.num_devices)
+    mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
     check_memory(config, mesh)
-    processes.check_same(runs.settings(config))
+    with processes.quiet():  # the first time that they speak to each other
+        processes.check_same(runs.settings(config))
     return mesh
 
 
