@@ -68,7 +68,8 @@ def _learner(state: LoopState) -> dict[str, PyTree]:
     return {"optimizer": state.agent.optimizer, "key": state.key, "metrics": state.metrics}
 
 
-def _num_devices(state: LoopState) -> int:
+def num_devices(state: LoopState) -> int:
+    """Devices that the state lies on."""
     return len(state.key.sharding.device_set)
 
 
@@ -123,7 +124,7 @@ class Checkpoints:
         actor, learner, games = jax.tree.map(
             jnp.copy, (state.agent.actor, _learner(state), local["games"])
         )
-        described = {"format": FORMAT, "devices": _num_devices(state)}
+        described = {"format": FORMAT, "devices": num_devices(state)}
         self._manager.save(
             progress.step,
             args=ocp.args.Composite(
@@ -151,7 +152,7 @@ class Checkpoints:
         step = self._existing(step)
         described = self._described(step)
         saved_on = described.pop("devices")
-        same = saved_on == _num_devices(template)
+        same = saved_on == num_devices(template)
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         if same:
             local = self._local(template)

@@ -212,6 +212,10 @@ def join_statistics(before: RunningStatistics, own: RunningStatistics) -> Runnin
     x̄ = x₀ + Σ_d (x_d - x₀) n_d / N
 
     for the mean, and for the mean square about the mean before.
+
+    Args:
+      before: what all began with; samples f32[], the rest f32[...].
+      own: of this device's learners; samples f32[L], the rest f32[L, ...].
     """
     rank = before.mean.ndim
     added = own.samples - before.samples

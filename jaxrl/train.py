@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxrl import episodes, evaluate, metrics, plotting, processes, runs
 from jaxrl.agents import make_agent
-from jaxrl.checkpoint import Checkpoints, Progress
+from jaxrl.checkpoint import Checkpoints, Progress, num_devices
 from jaxrl.checks import check, check_divides
 from jaxrl.config import Config, UserError, learning_starts
 from jaxrl.distribute import fetch, make_mesh, num_local_devices, simulate_cpu_devices
@@ -278,11 +278,11 @@ def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
 
 def _restart(session: _Session, state: LoopState, progress: Progress, saved_on: int) -> LoopState:
     """What no checkpoint holds begins anew."""
-    num_devices = len(state.key.sharding.device_set)
-    moved, remembers = saved_on != num_devices, bool(jax.tree.leaves(state.agent.memory))
+    here = num_devices(state)
+    moved, remembers = saved_on != here, bool(jax.tree.leaves(state.agent.memory))
     if moved:
         session.display.say(
-            f"saved on {_devices(saved_on)}, resumed on {num_devices}: parameters and optimizer go "
+            f"saved on {_devices(saved_on)}, resumed on {here}: parameters and optimizer go "
             "on exactly; new games begin, with new random keys and statistics of games"
             + ", and the replay or windows fill anew"
             * remembers

@@ -5,6 +5,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from functools import partial
 
 import envpool
@@ -16,6 +17,7 @@ import pytest
 from jaxrl import distribute, episodes, rollout
 from jaxrl.config import Config
 from jaxrl.distribute import SHARDED
+from jaxrl.envs import engine as engine_module
 from jaxrl.envs.engine import first_env_seed
 from jaxrl.envs.envpool import EnvPoolState, make_envpool, make_pool
 from jaxrl.types import AXIS, ActorState, Agent
@@ -327,3 +329,28 @@ def test_playing_leaves_matplotlibs_backend_alone():
     )
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+@pytest.mark.parametrize(
+    ("cores", "devices", "shares"),
+    [
+        ([0, 1, 2, 3], 1, [[0, 1, 2, 3]]),
+        ([4, 5, 6, 7, 12], 2, [[4, 5], [6, 7]]),  # what a launcher left, not from 0
+        ([0, 1], 3, [[0], [1], [0]]),  # more devices than cores take turns
+    ],
+)
+def test_devices_divide_the_cores_of_the_process(monkeypatch, cores, devices, shares):
+    monkeypatch.setattr(engine_module, "cores", lambda: cores)
+    assert engine_module.cores_by_device(devices) == shares
+
+
+def test_threads_stay_on_the_cores_they_are_made_on():
+    before = os.sched_getaffinity(0)
+    one = min(before)
+    seen = []
+    with engine_module.on_cores([one]):
+        thread = threading.Thread(target=lambda: seen.append(os.sched_getaffinity(0)))
+        thread.start()
+        thread.join()
+    assert seen == [{one}]
+    assert os.sched_getaffinity(0) == before

@@ -392,3 +392,32 @@ def test_devices_that_do_not_divide_among_processes_are_a_mistake(monkeypatch):
     monkeypatch.setattr(distribute.jax, "process_count", lambda: 2)
     with pytest.raises(UserError, match="take 2 or 4"):
         distribute.make_mesh(3)
+
+
+@pytest.mark.parametrize(
+    ("places", "taken"),
+    [
+        (["a [0, 1, 2, 3]"] * 2, [2, 3]),  # two on one machine, unbound: the second half
+        (["a [0, 1]", "a [0, 1, 2, 3]"], [0, 1, 2, 3]),  # bound to other cores by a launcher
+        (["b [0, 1, 2, 3]", "a [0, 1, 2, 3]"], [0, 1, 2, 3]),  # on another machine
+    ],
+)
+def test_processes_of_one_machine_divide_its_cores(monkeypatch, places, taken):
+    class Store:
+        def key_value_set(self, name, place):
+            assert (name, place) == ("jaxrl/place/000001", places[1])
+
+        def wait_at_barrier(self, name, milliseconds):
+            pass
+
+        def key_value_dir_get(self, name):
+            return [(f"{name}/{i:06}", place) for i, place in enumerate(places)]
+
+    chosen = []
+    monkeypatch.setattr(processes, "_store", Store)
+    monkeypatch.setattr(processes, "index", lambda: 1)
+    monkeypatch.setattr(processes, "_host", lambda: "a")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: chosen.append(cores))
+    processes._share_cores()
+    assert chosen == [taken]
