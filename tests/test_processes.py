@@ -421,3 +421,11 @@ def test_processes_of_one_machine_divide_its_cores(monkeypatch, places, taken):
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: chosen.append(cores))
     processes._share_cores()
     assert chosen == [taken]
+
+
+def test_a_process_that_is_told_so_trains_alone_in_any_cluster(monkeypatch):
+    alone = Launch(num_processes=1)
+    check_launch(alone)
+    monkeypatch.setattr(os, "environ", {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NTASKS": "2"})
+    processes.join(alone)
+    assert processes.count() == 1
