@@ -6,7 +6,9 @@ SEED   ?= 1
 STEPS  ?=
 DEVICES ?=
 RUN    ?=
+SEEDS  ?= $(SEED)
 
+SWEEPS := atari5 atari57
 GAMES  := $(shell tail -n +2 jaxrl/data/atari_actions.csv | cut -d, -f1) catch
 COMMA  := ,
 JAXRL  := .venv/bin/jaxrl
@@ -15,20 +17,26 @@ CUDA   := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda)
 INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev test test-long lint format clean games $(GAMES)
+.PHONY: help setup setup-dev test test-long lint format clean games docs docs-check $(GAMES) $(SWEEPS)
 
 help:
-	@echo "make pong               train on Pong (any game of 'make games'), with"
+	@echo "make pong               train on Pong (any of the games below), with"
 	@echo "     ALGO=$(ALGO)      a file of configs/: $(sort $(basename $(notdir $(wildcard configs/*.toml))))"
 	@echo "     STEPS=3e6          agent steps; default is the configuration's"
 	@echo "     SEED=1             of parameters, actions and games"
 	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"
 	@echo "     RUN=runs/x         run directory; default is a new one in runs/"
+	@echo "make atari5             five games that stand for all, one after another (make atari57: all), with"
+	@echo "     SEEDS='1 2 3'      ALGO='ppo c51' (several are compared), STEPS; RUN is the sweep's directory"
 	@echo "make setup              install jaxrl into .venv (with CUDA where there is a driver)"
 	@echo "make test               lint and test          make lint      check style and types"
 	@echo "make test-long          with the slow tests too"
 	@echo "make format             format the code        make games     list every game"
+	@echo "make docs-check         run what the documents show"
+	@echo "make docs               write docs/configuration.md anew"
 	@echo "make clean              remove what setup and tests left (never runs/)"
+	@echo
+	@echo "games: $(GAMES)" | fold -s -w 100
 
 setup: .venv/jaxrl-installed
 setup-dev: .venv/jaxrl-dev-installed
@@ -49,6 +57,10 @@ $(GAMES): .venv/jaxrl-installed
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
 	  $(if $(RUN),--run-dir $(RUN))
 
+$(SWEEPS): .venv/jaxrl-installed
+	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(ALGO:%=configs/%.toml) \
+	  $(if $(STEPS),--total-steps $(STEPS)) --root $(or $(RUN),runs/$@)
+
 games: .venv/jaxrl-installed
 	@$(JAXRL) games
 
@@ -62,6 +74,12 @@ lint: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
+
+docs: .venv/jaxrl-dev-installed
+	.venv/bin/python -m jaxrl.reference > docs/configuration.md
+
+docs-check: .venv/jaxrl-dev-installed
+	.venv/bin/python -m tests.docs_check
 
 format: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format .

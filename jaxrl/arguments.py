@@ -10,7 +10,8 @@ import tyro
 
 from jaxrl import config as configuration
 from jaxrl.checks import check, check_game
-from jaxrl.config import Config, UserError, algorithms_with
+from jaxrl.config import Config, algorithms_with
+from jaxrl.errors import UserError
 
 _INTEGERS = tyro.constructors.ConstructorRegistry()
 

@@ -19,14 +19,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl import memory
 from jaxrl import program as programs
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
-from jaxrl.config import CATCH, C51Config, Config, UserError, gradient_steps
+from jaxrl.config import CATCH, C51Config, Config, gradient_steps
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engines
 from jaxrl.envs.engine import cores
 from jaxrl.envs.envpool import make_pool
+from jaxrl.errors import UserError
 from jaxrl.progress import Display
 from jaxrl.scaling import NOTHING, Traffic, traffic
 from jaxrl.types import Agent, AgentState, Metrics, Trajectory
@@ -150,7 +152,7 @@ def prepare(config: Config) -> Config:
         config = dataclasses.replace(config, agent=agent)
     mesh = make_mesh(config.num_devices)
     programs.envs_per_device(config, mesh)
-    programs.check_memory(config, mesh)
+    memory.check_memory(config, mesh)
     return config
 
 

@@ -11,10 +11,10 @@ from jaxrl.config import (
     C51Config,
     Config,
     PPOConfig,
-    UserError,
     VTraceConfig,
     nearest,
 )
+from jaxrl.errors import UserError
 
 # The least value of each key; keys of [agent] that an algorithm has not are left out.
 AT_LEAST: dict[str, float] = {
@@ -32,6 +32,8 @@ AT_LEAST: dict[str, float] = {
     "log_interval": 1,
     "checkpoint_interval": 1,
     "keep_checkpoints": 1,
+    "checkpoint_failures": 1,
+    "stuck_after": 0,
     "evaluation_episodes": 0,
     "agent.rollout_length": 1,
     "agent.micro_batch": 0,

@@ -1,27 +1,32 @@
 """The `jaxrl` command: one function per subcommand.
 
-Exit status: 0 done; 2 a user's mistake, in one line; 130 (Ctrl-C) or 143 (SIGTERM) stopped and
-saved; 75 another process was lost; 1 anything else. Heavy modules are imported by the commands
-that need them, so that a mistake is answered at once.
+Exit status: 0 done; 2 a user's mistake; 3 a loss or a parameter is not finite; 65 damaged files; 74
+the disk cannot be written; 75 the emulators, or another process, were lost; 130 (Ctrl-C), 138
+(SIGUSR1) or 143 (SIGTERM) stopped and saved; 1 anything else. All but the last in one line. Heavy
+modules are imported by the commands that need them, so that a mistake is answered at once.
 """
 
 import dataclasses
 import difflib
-import json
+import errno
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
-from jaxrl.arguments import at_least, check_target, parse, parse_settings
-from jaxrl.config import Config, EngineError, UserError
+from jaxrl.arguments import at_least, parse, parse_settings
+from jaxrl.config import Config
+from jaxrl.errors import RunError, StorageError, UserError
 from jaxrl.launch import Launch, check_launch
+from jaxrl.looking import RunDir, compare, evaluate, play, plot, report, watch
 from jaxrl.measuring import bench, tune
+from jaxrl.sweeping import sweep
 
-RunDir = Annotated[Path, tyro.conf.Positional]
+# Read-only, not allowed, full, over quota, broken.
+OF_THE_DISK = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,22 +69,25 @@ def resume(arguments: list[str]) -> int:
     def command(
         run: RunDir,
         num_devices: int | None = None,
+        override: tuple[str, ...] = (),
         launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch(),  # noqa: B008
-    ) -> tuple[Path, int | None, Launch]:
+    ) -> tuple[Path, int | None, tuple[str, ...], Launch]:
         """Continue a run from its newest checkpoint, with the configuration it was started with.
 
         Emulators cannot be saved, so new games begin; everything learned goes on as it was.
-        Example: jaxrl resume runs/x
+        The configuration must be that of the checkpoint, but for the keys that --override names.
+        Example: jaxrl resume runs/x --override total_steps=20e6
 
         Args:
             run: run directory
             num_devices: devices to go on with, 0 for every accelerator; default is what the run's
                 configuration says
+            override: keys that change, as KEY=VALUE, or KEY for what config.toml says now
             launch: how this process finds those that train with it
         """
-        return run, num_devices, launch
+        return run, num_devices, override, launch
 
-    run_dir, num_devices, launch = parse(command, "resume", arguments)
+    run_dir, num_devices, override, launch = parse(command, "resume", arguments)
     check_launch(launch)
     if num_devices is not None:
         at_least("num_devices", num_devices, 0)
@@ -87,130 +95,9 @@ def resume(arguments: list[str]) -> int:
     def work(_: bool) -> int:
         from jaxrl.train import resume as resume_run
 
-        return _status(resume_run(run_dir, num_devices))
+        return _status(resume_run(run_dir, num_devices, override))
 
     return _together(launch, work)
-
-
-def evaluate(arguments: list[str]) -> int:
-    """Play whole games by a named protocol and report their unclipped scores."""
-
-    def command(
-        run: RunDir,
-        episodes: int = 30,
-        protocol: Literal["noop", "sticky"] = "noop",
-        seed: int = 0,
-        checkpoint: int | None = None,
-        json: bool = False,
-    ) -> dict[str, Any]:
-        """Play whole games by a named protocol, write evaluation.json, and report the scores.
-
-        noop: 1 to 30 no-ops at the start, no sticky actions. sticky: actions repeat with
-        probability 0.25 and FIRE is not pressed for the agent (Machado 2018). Both play at most
-        27,000 agent steps, with unclipped scores and the actions the agent was trained with.
-        Example: jaxrl evaluate runs/x --episodes 30 --protocol noop --json
-
-        Args:
-            run: run directory
-            episodes: games to play
-            protocol: how games start and whether actions stick
-            seed: of the games and the actions
-            checkpoint: agent step of the checkpoint to play; default is the newest
-            json: print evaluation.json instead of a sentence
-        """
-        return locals()
-
-    given = parse(command, "evaluate", arguments)
-    at_least("episodes", given["episodes"], 1)
-    at_least("seed", given["seed"], 0)
-    _check_run(given["run"])
-    from jaxrl import evaluate as evaluation
-
-    config, actor, step = evaluation.load_actor(given["run"], given["checkpoint"])
-    result = evaluation.evaluate(
-        config, actor, given["protocol"], given["episodes"], given["seed"], step
-    )
-    evaluation.write(given["run"], result)
-    print(
-        json.dumps(dataclasses.asdict(result), indent=2)
-        if given["json"]
-        else evaluation.describe(result)
-    )
-    return 0
-
-
-def play(arguments: list[str]) -> int:
-    """Record a game as an mp4."""
-
-    def command(
-        run: RunDir,
-        output: Path | None = None,
-        protocol: Literal["noop", "sticky"] = "noop",
-        seed: int = 0,
-        checkpoint: int | None = None,
-        max_seconds: float = 300.0,
-    ) -> dict[str, Any]:
-        """Record a game as an mp4 in real time, with the score written into it.
-
-        Example: jaxrl play runs/x
-
-        Args:
-            run: run directory
-            output: file to write; default is video.mp4 in the run directory
-            protocol: as for `jaxrl evaluate`
-            seed: of the game and the actions
-            checkpoint: agent step of the checkpoint to play; default is the newest
-            max_seconds: of video; a longer game is cut there
-        """
-        return locals()
-
-    given = parse(command, "play", arguments)
-    at_least("seed", given["seed"], 0)
-    at_least("max_seconds", given["max_seconds"], 1)
-    _check_run(given["run"])
-    from jaxrl import video
-    from jaxrl.evaluate import load_actor
-
-    target = given["output"] or given["run"] / video.FILE
-    check_target(target, (".mp4",))
-    config, actor, step = load_actor(given["run"], given["checkpoint"])
-    score, length, over = video.record(
-        config, actor, given["protocol"], target, given["seed"], given["max_seconds"]
-    )
-    print(f"{target}: {config.game} after {step:,} steps of training, score {score:g}, "
-          f"{length:,} agent steps{', cut before the end of the game' * (not over)}")  # fmt: skip
-    return 0
-
-
-def plot(arguments: list[str]) -> int:
-    """Draw learning curves of one or several runs."""
-
-    def command(
-        runs: Annotated[tuple[Path, ...], tyro.conf.Positional], output: Path | None = None
-    ) -> tuple[tuple[Path, ...], Path | None]:
-        """Draw the runs' learning curves into one PNG: return against frames, and against time.
-
-        Example: jaxrl plot runs/x runs/y --output comparison.png
-
-        Args:
-            runs: run directories
-            output: file to write; default is learning_curve.png in the (only) run directory
-        """
-        return runs, output
-
-    run_dirs, output = parse(command, "plot", arguments)
-    if not run_dirs:
-        raise UserError("plot needs at least one run directory")
-    if output is None and len(run_dirs) > 1:
-        raise UserError("several runs make one picture: say where with --output comparison.png")
-    from jaxrl import plotting
-
-    target = output or run_dirs[0] / plotting.FILE
-    if output:
-        check_target(target, (".png",))
-    plotting.learning_curve(list(run_dirs), target)
-    print(target)
-    return 0
 
 
 def games(arguments: list[str]) -> int:
@@ -245,9 +132,13 @@ def games(arguments: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "resume": resume,
+    "watch": watch,
     "evaluate": evaluate,
+    "compare": compare,
     "play": play,
     "plot": plot,
+    "report": report,
+    "sweep": sweep,
     "games": games,
     "bench": bench,
     "tune": tune,
@@ -284,11 +175,11 @@ def main(arguments: list[str] | None = None) -> int:
             hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(COMMANDS)}"
             raise UserError(f"unknown command '{name}': {hint}")
         return COMMANDS[name](arguments[1:])
-    except (UserError, EngineError, KeyboardInterrupt) as error:
-        return _tell(error)
     except BrokenPipeError:  # `jaxrl games | head`
         sys.stderr.close()
-        return 0
+        return int(arguments[0] in ("train", "resume"))
+    except (UserError, RunError, OSError, KeyboardInterrupt) as error:
+        return _tell(error)
 
 
 # --- helpers -------------------------------------------------------------------------------------
@@ -299,11 +190,14 @@ def _tell(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         print("jaxrl: stopped", file=sys.stderr)
         return 130
-    if not isinstance(error, UserError | EngineError):
+    if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+        where = f" '{error.filename}'" if error.filename else ""
+        error = StorageError(f"cannot read or write{where}: {error.strerror}")
+    if not isinstance(error, UserError | RunError):
         traceback.print_exception(error)
         return 1
     print(f"jaxrl: {' '.join(str(error).split())}", file=sys.stderr)
-    return 2 if isinstance(error, UserError) else 1
+    return error.status
 
 
 def _together(launch: Launch, work: Callable[[bool], int]) -> int:
@@ -325,10 +219,3 @@ def _together(launch: Launch, work: Callable[[bool], int]) -> int:
 
 def _status(outcome: Any) -> int:
     return 0 if outcome.signal is None else 128 + outcome.signal
-
-
-def _check_run(run_dir: Path) -> None:
-    """Refuses what is no run directory, before anything heavy is imported."""
-    from jaxrl.runs import load_config
-
-    load_config(run_dir)

@@ -13,16 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxrl.errors import UserError
+
 CATCH = "catch"  # the pure-JAX game that needs no emulator
 ADAPTIVE_RATES = (1e-6, 1e-2)  # least and largest learning rate of the adaptive schedule
-
-
-class UserError(Exception):
-    """A user's mistake: one line that names the mistake and the remedy. Ends with exit status 2."""
-
-
-class EngineError(Exception):
-    """The emulators failed, and training cannot go on. Ends with exit status 1, in one line."""
 
 
 @dataclass(frozen=True)
@@ -259,8 +253,16 @@ class Config:
     """agent steps between two checkpoints; one more is written at the end"""
     keep_checkpoints: int = 3
     """newest checkpoints to keep, beside the best"""
+    checkpoint_failures: int = 10
+    """failed checkpoints in a row, tried again after a line or two of the log, before it ends"""
     checkpoint_memory: bool = True
     """checkpoints hold the replay (7 KB a transition); without it a resumed run fills it anew"""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """of losses, gradients or parameters that are nan or infinite: stop; skip, leave such an update
+    out and count it in loss/skipped_updates"""
+    stuck_after: int = 300
+    """seconds that the emulators may take to answer a compiled call, or 20 times their usual,
+    before training ends; 0 waits for ever"""
     evaluation_episodes: int = 30
     """games of the evaluation at the end of training; 0 leaves it out"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -332,7 +334,8 @@ def _convert(value: Any, annotation: Any, name: str) -> Any:
     return value
 
 
-def _merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
+def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
+    """A configuration, or a part of one, overridden by a table. Raises `UserError`."""
     annotations = typing.get_type_hints(type(default))
     changes: dict[str, Any] = {}
     for key, value in table.items():
@@ -348,7 +351,7 @@ def _merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
         if dataclasses.is_dataclass(current):
             if not isinstance(value, dict):
                 raise UserError(f"{prefix}{key} = {value!r}: must be a table, [{key}]")
-            changes[key] = _merge(current, value, f"{prefix}{key}.")
+            changes[key] = merge(current, value, f"{prefix}{key}.")
         else:
             changes[key] = _convert(value, annotations[key], f"{prefix}{key}")
     return dataclasses.replace(default, **changes)
@@ -359,7 +362,7 @@ def from_table(table: dict[str, Any]) -> Config:
     algorithm = table.get("algorithm", "a2c")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
-    return _merge(Config(agent=ALGORITHMS[algorithm]()), table)
+    return merge(Config(agent=ALGORITHMS[algorithm]()), table)
 
 
 def as_recipe(config: Config) -> Config:
@@ -379,8 +382,8 @@ def load(path: Path) -> Config:
         raise UserError(f"no configuration file '{path}': {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None
-    except (tomllib.TOMLDecodeError, UserError) as error:
-        raise UserError(f"{path}: {error}") from None
+    except (ValueError, RecursionError, UserError) as error:  # of TOML, of UTF-8, of a path
+        raise UserError(f"'{path}': {error}") from None
 
 
 def to_toml(config: Config) -> str:

@@ -15,8 +15,13 @@ import psutil
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jaxrl.config import UserError
+from jaxrl.errors import UserError
 from jaxrl.types import AXIS, PyTree
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 # Typed Any because a tree of specs has the shape of the state that it describes.
 REPLICATED: Any = PartitionSpec()
@@ -68,6 +73,10 @@ def num_local_devices(mesh: Mesh) -> int:
 def free_host_memory() -> int:
     """Bytes that this process may still take: the machine's, or its container's if that is less."""
     free = psutil.virtual_memory().available
+    if resource is not None:
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]  # as `ulimit -v` sets it
+        if limit != resource.RLIM_INFINITY:
+            free = min(free, limit - psutil.Process().memory_info().vms)
     group = Path("/sys/fs/cgroup")
     try:
         limit = int((group / "memory.max").read_text())

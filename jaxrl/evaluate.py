@@ -4,8 +4,6 @@ Every environment plays exactly one game. Counting whatever games end first woul
 """
 
 import dataclasses
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,15 +13,16 @@ import numpy as np
 
 from jaxrl import episodes, rollout
 from jaxrl.agents import make_agent
-from jaxrl.checkpoint import Checkpoints
+from jaxrl.checkpoint import restore_actor
 from jaxrl.config import C51Config, Config
 from jaxrl.envs import make_engine
-from jaxrl.games import human_normalised
 from jaxrl.runs import load_config
+from jaxrl.scores import Evaluation, summarise
 from jaxrl.types import ActorState, Agent, EnvEngine
+from jaxrl.watch import Watch
 
-FILE = "evaluation.json"
 STEPS_PER_CALL = 200  # agent steps between two looks at who has finished
+SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # that one may take at least, with its compilation
 SEED_OFFSET = 1_000_003  # evaluation never plays the games of training
 
 ProtocolName = Literal["noop", "sticky"]
@@ -34,22 +33,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     # Machado 2018: actions repeat with probability 0.25. EnvPool takes at least one no-op.
     "sticky": {"noop_max": 1, "repeat_action_probability": 0.25, "fire_reset": False},
 }
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What evaluation.json holds."""
-
-    game: str
-    protocol: str
-    step: int | None  # agent steps of training that the policy has seen
-    episodes: int
-    mean: float
-    median: float
-    std: float
-    human_normalised_mean: float | None  # None where the game has no published human score
-    scores: list[float]
-    lengths: list[int]  # agent steps
 
 
 class _Games(NamedTuple):
@@ -132,23 +115,13 @@ def evaluate(
     state = start_games(config, engine, SEED_OFFSET + seed)
     none = jnp.zeros(num_episodes)
     games = _Games(state, none.astype(bool), none, none.astype(jnp.int32))
-    while not np.all(games.finished):
-        games = jax.block_until_ready(advance(actor, games))
-        engine.check()
+    with Watch(config.stuck_after) as watch:
+        while not np.all(games.finished):
+            with watch.expecting("the emulators", SECONDS_PER_CALL):
+                games = jax.block_until_ready(advance(actor, games))
+            engine.check()
     engine.close()
-    scores = np.asarray(games.score).astype(float)
-    return Evaluation(
-        game=config.game,
-        protocol=protocol,
-        step=step,
-        episodes=num_episodes,
-        mean=float(scores.mean()),
-        median=float(np.median(scores)),
-        std=float(scores.std()),
-        human_normalised_mean=human_normalised(config.game, float(scores.mean())),
-        scores=scores.tolist(),
-        lengths=np.asarray(games.length).tolist(),
-    )
+    return summarise(config.game, protocol, step, np.asarray(games.score), np.asarray(games.length))
 
 
 def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:
@@ -161,25 +134,5 @@ def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorStat
     template = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), shapes
     )
-    checkpoints = Checkpoints(run_dir)
-    actor, step = checkpoints.restore_actor(template, checkpoint)
-    checkpoints.close()
+    actor, step = restore_actor(run_dir, template, checkpoint)
     return config, actor, step
-
-
-def write(run_dir: Path, result: Evaluation) -> None:
-    """Writes evaluation.json whole or not at all."""
-    temporary = run_dir / (FILE + ".tmp")
-    temporary.write_text(json.dumps(dataclasses.asdict(result), indent=2) + "\n")
-    temporary.replace(run_dir / FILE)
-
-
-def describe(result: Evaluation) -> str:
-    """One line for a person."""
-    human = result.human_normalised_mean
-    normalised = "" if human is None else f", human-normalised {human:.2f}"
-    return (
-        f"{result.game}, protocol {result.protocol}, {result.episodes} games: "
-        f"mean {result.mean:.1f} (standard deviation {result.std:.1f}), "
-        f"median {result.median:.1f}{normalised}"
-    )

@@ -17,6 +17,15 @@ FULL_ACTIONS = (
 NO_FIRE = ("lost_luggage", "skiing")  # the only games whose full set has no FIRE
 
 
+class PublishedScore(NamedTuple):
+    """A mean score of whole games, as a paper or a project reports it."""
+
+    algorithm: str
+    frames: int  # emulator frames of training
+    score: float
+    source: str
+
+
 class ReferenceScore(NamedTuple):
     """Mean scores of whole games (Badia 2020, table of human-normalised scores)."""
 
@@ -69,3 +78,25 @@ def human_normalised(game: str, score: float) -> float | None:
     if reference is None:
         return None
     return (score - reference.random) / (reference.human - reference.random)
+
+
+@functools.cache
+def _published() -> dict[tuple[str, str], list[PublishedScore]]:
+    """By game and protocol."""
+    found: dict[tuple[str, str], list[PublishedScore]] = {}
+    for row in _rows("published_scores.csv"):
+        score = PublishedScore(
+            row["algorithm"], int(row["frames"]), float(row["score"]), row["source"]
+        )
+        found.setdefault((row["game"], row["protocol"]), []).append(score)
+    return found
+
+
+def published_scores(game: str, protocol: str) -> list[PublishedScore]:
+    """What others reached in the game by this protocol of evaluation; none where none is known.
+
+    noop: 1 to 30 no-ops, no sticky actions, 108,000 frames at most. sticky: actions repeat with
+    probability 0.25 (Machado 2018). Scores by other protocols are left out of the table: human
+    starts, single lives, or no word on how the games were played.
+    """
+    return list(_published().get((game, protocol), []))

@@ -5,7 +5,7 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jaxrl.config import UserError
+from jaxrl.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,8 @@ def _merge(before: PyTree, own: PyTree, config: Config, steps: int, total: int) 
 
     if isinstance(before, optax.ScaleByAdamState):
         return optax.ScaleByAdamState(
-            count=before.count + total * (own.count[0] - before.count),
+            # Not the same of all, where one has skipped an update.
+            count=before.count + sum_over_devices(jnp.sum(own.count - before.count)),
             mu=push(before.mu, own.mu, decay_mean),
             nu=push(before.nu, own.nu, decay),
         )

@@ -11,7 +11,8 @@ import tyro
 
 from jaxrl import config as configuration
 from jaxrl.arguments import at_least, check_target, parse_settings
-from jaxrl.config import Config, UserError
+from jaxrl.config import Config
+from jaxrl.errors import UserError
 
 STOPPED = "stopped before all was tried"
 

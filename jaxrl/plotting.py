@@ -1,12 +1,24 @@
-"""Learning curves and throughput, for files and for notebooks."""
+"""Learning curves, of runs and of several seeds together, throughput and scaling: for files and
+for notebooks.
 
+Returns are the mean of the last 100 games, as metrics.jsonl has them. Nothing is smoothed unless
+`smooth` says over how many lines; the label of the axis then says so too.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import matplotlib
+import numpy as np
 
 from jaxrl import metrics
-from jaxrl.config import UserError
+from jaxrl.errors import UserError
+from jaxrl.grouping import Group, group
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
 
 FILE = "learning_curve.png"
 Axis = Literal["frames", "step", "seconds"]
@@ -16,25 +28,185 @@ LABELS = {
     "seconds": "training time (minutes, compilation excluded)",
 }
 UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
+# Told apart also with defective colour vision (Okabe & Ito 2008, without the yellow).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINES = ("-", "--", ":", "-.")  # once all colours are taken
+POINTS = 200  # of a mean over seeds
 
 
-def curve(run_dir: Path, axis: Axis = "frames") -> tuple[list[float], list[float]]:
-    """(x, mean return of the last 100 games) of every line with a game; x in the unit of LABELS."""
+class Band(NamedTuple):
+    """Several seeds on common points, which are none where no range has been reached by all."""
+
+    x: np.ndarray  # f64[P], in the unit of LABELS
+    mean: np.ndarray  # f64[P]
+    lowest: np.ndarray  # f64[P]
+    highest: np.ndarray  # f64[P]
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[float], list[float]]:
+    """(x, mean return of the last 100 games) of every line with a game; x in the unit of LABELS.
+
+    With `smooth` k > 1 each return is the mean of it and the k - 1 before it, or of as many as
+    there are.
+    """
+    if smooth < 1:
+        raise UserError(f"smooth = {smooth}: must be at least 1, a number of lines")
     rows = [row for row in metrics.read(run_dir) if row["return_mean"] is not None]
-    return [row[axis] / UNITS[axis] for row in rows], [row["return_mean"] for row in rows]
+    returns = [row["return_mean"] for row in rows]
+    if smooth > 1:
+        ends = range(1, len(returns) + 1)
+        returns = [statistics.fmean(returns[max(0, end - smooth) : end]) for end in ends]
+    return [row[axis] / UNITS[axis] for row in rows], returns
 
 
-def draw(axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis = "frames") -> None:
-    """Draws the runs' curves into matplotlib axes, with labels and a legend."""
-    empty = True
+def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Band:
+    """Mean, lowest and highest return of several seeds, interpolated on common points.
+
+    The points lie evenly in the range that every run has reached, so that each is a mean of all.
+    """
+    curves = [curve(run_dir, axis, smooth) for run_dir in run_dirs]
+    none = np.zeros(0)
+    if not all(x for x, _ in curves):
+        return Band(none, none, none, none)
+    first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if first > last:
+        return Band(none, none, none, none)
+    points = np.linspace(first, last, POINTS)
+    values = np.stack([np.interp(points, x, y) for x, y in curves])
+    return Band(points, values.mean(0), values.min(0), values.max(0))
+
+
+def _has_a_hundred_games(row: dict[str, Any]) -> bool:
+    return row["return_mean"] is not None and (row.get("episodes") or 0) >= 100
+
+
+def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.DataFrame":
+    """When each run's mean of the last 100 games first reached each score; needs pandas.
+
+    Columns `run`, `score`, and of the first line at or above it `step`, `frames` and `minutes` of
+    training; None where it never was. Lines of fewer than 100 games do not count.
+    """
+    import pandas
+
+    found = []
     for run_dir in run_dirs:
-        x, y = curve(run_dir, axis)
-        axes.plot(x, y, label=run_dir.name)
-        empty &= not x
+        rows = [row for row in metrics.read(run_dir) if _has_a_hundred_games(row)]
+        for score in scores:
+            reached = next((row for row in rows if row["return_mean"] >= score), None)
+            when = (reached["step"], reached["frames"], reached["seconds"] / 60) if reached else ()
+            found.append([run_dir.name, score, *(when or (None, None, None))])
+    columns = ["run", "score", "step", "frames", "minutes"]
+    return pandas.DataFrame(found, columns=columns, dtype=object)
+
+
+# --- learning curves ------------------------------------------------------------------------------
+
+
+def draw(
+    axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis = "frames", smooth: int = 1
+) -> None:
+    """Draws the runs' curves into matplotlib axes, with labels and a legend."""
+    for number, run_dir in enumerate(run_dirs):
+        x, y = curve(run_dir, axis, smooth)
+        axes.plot(x, y, label=run_dir.name, **_style(number))
+    _finish(axes, axis, smooth)
+
+
+def draw_seeds(
+    axes: "matplotlib.axes.Axes",
+    groups: Sequence[Group],
+    axis: Axis = "frames",
+    smooth: int = 1,
+    order: Sequence[str] = (),
+) -> None:
+    """Draws each group's mean over the seeds, the band from lowest to highest, and every seed thin.
+
+    `order` gives labels in the order of their colours, so that pictures side by side agree.
+    """
+    order = list(dict.fromkeys([*order, *(one.label for one in groups)]))
+    for one in groups:
+        style = _style(order.index(one.label))
+        number = len(one.run_dirs)
+        if number == 1:
+            x, y = curve(one.run_dirs[0], axis, smooth)
+            axes.plot(x, y, label=f"{one.label}: 1 seed", **style)
+            continue
+        for run_dir in one.run_dirs:  # also where not all have come
+            axes.plot(*curve(run_dir, axis, smooth), **style, linewidth=0.7, alpha=0.45)
+        seeds = band(one.run_dirs, axis, smooth)
+        label = f"{one.label}: mean of {number} seeds,\nband from lowest to highest"
+        axes.plot(seeds.x, seeds.mean, label=label, **style)
+        axes.fill_between(
+            seeds.x, seeds.lowest, seeds.highest, color=style["color"], alpha=0.2, linewidth=0
+        )
+    _finish(axes, axis, smooth)
+
+
+def comparison(
+    run_dirs: Iterable[Path], columns: Sequence[Axis] = ("frames", "seconds"), smooth: int = 1
+) -> "matplotlib.figure.Figure":
+    """Algorithms side by side: a row for each game, a column for each axis, as `draw_seeds` draws.
+
+    A configuration has the same colour in all of them.
+    """
+    import matplotlib.figure
+
+    found = group(run_dirs)
+    games = list(dict.fromkeys(one.game for one in found))
+    order = list(dict.fromkeys(one.label for one in found))
+    size = (3.6 * len(columns) + 2.6, 0.4 + 2.7 * len(games))
+    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(games), len(columns), squeeze=False, sharey="row")
+    for row, game in zip(grid, games, strict=True):
+        for axes, axis in zip(row, columns, strict=True):
+            draw_seeds(axes, [one for one in found if one.game == game], axis, smooth, order)
+            if axes.legend_:
+                axes.legend_.remove()
+        for axes in row[1:]:
+            axes.set_ylabel("")
+        row[0].set_title(game, loc="left", fontweight="bold")
+        if row[-1].lines:
+            row[-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))
+    for axes in grid[:-1].flat:
+        axes.set_xlabel("")
+    return figure
+
+
+def learning_curve(run_dirs: list[Path], target: Path) -> None:
+    """Writes a PNG: return against frames, and against time. Raises `UserError` without metrics."""
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    draw(left, run_dirs, "frames")
+    draw(right, run_dirs, "seconds")
+    right.set_ylabel("")
+    _save(figure, target)
+
+
+def colours(number: int) -> list[Any]:
+    """So many colours, told apart also with defective colour vision."""
+    if number <= len(COLOURS):
+        return list(COLOURS[:number])
+    return list(matplotlib.colormaps["cividis"](np.linspace(0, 1, number)))
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Colour, and line once the colours are used up."""
+    line = LINES[number // len(COLOURS) % len(LINES)]
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": line}
+
+
+def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:
+    """Labels, grid and legend; words where nothing has been drawn."""
     axes.set_xlabel(LABELS[axis])
-    axes.set_ylabel("return, mean of the last 100 games")
+    smoothed = f",\ntrailing mean of {smooth} lines" if smooth > 1 else ""
+    axes.set_ylabel(f"return, mean of the last 100 games{smoothed}")
     axes.grid(alpha=0.3)
-    if empty:
+    if not any(np.size(line.get_xdata()) for line in axes.lines):
         axes.text(0.5, 0.5, "no game over yet", transform=axes.transAxes, ha="center")
         axes.set_xticks([])
         axes.set_yticks([])
@@ -42,23 +214,26 @@ def draw(axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis = "frame
     axes.legend(fontsize="small", loc="best")
 
 
-def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> None:
-    """Writes a PNG: steps per second of each load, and of each environment (CuLE, figure 2).
+# --- throughput -----------------------------------------------------------------------------------
+
+
+def draw_throughput(
+    axes: Sequence["matplotlib.axes.Axes"], rates: dict[int, dict[str, float]]
+) -> None:
+    """Draws steps per second of each load into two axes: of all environments, and of each.
 
     Args:
+      axes: two.
       rates: number of environments -> load -> agent steps per second.
-      target: the PNG. Raises `UserError` where it cannot be written.
-      title: what was measured.
     """
-    import matplotlib.figure
     import matplotlib.ticker
 
-    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.subplots(1, 2)
     numbers = sorted(rates)
-    for load in rates[numbers[0]]:
+    for place, load in enumerate(rates[numbers[0]]):
         values = [rates[number][load] for number in numbers]
-        style = {"linestyle": "--", "color": "grey"} if load == "loop" else {"marker": "o"}
+        style: dict[str, Any] = {"linestyle": "--", "color": "grey"}
+        if load != "loop":
+            style = _style(place) | {"marker": "o"}
         axes[0].plot(numbers, values, label=load, **style)
         each = [value / number for value, number in zip(values, numbers, strict=True)]
         axes[1].plot(numbers, each, label=load, **style)
@@ -73,23 +248,71 @@ def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> 
         axis.set_ylabel(f"agent steps per second, {what}")
         axis.grid(alpha=0.3)
     axes[1].legend(fontsize="small", loc="upper right")  # curves fall, so it is empty there
+
+
+def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> None:
+    """Writes a PNG: steps per second of each load, and of each environment (CuLE, figure 2).
+
+    Args:
+      rates: number of environments -> load -> agent steps per second.
+      target: the PNG. Raises `UserError` where it cannot be written.
+      title: what was measured.
+    """
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    draw_throughput(figure.subplots(1, 2), rates)
     figure.suptitle(title, fontsize="medium")
     _save(figure, target)
 
 
-def learning_curve(run_dirs: list[Path], target: Path) -> None:
-    """Writes a PNG: return against frames, and against time. Raises `UserError` without metrics."""
-    import matplotlib.figure
+def draw_shares(axes: "matplotlib.axes.Axes", shares: dict[int, dict[str, float]]) -> None:
+    """Draws bars of what a step of training takes its time for: environments -> part -> share."""
+    numbers = sorted(shares)
+    bottom = np.zeros(len(numbers))
+    for place, part in enumerate(shares[numbers[0]]):
+        heights = 100 * np.array([shares[number][part] for number in numbers])
+        names = [str(number) for number in numbers]
+        axes.bar(names, heights, 0.7, bottom, label=part, color=COLOURS[place % len(COLOURS)])
+        for x, (height, below) in enumerate(zip(heights, bottom, strict=True)):
+            if height >= 5:
+                middle = below + height / 2
+                axes.text(x, middle, f"{height:.0f}", ha="center", va="center", color="white")
+        bottom += heights
+    axes.set_xlabel("environments")
+    axes.set_ylabel("share of a step of training (%)")
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))
 
-    for run_dir in run_dirs:
-        if not (run_dir / metrics.FILE).is_file():
-            raise UserError(f"'{run_dir}' is no run directory: it has no {metrics.FILE}")
-    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    draw(left, run_dirs, "frames")
-    draw(right, run_dirs, "seconds")
-    right.set_ylabel("")
-    _save(figure, target)
+
+def draw_scaling(
+    axes: Sequence["matplotlib.axes.Axes"], rates: dict[str, dict[int, float]]
+) -> None:
+    """Draws steps per second against devices into two axes: in all, and as a share of the ideal.
+
+    Args:
+      axes: two.
+      rates: what was trained -> number of devices -> agent steps per second; 1 device must be
+        there, which the ideal is the multiple of.
+    """
+    for number, (label, found) in enumerate(rates.items()):
+        devices = sorted(found)
+        style = _style(number) | {"marker": "."}
+        ideal = [found[1] * count for count in devices]
+        axes[0].plot(devices, ideal, color="grey", linestyle=":", label="_" if number else "ideal")
+        axes[0].plot(devices, [found[count] for count in devices], label=label, **style)
+        share = [found[count] / best for count, best in zip(devices, ideal, strict=True)]
+        axes[1].plot(devices, share, label=label, **style)
+    axes[0].set_yscale("log")
+    axes[0].yaxis.set_major_formatter("{x:,.0f}")
+    axes[0].set_ylabel("agent steps per second")
+    axes[1].set_ylim(0, 1.05)
+    axes[1].set_ylabel("share of devices x one device")
+    for axis in axes:
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter("{x:.0f}")
+        axis.set_xlabel("devices")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize="small", loc="upper left")
 
 
 def _save(figure: "matplotlib.figure.Figure", target: Path) -> None:

@@ -24,7 +24,8 @@ import numpy as np
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
-from jaxrl.config import EngineError, UserError
+from jaxrl.ending import tell
+from jaxrl.errors import RunError, UserError
 from jaxrl.launch import Launch, launched_together, local_gpus
 from jaxrl.rendezvous import meet
 
@@ -33,7 +34,6 @@ BEAT = 1.0  # seconds between two signs of life
 LONGEST = 7 * 24 * 3600  # seconds that the others may wait for the last one at the end
 MESSAGE = 32_768  # bytes of what process 0 tells the others
 ALIVE = "jaxrl/alive"
-SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
 _ended = threading.Event()
 _ending = threading.Event()  # the watch ends this process
 _patience = 30.0  # seconds without a sign of life
@@ -164,7 +164,9 @@ def _watch() -> None:
             if sign.startswith("left"):
                 time.sleep(2 * BEAT)  # a mistake that all have made, each tells itself
                 status, _, reason = sign.removeprefix("left ").partition(": ")
-                _end_for(f"process {process} left: {reason}", 2 if status == "2" else LOST)
+                _end_for(
+                    f"process {process} left: {reason}", LOST if status == "1" else int(status)
+                )
             if now - seen[process][1] > _patience:
                 _end_for(f"process {process} was lost: no sign of life for {_patience:g} seconds")
 
@@ -172,8 +174,7 @@ def _watch() -> None:
 def _end_for(reason: str, status: int = LOST) -> NoReturn:
     """The main thread may hang in a collective, so that only the system can end it."""
     _ending.set()
-    line = f"\njaxrl: {reason}; process {index()} ends too{_advice}\n"
-    os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + line.encode())
+    tell(f"jaxrl: {reason}; process {index()} ends too{_advice}")
     _let_others_read()
     os._exit(status)
 
@@ -189,7 +190,7 @@ def find_lost(error: BaseException) -> None:
 
     Returns if all others live on, so that the error is this process's own.
     """
-    if isinstance(error, UserError | EngineError | KeyboardInterrupt):
+    if isinstance(error, UserError | RunError | KeyboardInterrupt):
         return
     before: dict[int, str] = {}
     deadline = time.monotonic() + _patience + 3 * BEAT

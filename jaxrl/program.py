@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxrl import distribute, episodes, learners, replay, rollout
+from jaxrl import distribute, episodes, finite, learners, rollout
 from jaxrl.checks import check_divides
-from jaxrl.config import C51Config, Config, UserError, VTraceConfig
+from jaxrl.config import Config
 from jaxrl.distribute import REPLICATED, SHARDED
 from jaxrl.types import Agent, AgentState, EnvEngine, Metrics
 
@@ -38,7 +38,8 @@ class Program(NamedTuple):
 
     init: Callable[[], LoopState]
     # restart(state, seed, moved=False) -> state: new games, where a checkpoint could not keep the
-    # old ones; on other devices (moved) each environment has a new random key too
+    # old ones; on other devices (moved) each environment has a new random key too. Before the
+    # first `run`, which would go on with the pools that are gone.
     restart: Callable[..., LoopState]
     # jitted: run(state, num_updates i32[]) -> state; the state is donated. As many updates as
     # `updates_between_merges` divides.
@@ -56,43 +57,6 @@ def envs_per_device(config: Config, mesh: Mesh) -> int:
 def envs_per_learner(config: Config, mesh: Mesh) -> int:
     """Environments that one agent is made for."""
     return config.num_envs // (config.num_learners or mesh.size)
-
-
-def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
-    local = 1 if mesh.local_devices[0].platform != "cpu" else distribute.num_local_devices(mesh)
-    free = distribute.free_host_memory() if local > 1 else distribute.free_device_memory(mesh)
-    free = distribute.free_host_memory() if free is None else free
-    each = config.num_envs // mesh.size * local * replay.BYTES  # of one step
-    need = replay.rows_for_window(agent.window, agent.rollout_length) * each
-    usable = replay.USABLE * free
-    if need > usable:
-        raise UserError(
-            f"agent.window = {agent.window} and agent.rollout_length = {agent.rollout_length} of "
-            f"{config.num_envs} environments need {need / 1e9:.1f} GB, and {usable / 1e9:.1f} GB "
-            "can be used: take fewer of num_envs, or shorter windows"
-        )
-
-
-def check_memory(config: Config, mesh: Mesh) -> None:
-    """Refuses a replay that the devices, or the host that writes checkpoints, cannot hold."""
-    if isinstance(config.agent, VTraceConfig):
-        _check_windows(config, config.agent, mesh)
-    if not isinstance(config.agent, C51Config):
-        return
-    capacity, keeps = config.agent.replay_capacity, config.checkpoint_memory
-    local = distribute.num_local_devices(mesh) / mesh.size
-    host = distribute.free_host_memory()
-    if mesh.local_devices[0].platform == "cpu":
-        where = "of memory" + ", half of it for checkpoints" * keeps
-        hint = ", or twice as much with --no-checkpoint-memory" * keeps
-        replay.check_fits(capacity, local, host, 1 + keeps, where, hint)
-        return
-    free = distribute.free_device_memory(mesh)
-    if free is not None:
-        replay.check_fits(capacity, 1 / mesh.size, free, 1, "on each device")
-    if keeps:
-        where, hint = "of the host's memory for checkpoints", ", or any --no-checkpoint-memory"
-        replay.check_fits(capacity, local, host, 1, where, hint)
 
 
 def _start_games(
@@ -117,17 +81,26 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
       mesh: the devices.
     """
     overlapped = config.order == "overlapped"
+    agent = finite.guarded(agent, skip=config.on_nonfinite == "skip")
     team = learners.make(config, agent, mesh.size)
 
-    @jax.jit  # traced once for its metrics' names and for the program itself
-    def collect(
-        learner: AgentState, games: rollout.Games, key: jax.Array
-    ) -> tuple[rollout.Learned, jax.Array]:
-        key, update_key = jax.random.split(key)
-        return rollout.collect(team.agent, engines, learner, games, update_key), key
+    def make_collect() -> Any:
+        """Jitted, to be traced once for its metrics' names and for the program itself."""
+
+        def collect(
+            learner: AgentState, games: rollout.Games, key: jax.Array
+        ) -> tuple[rollout.Learned, jax.Array]:
+            key, update_key = jax.random.split(key)
+            return rollout.collect(team.agent, engines, learner, games, update_key), key
+
+        return jax.jit(collect)
+
+    # A trace holds the addresses of the pools that its engines had, so that engines that are
+    # started anew need a new one.
+    collects = [make_collect()]
 
     def update(_: Any, state: LoopState) -> LoopState:
-        learned, key = collect(state.agent, state.games, state.key)
+        learned, key = collects[-1](state.agent, state.games, state.key)
         return LoopState(
             agent=learned.agent,
             games=learned.games,
@@ -161,7 +134,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
 
     def no_metrics(state: LoopState) -> Metrics:
         def metrics(state: LoopState) -> Metrics:
-            return collect(team.spread(state.agent), state.games, state.key)[0].metrics
+            return collects[-1](team.spread(state.agent), state.games, state.key)[0].metrics
 
         mapped_metrics = distribute.map_over_devices(metrics, mesh, (SPECS,), REPLICATED)
         shapes = jax.eval_shape(mapped_metrics, state)
@@ -208,6 +181,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
     def restart(state: LoopState, seed: int, moved: bool = False) -> LoopState:
         jax.block_until_ready(state)  # no call may still be on its way to the old pools
         games = [new_games(*group, seed, moved) for group in zip(engines, state.games, strict=True)]
+        collects[:] = [make_collect()]
         mapped = distribute.map_over_devices(interrupt, mesh, (SPECS,), SPECS)
         state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(games)))
         return jax.block_until_ready(under_way(state))

@@ -1,5 +1,6 @@
 """What a person sees while it trains: a live line on a terminal, else a line per interval."""
 
+import contextlib
 import sys
 import time
 from typing import NamedTuple
@@ -22,13 +23,15 @@ class Moment(NamedTuple):
     note: str = ""  # what else is to be said
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """As hours:minutes:seconds."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _count(number: float) -> str:
+def count(number: float) -> str:
+    """In three digits or so: 1.25M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:
             return f"{number / size:.2f}{unit}"
@@ -41,17 +44,26 @@ def line(moment: Moment) -> str:
     mean = moment.games.return_mean
     result = "no game over yet" if mean is None else f"return {mean:.1f}"
     return (
-        f"{moment.step / moment.total_steps:4.0%}  {_count(moment.step)} steps  "
-        f"{_count(moment.step * FRAME_SKIP)} frames  {moment.steps_per_second:,.0f} steps/s  "
-        f"{_duration(max(left, 0))} left  {result}{moment.note and f'  {moment.note}'}"
+        f"{moment.step / moment.total_steps:4.0%}  {count(moment.step)} steps  "
+        f"{count(moment.step * FRAME_SKIP)} frames  {moment.steps_per_second:,.0f} steps/s  "
+        f"{duration(max(left, 0))} left  {result}{moment.note and f'  {moment.note}'}"
     )
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Training goes on though nobody reads what it says."""
+        self.quiet = True
+
+
 class Display:
-    """Shows training on standard error; standard output stays free for results."""
+    """Shows training on standard error; standard output stays free for results.
+
+    What cannot be shown, because a pipe is broken or the log's disk is full, is left out.
+    """
 
     def __init__(self, console: Console | None = None, silent: bool = False) -> None:
-        self._console = console or Console(
+        self._console = console or _Console(
             stderr=True, highlight=False, soft_wrap=True, quiet=silent
         )
         self._silent = silent
@@ -73,7 +85,8 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(text, markup=False, highlight=False)
+        with contextlib.suppress(OSError):
+            self._console.print(text, markup=False, highlight=False)
 
     def busy(self, what: str) -> "_Busy":
         """Shows that something takes its time: `with display.busy("compiling"): ...`."""
@@ -84,7 +97,8 @@ class Display:
         if self._live is not None:
             self.show(line(moment))
         elif interval_ended and not self._silent:
-            print(line(moment), file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):
+                print(line(moment), file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
         """A line that the next one replaces; on a terminal only."""

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 
-from jaxrl.config import UserError
+from jaxrl.errors import UserError
 from jaxrl.launch import Launch
 
 WELCOME, REFUSED = "welcome", "refused: "

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config import UserError
+from jaxrl.errors import UserError
 from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, PyTree, Trajectory
 
 WORDS = (FRAME_SHAPE[0], FRAME_SHAPE[1] // 4)  # four pixels side by side travel as one u32

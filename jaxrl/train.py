@@ -1,40 +1,51 @@
-"""The host's loop: run a compiled second, log it, keep it; at the end draw and evaluate."""
+"""Trains a run: from the first game or a checkpoint to the end, its picture and its evaluation."""
 
 import contextlib
 import dataclasses
-import os
-import signal
+import json
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxrl import episodes, evaluate, metrics, plotting, processes, runs
+from jaxrl import (
+    evaluate,
+    heap,
+    loop,
+    memory,
+    metrics,
+    overrides,
+    plotting,
+    processes,
+    runs,
+    scores,
+    stored,
+)
 from jaxrl.agents import make_agent
-from jaxrl.checkpoint import Checkpoints, Progress, num_devices
+from jaxrl.checkpoint import Checkpoints, num_devices
 from jaxrl.checks import check, check_divides
-from jaxrl.config import Config, UserError, learning_starts
-from jaxrl.distribute import fetch, make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.config import Config, learning_starts
+from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import has_custom_call, make_engines
+from jaxrl.errors import DamagedError, StorageError, UserError
+from jaxrl.loop import Session
 from jaxrl.program import (
     LoopState,
-    Program,
-    check_memory,
     envs_per_device,
     envs_per_learner,
     make_program,
 )
-from jaxrl.progress import Display, Moment
-from jaxrl.types import FRAME_SKIP, EnvEngine
+from jaxrl.progress import Display
+from jaxrl.signals import Stop
+from jaxrl.stored import Progress
+from jaxrl.watch import Watch
 
 SECONDS_TO_SEE = 60.0  # a new directory on another machine: network file systems keep old listings
-SECONDS_PER_CALL = 1.0  # of one compiled call: how long Ctrl-C and the progress line wait
+SECONDS_TO_START = 60.0  # of the games: pools are made, and what resets them is compiled
+SLOWEST_GAMES = 100  # random steps per second that starting them makes on any machine
 
 
 class Outcome(NamedTuple):
@@ -44,65 +55,11 @@ class Outcome(NamedTuple):
     signal: int | None  # what stopped it early
 
 
-class _Stop:
-    """Notes the first SIGINT or SIGTERM, so that training saves and ends; a second one kills."""
+class _Origin(NamedTuple):
+    """What a session goes on from."""
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
-
-    def agreed(self) -> bool:
-        """Whether any process was told to stop; all of them ask together."""
-        told = int(processes.agree(self.signal or 0).max())
-        self.signal = told or self.signal  # one that came meanwhile waits for the next time
-        return bool(told)
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator["_Stop"]:
-        """Handlers are the process's own, so they are put back."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def note(number: int, _: FrameType | None) -> None:
-            self.signal = number
-            # A handler may interrupt any print, so it must not print itself.
-            os.write(2, b"\nsaving, then stopping; once more stops at once\n")
-            for again in before:
-                signal.signal(again, signal.SIG_DFL)
-
-        for number in before:
-            signal.signal(number, note)
-        try:
-            yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-class _Session(NamedTuple):
-    """What one process trains with."""
-
-    config: Config
-    run_dir: Path
-    engines: tuple[EnvEngine, ...]
-    program: Program
-    checkpoints: Checkpoints
-    display: Display
-
-    @property
-    def log_updates(self) -> int:
-        """Updates between two lines of the log, so that lines fall at the same steps every time."""
-        whole = self.program.updates_between_merges
-        steps = self.program.steps_per_update * whole
-        return whole * max(1, round(self.config.log_interval / steps))
-
-    @property
-    def num_updates(self) -> int:
-        """Updates of the whole run."""
-        return self.config.num_updates()
-
-    @property
-    def total_steps(self) -> int:
-        """Agent steps at the end: of whole updates, so at least those that were asked for."""
-        return self.num_updates * self.program.steps_per_update
+    checkpoint: int | None = None  # agent step; None begins
+    changes: dict[str, list[object]] | None = None  # of the configuration, by key: [before, now]
 
 
 def start(config: Config) -> Outcome:
@@ -110,31 +67,75 @@ def start(config: Config) -> Outcome:
     mesh = _open_mesh(config)
     if config.sync_every and not config.num_learners:  # as many on whatever it is resumed on
         config = dataclasses.replace(config, num_learners=mesh.size)
-    run_dir = Path(processes.from_first(lambda: str(runs.create(config))))
-    return _train(config, _seen(run_dir), mesh, checkpoint=None)
+    with contextlib.ExitStack() as held:
+        run_dir = Path(processes.from_first(lambda: str(runs.create(config, held))))
+        return _train(config, _seen(run_dir), mesh, _Origin())
 
 
-def resume(run_dir: Path, num_devices: int | None = None) -> Outcome:
-    """Continues a run from its newest checkpoint; `num_devices` takes the configuration's place."""
-    config = runs.load_config(run_dir)
+def resume(
+    run_dir: Path, num_devices: int | None = None, override: tuple[str, ...] = ()
+) -> Outcome:
+    """Continues a run from its newest good checkpoint.
+
+    Args:
+      run_dir: of the run.
+      num_devices: takes the configuration's place.
+      override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
+    """
+    config = overrides.apply(runs.load_config(run_dir), override)
     if num_devices is not None:
         config = dataclasses.replace(config, num_devices=num_devices)
         _check_fits(config)
     mesh = _open_mesh(config)
-    checkpoints = Checkpoints(run_dir)
-    # Of what process 0 sees: another may see an older listing of a network's file system.
-    steps = [int(step) for step in processes.from_first(lambda: _listed(checkpoints)).split()]
-    checkpoints.close()
-    if not steps:
-        if processes.index() == 0:
-            print("no checkpoint yet: training begins from the start", file=sys.stderr)
-        return _train(config, run_dir, mesh, checkpoint=None)
-    ended = steps[-1] >= config.num_updates() * config.steps_per_update()
-    if ended and processes.from_first(lambda: "yes" * _finished(config, run_dir)):
-        if processes.index() == 0:
-            print(f"training had ended already, at step {steps[-1]:,}", file=sys.stderr)
-        return Outcome(steps[-1], None)
-    return _train(config, run_dir, mesh, checkpoint=steps[-1])
+    with contextlib.ExitStack() as held:
+        # What process 0 sees: another may see an older listing of a network's file system.
+        found = json.loads(processes.from_first(lambda: _find(run_dir, config, held)))
+        step, first = found["step"], processes.index() == 0
+        if step is None:
+            if first:
+                print("no checkpoint yet: training begins from the start", file=sys.stderr)
+            return _train(config, run_dir, mesh, _Origin())
+        changes = overrides.check(found["config"], config, override, found["overridden"])
+        ended = step >= config.num_updates() * config.steps_per_update()
+        if ended and processes.from_first(lambda: "yes" * _finished(config, run_dir)):
+            if first:
+                print(f"training had ended already, at step {step:,}", file=sys.stderr)
+            return Outcome(step, None)
+        damaged = {int(number): wrong for number, wrong in found["damaged"].items()}
+        # All wait until they are out of the way: what is there must be the same for all.
+        processes.from_first(lambda: stored.set_aside(run_dir, damaged))
+        return _train(config, run_dir, mesh, _Origin(step, changes))
+
+
+def _find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
+    """Locks a run and tells, as JSON, from where it goes on; nothing is changed."""
+    held.enter_context(runs.hold(run_dir))
+    found = stored.survey(run_dir)
+    if not found.good:
+        _check_begins(run_dir, config)
+        return json.dumps({"step": None})
+    saved = stored.describe(run_dir, found.good[-1])
+    return json.dumps(
+        {
+            "step": found.good[-1],
+            "config": saved.config,
+            "damaged": found.damaged,
+            "overridden": runs.overridden(run_dir),
+        }
+    )
+
+
+def _check_begins(run_dir: Path, config: Config) -> None:
+    """Refuses to begin a run anew that has come too far to have no checkpoint."""
+    # The first checkpoint comes with the first line after an interval, and takes a moment.
+    most = 2 * max(config.checkpoint_interval, config.log_interval)
+    rows = metrics.read(run_dir) if (run_dir / metrics.FILE).exists() else []
+    if rows and rows[-1]["step"] >= most:
+        raise DamagedError(
+            f"the checkpoints of '{run_dir}' are gone, and its metrics go to step "
+            f"{rows[-1]['step']:,}: nothing was changed; bring them back from a copy, or train "
+            "anew in another directory"
+        )
 
 
 def _check_fits(config: Config) -> None:
@@ -152,18 +153,16 @@ def _check_fits(config: Config) -> None:
         ) from None
 
 
-def _listed(checkpoints: Checkpoints) -> str:
-    return " ".join(map(str, checkpoints.steps()))
-
-
 def _finished(config: Config, run_dir: Path) -> bool:
     """Whether a run that has ended was evaluated and drawn."""
-    evaluated = not config.evaluation_episodes or (run_dir / evaluate.FILE).exists()
+    total = config.num_updates() * config.steps_per_update()
+    evaluated = not config.evaluation_episodes or scores.is_of_end(run_dir, total)
     return evaluated and (run_dir / plotting.FILE).exists()
 
 
 def _open_mesh(config: Config) -> jax.sharding.Mesh:
     """The devices to train on. Raises `UserError` where the configuration does not fit them."""
+    heap.keep_together()  # before JAX and the emulators begin their threads
     check(config)
     if config.engine == "xla" and not has_custom_call():
         raise UserError(
@@ -173,37 +172,38 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
         simulate_cpu_devices(config.num_devices // processes.count())
     mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
-    check_memory(config, mesh)
+    memory.check_memory(config, mesh)
     with processes.quiet():  # the first time that they speak to each other
         processes.check_same(runs.settings(config))
     return mesh
 
 
-def _train(
-    config: Config, run_dir: Path, mesh: jax.sharding.Mesh, checkpoint: int | None
-) -> Outcome:
+def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: _Origin) -> Outcome:
+    began = time.perf_counter()
     num_envs = envs_per_device(config, mesh)
     engines = make_engines(config, num_envs, num_local_devices(mesh))
     spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
     agent = make_agent(config, spec)
     program = make_program(config, agent, engines, mesh)
-    checkpoints = Checkpoints(
-        run_dir, config.keep_checkpoints, engines[0].restorable, config.checkpoint_memory
-    )
-    if processes.index() == 0:
-        runs.write_provenance(run_dir, list(mesh.devices.flat))
-    with Display(silent=processes.index() > 0) as display:
-        session = _Session(config, run_dir, engines, program, checkpoints, display)
+    checkpoints = Checkpoints(run_dir, config, engines[0].restorable, origin.checkpoint)
+    again = f"jaxrl resume {run_dir}" + " in every process" * (processes.count() > 1)
+    processes.advise(f"go on with: {again}")
+    with (
+        Display(silent=processes.index() > 0) as display,
+        Watch(config.stuck_after, f"; go on with: {again}") as watch,
+        Stop().watching() as stop,
+    ):
+        session = Session(
+            config, run_dir, mesh, engines, program, checkpoints, display, stop, watch, began
+        )
         display.say(_headline(session, mesh))
-        again = f"jaxrl resume {run_dir}" + " in every process" * (processes.count() > 1)
-        processes.advise(f"go on with: {again}")
-        with _Stop().watching() as stop:
-            state, progress = _run(session, stop, checkpoint)
+        state, progress = _run(session, origin)
         if stop.signal is not None:
             display.say(f"stopped at step {progress.step:,} and saved; go on with: {again}")
             return Outcome(progress.step, stop.signal)
+    with Display(silent=processes.index() > 0) as display:
         if processes.index() == 0:
-            _finish(session, state, progress.step)
+            _finish(session._replace(display=display), state, progress.step)
     return Outcome(progress.step, None)
 
 
@@ -220,27 +220,53 @@ def _seen(run_dir: Path) -> Path:
     return run_dir
 
 
-def _run(session: _Session, stop: _Stop, checkpoint: int | None) -> tuple[LoopState, Progress]:
+def _record(session: Session, origin: _Origin) -> None:
+    """What a run is, and where it was trained."""
+    if processes.index() > 0:
+        return
+    changes = origin.changes or {}
+    runs.write_provenance(session.run_dir, list(session.mesh.devices.flat), changes)
+    if changes:
+        runs.write_config(session.run_dir, session.config)
+
+
+def _run(session: Session, origin: _Origin) -> tuple[LoopState, Progress]:
     """From the first game, or a checkpoint, to the last update or a signal."""
-    display, program = session.display, session.program
+    config, display, program = session.config, session.display, session.program
+    random_steps = config.num_envs * config.random_start_steps
+    longest = SECONDS_TO_START + random_steps / SLOWEST_GAMES
     try:
-        with display.busy("starting the games"):
+        with (
+            display.busy("starting the games"),
+            session.watch.expecting("the emulators", longest),
+        ):
             state = program.init()
         progress = Progress(0, 0, 0.0, 0)
-        if checkpoint is not None:
-            state, progress, saved_on = session.checkpoints.restore(state, checkpoint)
+        if origin.checkpoint is not None:
+            state, described = session.checkpoints.restore(state, origin.checkpoint)
+            progress = described.progress
             display.say(f"resumed at step {progress.step:,}")
             if progress.updates >= session.num_updates:
                 display.say("training had ended already")
                 return state, progress
-            state = _restart(session, state, progress, saved_on)
+            with session.watch.expecting("the emulators", longest):
+                state = _restart(session, state, progress, described.devices)
         with display.busy("compiling") as compiling:
             run = program.run.lower(state, np.int32(1)).compile()
-        return _loop(session, stop, run, state, progress, compiling.seconds)
+        memory.check_compiled(run, config, session.mesh)
+        _record(session, origin)
+        return loop.run(session, run, state, progress, compiling.seconds)
+    except jax.errors.JaxRuntimeError as error:
+        if mistake := memory.told(error, config, session.mesh):
+            raise mistake from error
+        raise
     finally:
         # Of several processes one that fails must not wait for the others, who wait for it.
-        if processes.count() == 1 or sys.exception() is None:
+        if sys.exception() is None:
             session.checkpoints.close()
+        elif processes.count() == 1:
+            with contextlib.suppress(StorageError):  # the first error is told
+                session.checkpoints.close()
         for engine in session.engines:
             engine.close()
 
@@ -249,7 +275,7 @@ def _devices(count: int, kind: str = "") -> str:
     return " ".join(filter(None, [str(count), kind, "device" + "s" * (count > 1)]))
 
 
-def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
+def _headline(session: Session, mesh: jax.sharding.Mesh) -> str:
     config, total = session.config, session.total_steps
     devices = _devices(mesh.size, mesh.devices.flat[0].device_kind)
     if processes.count() > 1:
@@ -276,7 +302,7 @@ def _headline(session: _Session, mesh: jax.sharding.Mesh) -> str:
     return "\n".join(lines)
 
 
-def _restart(session: _Session, state: LoopState, progress: Progress, saved_on: int) -> LoopState:
+def _restart(session: Session, state: LoopState, progress: Progress, saved_on: int) -> LoopState:
     """What no checkpoint holds begins anew."""
     here = num_devices(state)
     moved, remembers = saved_on != here, bool(jax.tree.leaves(state.agent.memory))
@@ -297,85 +323,7 @@ def _restart(session: _Session, state: LoopState, progress: Progress, saved_on: 
     return state
 
 
-def _loop(
-    session: _Session,
-    stop: _Stop,
-    run: Any,
-    state: LoopState,
-    progress: Progress,
-    compile_seconds: float,
-) -> tuple[LoopState, Progress]:
-    """Compiled calls until the last update or a signal; saves before it returns."""
-    config, program, display = session.config, session.program, session.display
-    log = metrics.MetricsLog(session.run_dir, progress.step) if processes.index() == 0 else None
-    updates, seconds = progress.updates, progress.seconds
-    update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
-    interval_start = (progress.step, seconds)
-    next_save = (progress.step // config.checkpoint_interval + 1) * config.checkpoint_interval
-    extra = {"compile_seconds": round(compile_seconds, 3)}
-    # Of devices that it was moved from; theirs are not among this state's.
-    elsewhere = progress.episodes - _games(state).episodes
-    began = time.perf_counter() - seconds
-    while updates < session.num_updates and not stop.agreed():
-        boundary = (updates // session.log_updates + 1) * session.log_updates
-        boundary = min(boundary, session.num_updates)
-        whole = program.updates_between_merges
-        count = max(1, int(SECONDS_PER_CALL / update_seconds / whole)) * whole
-        count = min(count, boundary - updates)
-        count = int(processes.agree(count)[0, 0])
-        call_began = time.perf_counter()
-        state = jax.block_until_ready(run(state, np.int32(count)))
-        for engine in session.engines:
-            engine.check()
-        now = time.perf_counter()
-        update_seconds = (now - call_began) / count
-        updates += count
-        seconds = now - began
-        step = updates * program.steps_per_update
-        rate = (step - interval_start[0]) / (seconds - interval_start[1])
-        games = _games(state, elsewhere)
-        since = (updates - 1) % session.log_updates + 1
-        means = metrics.means(jax.device_get(state.metrics), since)
-        if updates == boundary:
-            if log is not None:
-                log.write(_line(step, updates, seconds, rate, games) | extra | means)
-            state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
-            extra, interval_start = {}, (step, seconds)
-        note = "filling the memory" if None in means.values() else ""
-        moment = Moment(step, session.total_steps, rate, games, note)
-        display.update(moment, updates == boundary)
-        progress = Progress(step, updates, seconds, games.episodes)
-        if updates == boundary and step >= next_save:
-            saving = time.perf_counter()
-            session.checkpoints.save(state, progress, games.return_mean)
-            began += time.perf_counter() - saving  # no training happened meanwhile
-            next_save += config.checkpoint_interval
-    stop.agreed()  # a signal that came with the last update
-    session.checkpoints.save(state, progress, _games(state).return_mean)
-    if log is not None:
-        log.close()
-    return state, progress
-
-
-def _games(state: LoopState, elsewhere: int = 0) -> episodes.Summary:
-    games = episodes.summarise(*fetch([group.episodes for group in state.games]))
-    return games._replace(episodes=games.episodes + elsewhere)
-
-
-def _line(
-    step: int, updates: int, seconds: float, rate: float, games: episodes.Summary
-) -> dict[str, Any]:
-    return {
-        "step": step,
-        "frames": step * FRAME_SKIP,
-        "seconds": round(seconds, 3),
-        "steps_per_second": round(rate, 1),
-        "updates": updates,
-        **games._asdict(),
-    }
-
-
-def _finish(session: _Session, state: LoopState, step: int) -> None:
+def _finish(session: Session, state: LoopState, step: int) -> None:
     """The picture and the evaluation of a run that has ended."""
     config, run_dir, display = session.config, session.run_dir, session.display
     plotting.learning_curve([run_dir], run_dir / plotting.FILE)
@@ -383,6 +331,6 @@ def _finish(session: _Session, state: LoopState, step: int) -> None:
         with display.busy(f"evaluating {config.evaluation_episodes} games"):
             actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
             result = evaluate.evaluate(config, actor, "noop", config.evaluation_episodes, step=step)
-        evaluate.write(run_dir, result)
-        display.say(evaluate.describe(result))
+        scores.write(run_dir, result)
+        display.say(scores.describe(result))
     display.say(f"learning curve: {run_dir / plotting.FILE}; watch it play: jaxrl play {run_dir}")

@@ -14,8 +14,9 @@ import jax
 
 from jaxrl import bench
 from jaxrl.checks import check, check_divides, rows_per_gradient
-from jaxrl.config import Config, UserError, VTraceConfig
+from jaxrl.config import Config, VTraceConfig
 from jaxrl.distribute import make_mesh
+from jaxrl.errors import UserError
 from jaxrl.progress import Display
 
 KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")

@@ -77,7 +77,13 @@ class Mean(NamedTuple):
     number: jax.Array  # f32[], of the terms; 0 where there are none
 
 
-Metrics = dict[str, Any]  # f32[] or Mean
+class Count(NamedTuple):
+    """A metric that is counted over the updates of an interval, not averaged."""
+
+    total: jax.Array  # f32[]
+
+
+Metrics = dict[str, Any]  # f32[], Mean or Count
 
 
 class Agent(NamedTuple):
@@ -86,7 +92,7 @@ class Agent(NamedTuple):
     init: Callable[[chex.PRNGKey], AgentState]  # with the memory of one device
     # act(actor, observation u8[E, 84, 84, 4], key[E]) -> (action i32[E], extras [E])
     act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
-    # update(state, trajectory, key) -> (state, metrics {name: f32[] or Mean}); inside the mesh
+    # update(state, trajectory, key) -> (state, Metrics); inside the mesh
     update: Callable[[AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, Metrics]]
     rollout_length: int  # T
     # interrupt(memory) -> memory: other games follow, which do not continue those it remembers

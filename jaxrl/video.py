@@ -1,4 +1,4 @@
-"""A game as an mp4, with the score written into it."""
+"""A game as an mp4 or a GIF, with the score written into it."""
 
 import contextlib
 import warnings
@@ -20,21 +20,27 @@ from jaxrl.types import ActorState
 
 FILE = "video.mp4"
 REAL_TIME = 15  # pictures per second: an agent step is 4 of the console's 60 frames
-HEIGHT = 420  # pixels, of the game
+HEIGHT = {".mp4": 420, ".gif": 210}  # pixels, of the game
 CAPTION = 28  # pixels, above the game
 
 
 @contextlib.contextmanager
-def _quiet_fork() -> Iterator[None]:
+def quiet_fork() -> Iterator[None]:
     """The encoder is started by a fork that at once becomes another program: no deadlock."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
         yield
 
 
-def _picture(game: np.ndarray, caption: str) -> np.ndarray:
-    """u8[H, W, 3] enlarged to HEIGHT, under a caption; sides are even, as the codec wants."""
-    scale = max(1, HEIGHT // game.shape[0])
+def _writer(target: Path) -> Any:
+    if target.suffix == ".gif":
+        return imageio.get_writer(target, format="GIF-PIL", fps=REAL_TIME, loop=0)
+    return imageio.get_writer(target, format="FFMPEG", fps=REAL_TIME, macro_block_size=2)
+
+
+def _picture(game: np.ndarray, caption: str, height: int) -> np.ndarray:
+    """u8[H, W, 3] enlarged to `height`, under a caption; sides are even, as the codec wants."""
+    scale = max(1, height // game.shape[0])
     large = game.repeat(scale, 0).repeat(scale, 1)
     height, width = large.shape[0] + CAPTION, large.shape[1]
     picture = Image.new("RGB", (width + width % 2, height + height % 2))
@@ -53,7 +59,7 @@ def record(
       config: of the run that trained the policy.
       actor: what it learned.
       protocol: one of `jaxrl.evaluate.PROTOCOLS`.
-      target: the mp4.
+      target: the mp4 or GIF.
       seed: of the game and the actions.
       max_seconds: of video; a longer game is cut there.
     """
@@ -70,8 +76,8 @@ def record(
     # Written as it plays: a long game's pictures would fill the memory.
     writer: Any
     with (
-        _quiet_fork(),
-        imageio.get_writer(target, format="FFMPEG", fps=REAL_TIME, macro_block_size=2) as writer,
+        quiet_fork(),
+        _writer(target) as writer,
     ):
         while not over and length < max_seconds * REAL_TIME:
             state = jax.block_until_ready(step(actor, state))
@@ -79,7 +85,8 @@ def record(
             row = jax.device_get(state.timestep)
             score, length, over = score + float(row.score[0]), length + 1, bool(row.game_over[0])
             game = engine.render() if engine.render else row.frame[0][..., None].repeat(3, -1)
-            picture = _picture(game, f"{config.game}   score {score:g}")
+            caption = f"{config.game}   score {score:g}"
+            picture = _picture(game, caption, HEIGHT[target.suffix])
             writer.append_data(picture)
         for _ in range(REAL_TIME):  # a second to read the result
             writer.append_data(picture)

@@ -1,6 +1,7 @@
 """Four simulated CPU devices for every test; a mesh of one takes the first of them."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,21 @@ def strict_shapes():
     """Broadcasting between ranks is an error."""
     with jax.numpy_rank_promotion("raise"):
         yield
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A run of Catch with one checkpoint, at step 400; not to be changed."""
+    from jaxrl.cli import main
+    from tests.survival import SMALL
+
+    path = tmp_path_factory.mktemp("runs") / "x"
+    arguments = ["train", *SMALL, "--log-interval", "200", "--total-steps", "400"]
+    assert main([*arguments, "--run-dir", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def run_dir(trained, tmp_path):
+    """A copy of it."""
+    return Path(shutil.copytree(trained, tmp_path / "x"))

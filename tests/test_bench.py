@@ -7,8 +7,8 @@ import pytest
 
 from jaxrl import bench, tune
 from jaxrl.cli import main
-from jaxrl.config import UserError
 from jaxrl.config import load as load_config
+from jaxrl.errors import UserError
 from jaxrl.progress import Display
 from tests.conftest import catch_config
 

@@ -10,8 +10,9 @@ import pytest
 from jaxrl import distribute
 from jaxrl.agents import make_agent
 from jaxrl.cli import main
-from jaxrl.config import Config, EngineError
+from jaxrl.config import Config, load
 from jaxrl.envs import callback, envpool, make_engines
+from jaxrl.errors import EngineError
 from jaxrl.program import envs_per_device, make_program
 from tests.conftest import CONFIGS
 from tests.test_envpool import play, random_actions
@@ -103,7 +104,7 @@ def test_an_error_in_a_callback_ends_training_with_its_own_message(
     arguments = ["train", "--config", str(CONFIGS / "a2c_fast.toml"), "--game", "pong",
                  "--num-envs", "4", "--num-devices", "2", "--engine", "callback",
                  "--random-start-steps", "0"]  # fmt: skip
-    assert main([*arguments, "--run-dir", str(path)]) == 1
+    assert main([*arguments, "--run-dir", str(path)]) == EngineError.status
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == (
         "jaxrl: EnvPool failed while it played pong: OSError: the cartridge has caught fire"
@@ -128,4 +129,37 @@ def test_the_error_is_raised_by_the_engine_until_it_begins_anew(monkeypatch):
     assert not timestep.frame.any()
     engine.init(0)
     engine.check()
+    engine.close()
+
+
+class Counting:
+    """A pool that counts its answers."""
+
+    def __init__(self, pool):
+        self._pool, self.answers = pool, 0
+
+    def __getattr__(self, name):
+        self.answers += name == "recv"
+        return getattr(self._pool, name)
+
+
+def test_a_program_that_was_started_anew_steps_its_new_pools(monkeypatch):
+    """A trace holds the address of its pool; of the first one nothing is left."""
+    real, made = envpool.host_calls, []
+
+    def counting(pool, *rest):
+        made.append(Counting(pool))
+        return real(made[-1], *rest)
+
+    monkeypatch.setattr(envpool, "host_calls", counting)
+    config = dataclasses.replace(
+        load(CONFIGS / "a2c_fast.toml"), num_envs=2, engine="callback", random_start_steps=0
+    )
+    engine = envpool.make_envpool(config, 2)
+    agent = make_agent(config, engine.spec)
+    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
+    state = program.restart(program.init(), seed=7)
+    jax.block_until_ready(program.run(state, np.int32(2)))
+    engine.check()
+    assert [pool.answers for pool in made] == [0, 2 * config.agent.rollout_length]
     engine.close()

@@ -8,7 +8,8 @@ from jaxrl import optimizers
 from jaxrl.arguments import parse_settings
 from jaxrl.checks import check, check_divides, check_game
 from jaxrl.cli import TrainArguments
-from jaxrl.config import Config, NetworkConfig, OptimizerConfig, UserError, from_table, load
+from jaxrl.config import Config, NetworkConfig, OptimizerConfig, from_table, load
+from jaxrl.errors import UserError
 from tests.conftest import CONFIGS
 
 

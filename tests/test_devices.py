@@ -7,8 +7,8 @@ import pytest
 
 from jaxrl import distribute
 from jaxrl.agents import make_agent
-from jaxrl.config import UserError
 from jaxrl.envs import make_engines
+from jaxrl.errors import UserError
 from jaxrl.program import envs_per_device, make_program
 from tests.conftest import catch_config
 

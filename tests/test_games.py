@@ -11,6 +11,7 @@ from jaxrl.games import (
     human_normalised,
     known_games,
     minimal_actions,
+    published_scores,
     reference_scores,
 )
 
@@ -43,3 +44,22 @@ def test_human_normalised_scores():
     assert human_normalised("pong", 14.6) == 1.0
     assert human_normalised("catch", 1.0) is None
     assert set(reference_scores()) <= set(known_games())
+
+
+def test_published_scores_are_of_one_protocol():
+    noop = {found.algorithm: found.score for found in published_scores("breakout", "noop")}
+    sticky = {found.algorithm: found.score for found in published_scores("breakout", "sticky")}
+    # Rainbow's paper, its table of no-op starts; C51's own paper
+    assert (noop["DQN"], noop["Rainbow"], noop["C51"]) == (385.5, 417.5, 748.0)
+    assert noop["DQN"] > 3 * sticky["DQN"]  # sticky actions are far harder there
+    assert set(noop) == {"DQN", "Double DQN", "Dueling Double DQN", "C51", "Rainbow"}
+    assert set(sticky) == {"DQN", "C51", "Rainbow", "IQN", "IMPALA", "PPO"}
+    assert {found.frames for found in published_scores("pong", "noop")} == {200_000_000}
+
+
+def test_published_scores_are_of_known_games_and_none_is_invented():
+    played = [game for game in known_games() if published_scores(game, "noop")]
+    assert 55 <= len(played) <= 57
+    assert all(found.source for game in played for found in published_scores(game, "sticky"))
+    assert published_scores("catch", "noop") == []
+    assert published_scores("pong", "human starts") == []

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl import bench, processes, train, tune
+from jaxrl import bench, processes, sweep, train, tune
 from jaxrl.cli import COMMANDS, main
+from jaxrl.games import known_games
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -44,14 +45,16 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     rates = dict.fromkeys(bench.LOADS, rate)
     monkeypatch.setattr(bench, "measure", lambda config, *_: seen.append(config) or rates)
     monkeypatch.setattr(tune, "search", lambda config, *_: seen.append(config) or config)
+    monkeypatch.setattr(sweep, "run", lambda members, *_: seen.extend(members) or [])
+    monkeypatch.setattr(sweep, "report", lambda *_: None)
     command, *arguments = shlex.split(line)[1:]
     assert command in COMMANDS
-    written = {"tuned.toml", "throughput.png"}
+    written = {"tuned.toml", "throughput.png", "report.html", "scores.png", "comparison.png"}
     arguments = [
         str(tmp_path / a) if a in written or a.startswith("runs/") else a for a in arguments
     ]
     status = main([command, *arguments])
-    if command in ("train", "bench", "tune", "games"):
+    if command in ("train", "bench", "tune", "games", "sweep"):
         assert status == 0
         assert seen or command == "games"
     else:
@@ -71,6 +74,32 @@ def test_make_targets_and_variables_exist(line):
         assert variable.split("=")[1] in told.stdout
     if target in ("pong", "breakout", "catch"):
         assert f"--game {target}" in told.stdout
+
+
+def test_every_game_has_a_target_that_help_lists():
+    told = subprocess.run(
+        ["make", "--no-print-directory", "help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = told.stdout.split("games: ")[1].split()
+    assert listed == list(known_games())
+    command = ["make", "--dry-run", *listed]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.findall(r"--game (\w+)", made.stdout) == listed
+
+
+def test_sweeps_have_targets_with_variables():
+    words = ["atari57", "ALGO=ppo c51", "SEEDS=1 2", "STEPS=1e6", "RUN=runs/s"]
+    command = ["make", "--dry-run", *words]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    shown = " ".join(made.stdout.replace("\\\n", " ").split())
+    assert (
+        "sweep --games atari57 --seeds 1 2 --configs configs/ppo.toml configs/c51.toml "
+        "--total-steps 1e6 --root runs/s"
+    ) in shown
 
 
 def test_links_and_pictures_of_the_documents_exist():

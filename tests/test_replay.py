@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from jaxrl import distribute, replay, rollout
 from jaxrl.agents import make_agent
-from jaxrl.config import UserError, load
+from jaxrl.config import load
 from jaxrl.envs import make_engine
-from jaxrl.program import check_memory, make_program
+from jaxrl.errors import UserError
+from jaxrl.memory import check_memory
+from jaxrl.program import make_program
 from jaxrl.types import AXIS, TimeStep, Trajectory
 from tests.conftest import CONFIGS, catch_config
 

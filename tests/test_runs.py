@@ -1,29 +1,24 @@
 """The command from end to end on Catch: train, resume, evaluate, play, plot, and what is left."""
 
+import dataclasses
 import itertools
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import imageio.v2 as imageio
 import jax
 import numpy as np
 import pytest
-from tensorboardX.proto import event_pb2
-from tensorboardX.record_writer import masked_crc32c
 
-from jaxrl import checkpoint, distribute, evaluate, metrics, plotting, video
+from jaxrl import checkpoint, distribute, evaluate, metrics, plotting, runs, stored, video
 from jaxrl.agents import make_agent
 from jaxrl.cli import main
-from jaxrl.config import load
+from jaxrl.config import Config, OptimizerConfig, load, to_toml
 from jaxrl.envs import make_engine
+from jaxrl.errors import UserError
 from jaxrl.program import make_program
 from tests.conftest import CONFIGS
+from tests.survival import check_metrics, without_times
 
 FAST = ["--config", str(CONFIGS / "a2c_fast.toml"), "--game", "catch", "--num-devices", "1"]
 SMALL = ["--num-envs", "4", "--log-interval", "200", "--evaluation-episodes", "3"]
@@ -68,25 +63,19 @@ def test_metrics_have_the_contracts_keys(run_dir):
     assert rows[-1]["return_mean"] is not None
 
 
-def tensorboard_values(run_dir, tag):
-    values = []
-    for path in sorted(run_dir.glob("events.out.tfevents*")):
-        data = path.read_bytes()
-        while data:
-            (length,) = np.frombuffer(data[:8], np.uint64)
-            body = data[12 : 12 + int(length)]
-            (crc,) = np.frombuffer(data[12 + int(length) : 16 + int(length)], np.uint32)
-            assert masked_crc32c(body) == crc
-            event = event_pb2.Event.FromString(body)
-            values += [(event.step, v.simple_value) for v in event.summary.value if v.tag == tag]
-            data = data[16 + int(length) :]
-    return values
-
-
 def test_tensorboard_says_the_same(run_dir):
+    check_metrics(run_dir)
+
+
+def test_goodput_is_training_over_all(run_dir):
     rows = metrics.read(run_dir)
-    ours = [(row["step"], row["policy/entropy"]) for row in rows]
-    np.testing.assert_allclose(tensorboard_values(run_dir, "policy/entropy"), ours, rtol=1e-5)
+    for row in rows:
+        assert row["goodput"] == pytest.approx(row["seconds"] / row["wall_seconds"], abs=1e-3)
+        assert row["memory_gb"] > 0.1
+    assert 0 < rows[0]["goodput"] < rows[-1]["goodput"] < 1  # compilation weighs less and less
+    # Starting, compiling and saving are not training.
+    beside = rows[-1]["wall_seconds"] - rows[-1]["seconds"]
+    assert beside > rows[0]["compile_seconds"] + rows[-1]["checkpoint_seconds"]
 
 
 def test_checkpoints_are_the_newest_and_the_best(run_dir):
@@ -107,7 +96,7 @@ def test_evaluate_prints_and_writes_the_scores(run_dir, capsys):
     assert printed["mean"] == pytest.approx(np.mean(printed["scores"]))
     assert printed["step"] == 2000
     assert main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
-    assert "protocol noop, 2 games" in capsys.readouterr().out
+    assert "after 2,000 steps, protocol noop (1 to 30 no-ops" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")  # reading the video back starts a decoder
@@ -117,6 +106,15 @@ def test_play_records_a_video(run_dir, capsys):
     video = imageio.mimread(run_dir / "video.mp4", memtest=False)
     assert len(video) == 6 + 15  # a game of Catch, and a second to read the result
     assert np.asarray(video[0]).std() > 1
+
+
+def test_play_records_a_gif(run_dir, tmp_path, capsys):
+    assert main(["play", str(run_dir), "--output", str(tmp_path / "game.gif")]) == 0
+    pictures = imageio.mimread(tmp_path / "game.gif")
+    assert 2 <= len(pictures) <= 6 + 15  # what repeats is one picture that stays
+    assert pictures[0].shape[0] < 300
+    assert main(["play", str(run_dir), "--output", str(tmp_path / "game.avi")]) == 2
+    assert "must end in .mp4 or .gif" in capsys.readouterr().err
 
 
 def test_a_game_that_is_cut_is_said_to_be(run_dir, tmp_path):
@@ -148,10 +146,10 @@ def state_of(path, num_devices=1):
     engine = make_engine(config, config.num_envs // num_devices, num_devices)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, (engine,), distribute.make_mesh(num_devices))
-    checkpoints = checkpoint.Checkpoints(path)
-    state, progress, _ = checkpoints.restore(program.init())
+    checkpoints = checkpoint.Checkpoints(path, config, engine.restorable)
+    state, described = checkpoints.restore(program.init(), stored.steps(path)[-1])
     checkpoints.close()
-    return state, progress
+    return state, described.progress
 
 
 RECIPES = {
@@ -205,12 +203,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
         if jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_array_equal(a, b)
-    timing = {"seconds", "steps_per_second", "compile_seconds"}
-    lines = [
-        [{k: v for k, v in row.items() if k not in timing} for row in metrics.read(path)]
-        for path in (tmp_path / "whole", tmp_path / "cut")
-    ]
-    assert lines[0] == lines[1]
+    assert without_times(tmp_path / "whole") == without_times(tmp_path / "cut")
 
 
 def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path):
@@ -256,39 +249,78 @@ def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
     state = program.init()
     # np.array copies; what device_get gives may share the device's memory
     before = jax.tree.map(np.array, state.agent.actor.params)
-    checkpoints = checkpoint.Checkpoints(tmp_path)
-    checkpoints.save(state, checkpoint.Progress(0, 0, 0.0, 0), None)
+    checkpoints = checkpoint.Checkpoints(tmp_path, config)
+    checkpoints.save(state, stored.Progress(0, 0, 0.0, 0), None)
     program.run(state, np.int32(20))  # overwrites in place while Orbax writes
     checkpoints.close()
-    restored, *_ = checkpoint.Checkpoints(tmp_path).restore(program.init())
+    restored, _ = checkpoint.Checkpoints(tmp_path, config).restore(program.init(), 0)
     for a, b in zip(
         jax.tree.leaves(before), jax.tree.leaves(restored.agent.actor.params), strict=True
     ):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
-def test_ctrl_c_saves_and_exits_cleanly(tmp_path, number):
-    path = tmp_path / "x"
-    command = [sys.executable, "-m", "jaxrl", "train", *SHORT, "--run-dir", str(path)]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1],
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not ((path / "metrics.jsonl").exists() and metrics.read(path)):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 128 + number, errors
-    assert "Traceback" not in errors
-    assert f"jaxrl resume {path}" in errors
-    (saved,) = (int(p.name) for p in (path / "checkpoints").iterdir())
-    rows = metrics.read(path)
-    assert saved >= rows[-1]["step"]
-    _, progress = state_of(path)
-    assert progress.step == saved
+def write_run(path, config, *lines):
+    """A run directory of lines that have what is said, and steps and half minutes from 1 on."""
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(to_toml(dataclasses.replace(config, run_dir=str(path))))
+    rows = [
+        {"step": n, "frames": 4 * n, "seconds": 30.0 * n, "return_mean": None} | line
+        for n, line in enumerate(lines, start=1)
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_table_has_every_line_of_every_run(tmp_path):
+    quick = OptimizerConfig(learning_rate=1e-3)
+    one = write_run(tmp_path / "one", Config(), {"return_mean": 5.0}, {"loss/policy": -0.5})
+    two = write_run(tmp_path / "two", Config(seed=2, optimizer=quick), {"episodes": 7})
+    table = runs.load_table([one, two])
+    assert list(table.columns) == [
+        "run", "game", "algorithm", "seed", "optimizer.learning_rate", "step", "frames", "seconds",
+        "minutes", "return_mean", "loss/policy", "episodes",
+    ]  # fmt: skip
+    assert table["run"].tolist() == ["one", "one", "two"]
+    assert table["seed"].tolist() == [1, 1, 2]
+    assert table["optimizer.learning_rate"].tolist() == [7e-4, 7e-4, 1e-3]
+    assert table["step"].tolist() == [1, 2, 1]
+    assert table["minutes"].tolist() == [0.5, 1.0, 0.5]
+    assert table["return_mean"].isna().tolist() == [False, True, True]
+    assert table["loss/policy"].tolist()[1] == -0.5
+    assert table["episodes"].isna().tolist() == [True, True, False]
+
+
+def test_settings_that_only_some_runs_have_do_not_differ(tmp_path):
+    one = write_run(tmp_path / "x-a2c", load(CONFIGS / "a2c_fast.toml"), {})
+    two = write_run(tmp_path / "x-c51", load(CONFIGS / "c51_fast.toml"), {})
+    columns = runs.load_table([one, two]).columns
+    assert "agent.rollout_length" in columns  # 5 and 4
+    assert "agent.gamma" not in columns  # 0.99 in both
+    assert "agent.v_min" not in columns  # C51 has it alone
+
+
+def test_directories_of_one_name_are_told_apart_by_their_parents(tmp_path):
+    three = [write_run(tmp_path / name, Config(), {}) for name in ("a/x", "b/x", "b/y")]
+    assert runs.load_table(three)["run"].tolist() == ["a/x", "b/x", "y"]
+    with pytest.raises(UserError, match="'x' is given twice"):
+        runs.load_table([three[0], three[0]])
+
+
+def test_a_table_holds_numbers_and_nothing_a_line_may_claim(tmp_path):
+    line = {"run": "other", "minutes": 9, "text": "<b>", "list": [1], "huge": 10**400, "flag": True}
+    row = runs.load_table([write_run(tmp_path / "x", Config(), line)]).iloc[0]
+    assert (row["run"], row["minutes"]) == ("x", 0.5)
+    assert row[["text", "list", "huge", "flag"]].isna().all()
+
+
+def test_a_table_of_nothing_and_of_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="at least one"):
+        runs.load_table([])
+    with pytest.raises(UserError, match="is no run directory"):
+        runs.load_table([tmp_path])
+    empty = write_run(tmp_path / "x", Config())
+    assert runs.load_table([empty]).empty
+    (empty / "metrics.jsonl").write_text("nonsense\n")
+    with pytest.raises(UserError, match="line 1"):
+        runs.load_table([empty])

@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config import Config, EngineError
+from jaxrl.config import Config
 from jaxrl.envs.callback import host_calls
 from jaxrl.envs.engine import WHOLE, Group, cores_by_device, env_ids, first_env_seed, on_cores
+from jaxrl.errors import EngineError
 from jaxrl.games import full_actions, minimal_actions
 from jaxrl.types import AXIS, FRAME_SHAPE, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
 

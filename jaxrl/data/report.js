@@ -1,0 +1,125 @@
+"use strict";
+(async () => {
+  const given = JSON.parse(document.getElementById("charts").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const tip = document.getElementById("tip");
+  const plots = [];  // {plot, place} of all that were drawn
+  const hidden = new Set();  // names of runs
+  let axis = Object.keys(given.axes)[0];
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const brief = () => given.axes[axis].replace(/,[^)]*/, "");
+  const figure = (value) => String(Number(value.toPrecision(4)));
+  const lines = (plot) => plot.renderers.filter((renderer) => renderer.glyph !== undefined);
+
+  function paint({plot}) {
+    const [text, faint, line] = ["--text", "--faint", "--line"].map(colour);
+    for (const drawn of [...plot.below, ...plot.left]) {
+      drawn.setv({
+        axis_label_text_color: text, axis_label_text_font_style: "normal",
+        major_label_text_color: faint, axis_line_color: line,
+        major_tick_line_color: line, minor_tick_line_color: null,
+      });
+    }
+    for (const grid of plot.center) {
+      grid.setv({grid_line_color: line, grid_line_alpha: 0.6});
+    }
+  }
+
+  function turn({plot}) {
+    for (const renderer of lines(plot)) {
+      renderer.glyph.x = {field: axis};
+    }
+    plot.below[0].axis_label = plot.height < 300 ? brief() : given.axes[axis];
+    plot.reset.emit();  // a zoom of one axis says nothing on another
+  }
+
+  // The point of each run that is nearest to x, the highest first.
+  function nearest(plot, x) {
+    const found = [];
+    const range = plot.x_range;
+    for (const {visible, name, glyph, data_source: {data}} of lines(plot)) {
+      if (!visible || glyph.type !== "Line") {
+        continue;
+      }
+      const places = data[axis];
+      let best = 0;
+      for (let i = 1; i < places.length; i++) {
+        if (Math.abs(places[i] - x) < Math.abs(places[best] - x)) {
+          best = i;
+        }
+      }
+      if (Math.abs(places[best] - x) <= (range.end - range.start) / 30) {
+        found.push({name, x: places[best], y: data.y[best], colour: glyph.line_color.value});
+      }
+    }
+    return found.sort((a, b) => b.y - a.y);
+  }
+
+  function point({plot, place}, event) {
+    const found = nearest(plot, event.x);
+    tip.hidden = found.length === 0;
+    tip.replaceChildren();
+    for (const {name, x, y, colour} of found.slice(0, 12)) {
+      const row = tip.insertRow();
+      const mark = row.insertCell();
+      mark.className = "mark";
+      mark.style.background = colour;
+      for (const said of [name, figure(y), `at ${figure(x)}`]) {
+        row.insertCell().textContent = said;
+      }
+    }
+    const box = place.getBoundingClientRect();
+    const right = event.sx + 16 + tip.offsetWidth > box.width;
+    tip.style.left = `${Math.max(4, scrollX + box.left + event.sx + (right ? -16 - tip.offsetWidth : 16))}px`;
+    tip.style.top = `${scrollY + box.top + event.sy + 12}px`;
+  }
+
+  function hide({plot}) {
+    for (const renderer of lines(plot)) {
+      renderer.visible = !hidden.has(renderer.name);
+    }
+  }
+
+  async function draw(inside) {
+    for (const chart of given.charts) {
+      const place = document.getElementById(chart.target);
+      if (!inside(place) || place.childElementCount > 0) {
+        continue;
+      }
+      const views = await Bokeh.embed.embed_item(chart.item, chart.target);
+      const drawn = {plot: views.roots[0].model, place};
+      plots.push(drawn);
+      drawn.plot.on_event("mousemove", (event) => point(drawn, event));
+      drawn.plot.on_event("tap", (event) => point(drawn, event));
+      drawn.plot.on_event("mouseleave", () => { tip.hidden = true; });
+      if (matchMedia("(pointer: fine)").matches) {  // a finger drags the page
+        drawn.plot.toolbar.active_drag = drawn.plot.toolbar.tools.find((tool) => tool.type === "BoxZoomTool");
+      }
+      paint(drawn);
+      turn(drawn);
+      hide(drawn);
+    }
+  }
+
+  dark.addEventListener("change", () => plots.forEach(paint));
+  for (const input of document.querySelectorAll("input[name=axis]")) {
+    input.addEventListener("change", () => {
+      axis = input.value;
+      plots.forEach(turn);
+    });
+    input.checked = input.value === axis;  // a browser may remember another
+  }
+  for (const button of document.querySelectorAll("button.run")) {
+    button.addEventListener("click", () => {
+      const name = button.dataset.run;
+      hidden.delete(name) || hidden.add(name);
+      button.setAttribute("aria-pressed", String(!hidden.has(name)));
+      plots.forEach(hide);
+    });
+  }
+  const losses = document.getElementById("losses");
+  losses?.addEventListener("toggle", () => losses.open && draw((place) => losses.contains(place)));
+  await draw((place) => !losses?.contains(place));
+  document.documentElement.dataset.drawn = "true";
+})();

@@ -1,0 +1,230 @@
+"""What a report tells of a run directory, read with suspicion: files may be missing or damaged."""
+
+import collections
+import dataclasses
+import json
+import math
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jaxrl import metrics, runs, stored
+from jaxrl.errors import UserError
+
+EVALUATION = "evaluation.json"
+PROVENANCE = "provenance.json"
+VIDEO = "video.mp4"
+SKIPPED = "loss/skipped_updates"
+LEAST_GOODPUT = 0.9  # below it, a warning
+LARGEST_FILE = 50_000_000  # bytes; what a run writes beside its metrics is far smaller
+
+
+@dataclass(frozen=True)
+class Games:
+    """What evaluation.json says, as far as it makes sense."""
+
+    game: str
+    protocol: str
+    step: int | None  # agent steps of training
+    episodes: int
+    mean: float
+    median: float
+    std: float
+    human_normalised: float | None
+    lowest: float | None
+    highest: float | None
+
+
+@dataclass
+class Run:
+    """One run directory."""
+
+    path: Path
+    name: str  # different from those of the other runs
+    rows: list[dict[str, Any]]  # of metrics.jsonl, with finite axes
+    config: dict[str, Any] = field(default_factory=dict)  # "agent.gamma" -> value; empty if unknown
+    provenance: dict[str, Any] = field(default_factory=dict)
+    evaluation: Games | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def commit(self) -> str:
+        """Of jaxrl when the run was started; empty if unknown."""
+        return text(self.provenance.get("git_commit"))
+
+    @property
+    def resumed(self) -> list[Any]:
+        """One entry per resume."""
+        entries = self.provenance.get("resumed")
+        return entries if isinstance(entries, list) else []
+
+    def final(self, key: str) -> float | None:
+        """The last number under this key."""
+        return next((x for row in reversed(self.rows) if (x := number(row.get(key))) is not None),
+                    None)  # fmt: skip
+
+
+def number(value: Any) -> float | None:
+    """A finite number as a float, None for anything else."""
+    if type(value) not in (int, float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+
+
+def text(value: Any) -> str:
+    """A string as it is, short of what no file can hold; empty for anything else."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def read(run_dirs: list[Path]) -> list[Run]:
+    """The runs, with what is wrong with each. Raises `UserError` where there are no metrics."""
+    for path in run_dirs:
+        runs.check_inside(path)
+    return [
+        _read(path, name) for path, name in zip(run_dirs, distinct_names(run_dirs), strict=True)
+    ]
+
+
+def distinct_names(run_dirs: list[Path]) -> list[str]:
+    """The directories' names, or their paths where two have the same name."""
+    # A name of two dollars would be typeset as mathematics in a plot.
+    names = [text(path.resolve().name).replace("$$", "$ $") for path in run_dirs]
+    twice = {name for name, count in collections.Counter(names).items() if count > 1}
+    names = [
+        text(str(path)).replace("$$", "$ $") if name in twice else name
+        for path, name in zip(run_dirs, names, strict=True)
+    ]
+    if len(set(names)) < len(names):
+        raise UserError("the same run directory is named twice: name each once")
+    return names
+
+
+def short(commit: str) -> str:
+    """The first digits of a commit, with its mark of changes."""
+    return commit if len(commit) <= 12 else commit[:12] + "-dirty" * commit.endswith("-dirty")
+
+
+def _read(path: Path, name: str) -> Run:
+    run = Run(path, name, metrics.read(path))
+    run.config = _config(run)
+    run.provenance = _provenance(run)
+    run.evaluation = _evaluation(run)
+    run.warnings += _concerns(run)
+    return run
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None where there is no file. Raises `UserError` for anything else."""
+    if not path.is_file():
+        return None
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ValueError("it is too large")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path.name} cannot be read: it holds no object")
+    return value
+
+
+def _config(run: Run) -> dict[str, Any]:
+    """Every key that this jaxrl knows, or else what the file says; the directory is left out."""
+    try:
+        table = dataclasses.asdict(runs.load_config(run.path))
+    except UserError as error:
+        run.warnings.append(_of_run(error, run))
+        try:
+            table = tomllib.loads((run.path / "config.toml").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+    return {key: value for key, value in runs.flat(table).items() if key != "run_dir"}
+
+
+def _of_run(error: Exception, run: Run) -> str:
+    """The message, without the path that stands above it."""
+    return str(error).replace(f"'{run.path}/config.toml'", "config.toml")
+
+
+def _provenance(run: Run) -> dict[str, Any]:
+    try:
+        found = _object(run.path / PROVENANCE)
+    except UserError as error:
+        run.warnings.append(str(error))
+        return {}
+    if found is None:
+        run.warnings.append(f"no {PROVENANCE}: commit and devices are not known")
+    return found or {}
+
+
+def _evaluation(run: Run) -> Games | None:
+    try:
+        found = _object(run.path / EVALUATION)
+        return None if found is None else _games(found)
+    except UserError as error:
+        run.warnings.append(str(error))
+    return None
+
+
+def _games(found: dict[str, Any]) -> Games:
+    """Raises `UserError` where something that is needed is missing."""
+    figures = {key: number(found.get(key)) for key in ("episodes", "mean", "median", "std")}
+    names = {key: text(found.get(key)) for key in ("game", "protocol")}
+    for key, value in (figures | names).items():
+        if value is None or value == "":
+            raise UserError(f"{EVALUATION} cannot be read: it has no '{key}'")
+    scores = found.get("scores")
+    good = [x for x in map(number, scores if isinstance(scores, list) else []) if x is not None]
+    step = number(found.get("step"))
+    return Games(
+        **names,
+        step=None if step is None else int(step),
+        episodes=int(figures["episodes"] or 0),
+        mean=figures["mean"] or 0.0,
+        median=figures["median"] or 0.0,
+        std=figures["std"] or 0.0,
+        human_normalised=number(found.get("human_normalised_mean")),
+        lowest=min(good, default=None),
+        highest=max(good, default=None),
+    )
+
+
+def _concerns(run: Run) -> list[str]:
+    """What a reader should know before trusting the figures."""
+    found = []
+    if not run.rows:
+        found.append(f"{metrics.FILE} has no line yet")
+    if runs.is_held(run.path):
+        found.append("still training: the figures are those of now")
+    else:
+        total, step = number(run.config.get("total_steps")), run.final("step")
+        if total and step and step < total:
+            found.append(f"ended after {step:,.0f} of {total:,.0f} agent steps")
+    if skipped := sum(number(row.get(SKIPPED)) or 0.0 for row in run.rows):
+        found.append(f"updates left out because their losses were not finite: {skipped:,.0f}")
+    goodput = run.final("goodput")
+    if goodput is not None and goodput < LEAST_GOODPUT:
+        found.append(f"goodput {goodput:.2f}: the rest of the time went into compilation, saving, "
+                     "starting again or work that was lost")  # fmt: skip
+    if run.resumed:
+        found.append(_resumes(run.resumed))
+    if run.commit.endswith("-dirty"):
+        found.append("trained by code with changes that are in no commit")
+    if (run.path / stored.DAMAGED).is_dir():
+        found.append(f"damaged checkpoints were set aside in {stored.DAMAGED}/")
+    return found
+
+
+def _resumes(entries: list[Any]) -> str:
+    keys = {
+        text(key)
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("overridden"), dict)
+        for key in entry["overridden"]
+    }
+    changed = f", with another {', '.join(sorted(keys))}" if keys else ""
+    return f"resumed {'once' if len(entries) == 1 else f'{len(entries)} times'}{changed}"

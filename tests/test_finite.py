@@ -1,0 +1,156 @@
+"""Numbers that are none stop training, or are skipped; neither ever becomes a checkpoint."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl import distribute, finite, metrics, stored, train
+from jaxrl.cli import main
+from jaxrl.envs import make_engine
+from jaxrl.errors import NotFiniteError
+from jaxrl.program import make_program
+from jaxrl.types import ActorState, Agent, AgentState, Count, Mean
+from tests.conftest import catch_config
+from tests.survival import SMALL
+
+NAN, INF = float("nan"), float("inf")
+
+
+def test_each_quantity_is_named():
+    state = AgentState(
+        ActorState({"Dense_0": {"kernel": jnp.array([1.0, NAN])}}, (), jnp.int32(0)),
+        {"nu": jnp.array([INF]), "count": jnp.int32(3)},
+        (),
+    )
+    assert finite.faults(state) == [
+        "optimizer nu have infinity",
+        "parameters Dense_0.kernel have nan",
+    ]
+    means = {"loss/value": NAN, "loss/policy": 1.0, "loss/none": None, "policy/ratio": INF}
+    assert finite.lost(means) == ["loss/value is nan"]
+
+
+@pytest.mark.parametrize("poison", [NAN, INF])
+def test_a_skipped_update_leaves_no_trace_but_in_the_count(poison):
+    """Parameters 1, 2, 3, poison: after the fourth update they are 3 still."""
+
+    def update(state, trajectory, key):
+        params = {"w": jnp.where(state.actor.updates == 3, poison, state.actor.params["w"] + 1)}
+        actor = ActorState(params, (), state.actor.updates + 1)
+        metrics = {"loss/value": params["w"], "loss/some": Mean(params["w"], jnp.float32(1))}
+        return AgentState(actor, {"m": params["w"] * 2}, {"seen": trajectory}), metrics
+
+    agent = finite.guarded(Agent(None, None, update, 1), skip=True)
+    state = AgentState(ActorState({"w": jnp.zeros(())}, (), jnp.int32(0)), {"m": jnp.zeros(())}, ())
+    mesh = distribute.make_mesh(1)
+    spec = distribute.REPLICATED
+    step = distribute.map_over_devices(agent.update, mesh, (spec, spec, spec), (spec, spec))
+    sums = None
+    for number in range(5):
+        state, new = step(state, jnp.float32(number), jax.random.key(0))
+        sums = new if sums is None else jax.tree.map(jnp.add, sums, new)
+        assert state.memory["seen"] == number  # what was played is remembered
+    assert state.actor.updates == 5
+    assert state.actor.params["w"] == 4
+    assert state.optimizer["m"] == 8
+    means = metrics.means(sums, 5)
+    assert means[finite.SKIPPED] == 1
+    assert means["loss/value"] == means["loss/some"] == (1 + 2 + 3 + 4) / 4
+
+
+def test_counts_are_sums():
+    assert metrics.means({"n": Count(np.float32(3))}, 10) == {"n": 3.0}
+
+
+def test_devices_skip_together():
+    """One device's loss is not a number: both keep their parameters, which stay the same."""
+
+    def update(state, trajectory, key):
+        broken = jax.lax.axis_index("device") == 1
+        actor = ActorState({"w": state.actor.params["w"] + 1}, (), state.actor.updates + 1)
+        loss = jnp.where(broken, NAN, 1.0)
+        return AgentState(actor, (), ()), {"loss/value": loss}
+
+    agent = finite.guarded(Agent(None, None, update, 1), skip=True)
+    state = AgentState(ActorState({"w": jnp.zeros(())}, (), jnp.int32(0)), (), ())
+    spec = distribute.REPLICATED
+    mesh = distribute.make_mesh(2)
+    step = distribute.map_over_devices(agent.update, mesh, (spec, spec, spec), (spec, spec))
+    state, sums = jax.jit(step)(state, jnp.float32(0), jax.random.key(0))
+    assert [float(s.data) for s in state.actor.params["w"].addressable_shards] == [0, 0]
+    assert float(sums[finite.SKIPPED].total) == 1
+
+
+def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):
+    run_dir = tmp_path / "x"
+    arguments = [*SMALL, "--log-interval", "200", "--total-steps", "4000"]
+    wild = ["--optimizer.learning-rate", "1e18", "--optimizer.max-grad-norm", "0"]
+    status = main(["train", *arguments, *wild, "--run-dir", str(run_dir)])
+    assert status == NotFiniteError.status
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("jaxrl: training went wrong by step ")
+    assert "loss/" in line or "parameters" in line
+    assert "--override on_nonfinite=skip" in line
+    assert stored.steps(run_dir) == []
+    assert main(["train", *arguments, *wild, "--on-nonfinite", "skip",
+                 "--run-dir", str(tmp_path / "y")]) == NotFiniteError.status  # fmt: skip
+    assert "were skipped: nothing is learned" in capsys.readouterr().err
+    assert stored.steps(tmp_path / "y") == []
+
+
+def poisoned(make_agent, first, last):
+    """Agents whose parameters and losses are nan after the updates first..last."""
+
+    def make(config, spec):
+        agent = make_agent(config, spec)
+
+        def update(state, trajectory, key):
+            new, sums = agent.update(state, trajectory, key)
+            bad = (state.actor.updates >= first) & (state.actor.updates <= last)
+            params = jax.tree.map(lambda x: jnp.where(bad, NAN, x), new.actor.params)
+            actor = new.actor._replace(params=params)
+            return new._replace(actor=actor), sums
+
+        return agent._replace(update=update)
+
+    return make
+
+
+def test_poisoned_parameters_are_found_before_a_checkpoint(tmp_path, monkeypatch, capsys):
+    """Losses are still numbers when the last update of an interval breaks the parameters."""
+    monkeypatch.setattr(train, "make_agent", poisoned(train.make_agent, 19, 19))
+    run_dir = tmp_path / "x"
+    arguments = [*SMALL, "--log-interval", "200", "--checkpoint-interval", "200"]
+    arguments += ["--total-steps", "1000", "--run-dir", str(run_dir)]
+    assert main(["train", *arguments]) == NotFiniteError.status
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "went wrong by step 400: parameters " in line
+    assert ".kernel have nan, " in line
+    assert " more; " in line
+    assert "the newest checkpoint, of step 200, is from before" in line
+    assert stored.survey(run_dir) == stored.Found([200], {})
+    assert [row["step"] for row in metrics.read(run_dir)] == [200]
+
+
+def test_skipped_updates_are_counted_and_training_ends_well(tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "make_agent", poisoned(train.make_agent, 12, 14))
+    run_dir = tmp_path / "x"
+    arguments = [*SMALL, "--log-interval", "200", "--total-steps", "600"]
+    assert main(["train", *arguments, "--on-nonfinite", "skip", "--run-dir", str(run_dir)]) == 0
+    rows = metrics.read(run_dir)
+    assert [row[finite.SKIPPED] for row in rows] == [0, 3, 0]
+    assert all(np.isfinite(row["loss/gradient_norm"]) for row in rows)
+
+
+def test_the_guard_changes_nothing_where_all_is_finite():
+    """The same parameters with and without it."""
+    ends = []
+    for choice in ("stop", "skip"):
+        config = catch_config(num_envs=4, on_nonfinite=choice)
+        engine = make_engine(config, 4)
+        agent = train.make_agent(config, engine.spec)
+        program = make_program(config, agent, (engine,), distribute.make_mesh(1))
+        ends.append(program.run(program.init(), np.int32(3)).agent.actor.params)
+    for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
