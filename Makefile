@@ -27,7 +27,7 @@ help:
 	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"
 	@echo "     RUN=runs/x         run directory; default is a new one in runs/"
 	@echo "make atari5             five games that stand for all, one after another (make atari57: all), with"
-	@echo "     SEEDS='1 2 3'      ALGO='ppo c51' (several are compared), STEPS; RUN is the sweep's directory"
+	@echo "     SEEDS='1 2 3'      ALGO='ppo c51' (several are compared), STEPS, DEVICES; RUN is the sweep's directory"
 	@echo "make setup              install jaxrl into .venv (with CUDA where there is a driver)"
 	@echo "make test               lint and test          make lint      check style and types"
 	@echo "make test-long          with the slow tests too"
@@ -59,7 +59,8 @@ $(GAMES): .venv/jaxrl-installed
 
 $(SWEEPS): .venv/jaxrl-installed
 	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(ALGO:%=configs/%.toml) \
-	  $(if $(STEPS),--total-steps $(STEPS)) --root $(or $(RUN),runs/$@)
+	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
+	  --root $(or $(RUN),runs/$@)
 
 games: .venv/jaxrl-installed
 	@$(JAXRL) games

@@ -17,7 +17,7 @@ from jaxrl.checkpoint import restore_actor
 from jaxrl.config import C51Config, Config
 from jaxrl.envs import make_engine
 from jaxrl.runs import load_config
-from jaxrl.scores import Evaluation, summarise
+from jaxrl.scores import STICKINESS, Evaluation, summarise
 from jaxrl.types import ActorState, Agent, EnvEngine
 from jaxrl.watch import Watch
 
@@ -29,9 +29,9 @@ ProtocolName = Literal["noop", "sticky"]
 # What differs from training; both play whole games with unclipped scores and 27,000 steps at most.
 PROTOCOLS: dict[str, dict[str, Any]] = {
     # 1 to 30 no-ops at the start, no sticky actions (Mnih 2015)
-    "noop": {"noop_max": 30, "repeat_action_probability": 0.0},
+    "noop": {"noop_max": 30},
     # Machado 2018: actions repeat with probability 0.25. EnvPool takes at least one no-op.
-    "sticky": {"noop_max": 1, "repeat_action_probability": 0.25, "fire_reset": False},
+    "sticky": {"noop_max": 1, "fire_reset": False},
 }
 
 
@@ -55,6 +55,7 @@ def protocol_config(config: Config, protocol: str) -> Config:
         "reward_clip": False,
         "random_start_steps": 0,
         "max_episode_steps": 27_000,
+        "repeat_action_probability": STICKINESS[protocol],
     }
     agent = config.agent
     if isinstance(agent, C51Config):

@@ -54,10 +54,14 @@ def view(run_dir: Path, config: Config, width: int) -> Group:
 
 
 def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
+    total = config.num_updates() * config.steps_per_update()
     if is_held(run_dir):
+        if not rows:
+            return "starting, or in its first interval"
+        if rows[-1]["step"] >= total:
+            return "saving and evaluating"
         quiet = _quiet(run_dir)
         return f"training; the last line is {duration(quiet)} old" if quiet > 120 else "training"
-    total = config.num_updates() * config.steps_per_update()
     return "ended" if rows and rows[-1]["step"] >= total else "stopped before its end"
 
 

@@ -17,16 +17,14 @@ RunDirs = Annotated[tuple[Path, ...], tyro.conf.Positional]
 
 def _check_runs(run_dirs: tuple[Path, ...], command: str, least: int = 1) -> list[Path]:
     """Refuses what is no run directory, before anything heavy is imported."""
-    from jaxrl.runs import load_config
+    from jaxrl.runs import load_config, told_apart
 
     if len(run_dirs) < least:
         raise UserError(
             f"{command} needs at least {('one run directory', 'two run directories')[least - 1]}"
         )
-    resolved = [run_dir.absolute() for run_dir in run_dirs]
-    for place, run_dir in enumerate(run_dirs):
-        if resolved.index(resolved[place]) != place:
-            raise UserError(f"'{run_dir}' is given twice")
+    told_apart(run_dirs)
+    for run_dir in run_dirs:
         load_config(run_dir)
     return list(run_dirs)
 
@@ -108,6 +106,17 @@ def _played(run_dir: Path, given: dict[str, Any]) -> Any:
     result = evaluation.evaluate(
         config, actor, given["protocol"], given["episodes"], given["seed"], step
     )
+    try:
+        before = scores.read(run_dir)
+    except UserError:
+        before = None
+    if before and given["checkpoint"] is None and (before.step or 0) > step:  # it went on meanwhile
+        print(f"'{run_dir}': {scores.FILE} is of step {before.step:,} by now, and kept",
+              file=sys.stderr)  # fmt: skip
+        return result
+    if before and before.episodes > result.episodes:
+        print(f"'{run_dir}': {scores.FILE} had {before.episodes} games (protocol "
+              f"{before.protocol}), and has {result.episodes} now", file=sys.stderr)  # fmt: skip
     scores.write(run_dir, result)
     return result
 
@@ -199,8 +208,9 @@ def plot(arguments: list[str]) -> int:
     if output is None and len(run_dirs) > 1:
         raise UserError("several runs make one picture: say where with --output comparison.png")
     from jaxrl import plotting
-    from jaxrl.runs import check_inside
+    from jaxrl.runs import check_inside, told_apart
 
+    told_apart(run_dirs)
     for run_dir in run_dirs:
         check_inside(run_dir)
     target = output or run_dirs[0] / plotting.FILE
@@ -217,7 +227,7 @@ def report(arguments: list[str]) -> int:
     def command(
         runs: RunDirs,
         output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
-        no_video: bool = False,
+        video: bool = True,
     ) -> dict[str, Any]:
         """Write one page about runs that opens anywhere, without a network.
 
@@ -226,7 +236,7 @@ def report(arguments: list[str]) -> int:
         Args:
             runs: run directories
             output: file to write
-            no_video: leave the videos out
+            video: put the runs' videos into the page
         """
         return locals()
 
@@ -236,7 +246,7 @@ def report(arguments: list[str]) -> int:
     check_target(given["output"], (".html",))
     from jaxrl import report as page
 
-    page.write(list(given["runs"]), given["output"], video=not given["no_video"])
+    page.write(list(given["runs"]), given["output"], video=given["video"])
     print(given["output"])
     return 0
 

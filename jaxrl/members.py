@@ -100,9 +100,9 @@ def plan(
     words: tuple[str, ...],
     seeds: tuple[int, ...],
     root: Path,
-    total_steps: int | None = None,
+    **settings: Any,
 ) -> list[Member]:
-    """The members in the order in which they are trained.
+    """The members in the order in which they are trained; `settings` change all configurations.
 
     All games with the first seed come before the second seed, because games differ more than
     seeds. The configurations are innermost: every game compares them as soon as it is there.
@@ -112,9 +112,8 @@ def plan(
         if not given:
             raise UserError(f"--{name} is empty: a sweep needs at least one of each")
     games = games_of(words)
-    recipes = [configuration.as_recipe(configuration.load(file)) for file in files]
-    if total_steps is not None:
-        recipes = [dataclasses.replace(recipe, total_steps=total_steps) for recipe in recipes]
+    loaded = [configuration.as_recipe(configuration.load(file)) for file in files]
+    recipes = [dataclasses.replace(recipe, **settings) for recipe in loaded]
     members: dict[str, Member] = {}
     for seed in seeds:
         for game in games:

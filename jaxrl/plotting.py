@@ -111,7 +111,7 @@ def draw(
     """Draws the runs' curves into matplotlib axes, with labels and a legend."""
     for number, run_dir in enumerate(run_dirs):
         x, y = curve(run_dir, axis, smooth)
-        axes.plot(x, y, label=run_dir.name, **_style(number))
+        axes.plot(x, y, label=run_dir.name, **_style(number), marker="o" if len(x) == 1 else None)
     _finish(axes, axis, smooth)
 
 

@@ -211,4 +211,4 @@ def _video(run: Run) -> Video | None:
         encoded = base64.b64encode(path.read_bytes()).decode()
     except OSError as error:
         return Video(run.name, "", f"cannot be read: {error.strerror}")
-    return Video(run.name, f"data:video/mp4;base64,{encoded}", f"{size / 1e6:.1f} MB")
+    return Video(run.name, f"data:video/mp4;base64,{encoded}", f"{size / 1e6:.2g} MB")

@@ -1,6 +1,5 @@
 """What a report tells of a run directory, read with suspicion: files may be missing or damaged."""
 
-import collections
 import dataclasses
 import json
 import math
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxrl import metrics, runs, stored
+from jaxrl import metrics, runs, scores, stored
 from jaxrl.errors import UserError
 
 EVALUATION = "evaluation.json"
@@ -17,6 +16,7 @@ PROVENANCE = "provenance.json"
 VIDEO = "video.mp4"
 SKIPPED = "loss/skipped_updates"
 LEAST_GOODPUT = 0.9  # below it, a warning
+LONG_RUN = 600  # seconds; in a shorter one compilation counts for much
 LARGEST_FILE = 50_000_000  # bytes; what a run writes beside its metrics is far smaller
 
 
@@ -84,23 +84,17 @@ def read(run_dirs: list[Path]) -> list[Run]:
     """The runs, with what is wrong with each. Raises `UserError` where there are no metrics."""
     for path in run_dirs:
         runs.check_inside(path)
-    return [
-        _read(path, name) for path, name in zip(run_dirs, distinct_names(run_dirs), strict=True)
-    ]
+    return [_read(path, name) for path, name in zip(run_dirs, _names(run_dirs), strict=True)]
 
 
-def distinct_names(run_dirs: list[Path]) -> list[str]:
-    """The directories' names, or their paths where two have the same name."""
+def _names(run_dirs: list[Path]) -> list[str]:
+    """The directories' names, as a page can show them, no two alike."""
     # A name of two dollars would be typeset as mathematics in a plot.
-    names = [text(path.resolve().name).replace("$$", "$ $") for path in run_dirs]
-    twice = {name for name, count in collections.Counter(names).items() if count > 1}
-    names = [
-        text(str(path)).replace("$$", "$ $") if name in twice else name
-        for path, name in zip(run_dirs, names, strict=True)
+    names = [text(name).replace("$$", "$ $") for name in runs.told_apart(run_dirs)]
+    return [
+        name if names.count(name) == 1 else f"{name} ({place})"
+        for place, name in enumerate(names, start=1)
     ]
-    if len(set(names)) < len(names):
-        raise UserError("the same run directory is named twice: name each once")
-    return names
 
 
 def short(commit: str) -> str:
@@ -207,9 +201,12 @@ def _concerns(run: Run) -> list[str]:
     if skipped := sum(number(row.get(SKIPPED)) or 0.0 for row in run.rows):
         found.append(f"updates left out because their losses were not finite: {skipped:,.0f}")
     goodput = run.final("goodput")
-    if goodput is not None and goodput < LEAST_GOODPUT:
+    long = (run.final("wall_seconds") or 0) >= LONG_RUN
+    if long and goodput is not None and goodput < LEAST_GOODPUT:
         found.append(f"goodput {goodput:.2f}: the rest of the time went into compilation, saving, "
                      "starting again or work that was lost")  # fmt: skip
+    if (sticks := _stickiness(run)) is not None:
+        found.append(sticks)
     if run.resumed:
         found.append(_resumes(run.resumed))
     if run.commit.endswith("-dirty"):
@@ -217,6 +214,16 @@ def _concerns(run: Run) -> list[str]:
     if (run.path / stored.DAMAGED).is_dir():
         found.append(f"damaged checkpoints were set aside in {stored.DAMAGED}/")
     return found
+
+
+def _stickiness(run: Run) -> str | None:
+    """What differs between the actions of training and those of the evaluation."""
+    trained = number(run.config.get("repeat_action_probability"))
+    played = scores.STICKINESS.get(run.evaluation.protocol) if run.evaluation else None
+    if trained is None or played is None or trained == played:
+        return None
+    return (f"actions repeated with probability {trained:g} in training, and {played:g} in the "
+            "evaluation: published scores were trained as they were evaluated")  # fmt: skip
 
 
 def _resumes(entries: list[Any]) -> str:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,8 +190,11 @@ def differences(configs: list[Config]) -> list[dict[str, Any]]:
     return [{key: table[key] for key in varying if key in table} for table in tables]
 
 
-def _told_apart(run_dirs: list[Path]) -> list[str]:
-    """The directories' names, where two are alike with as much of the path as differs."""
+def told_apart(run_dirs: Sequence[Path]) -> list[str]:
+    """The directories' names, where two are alike with as much of the path as differs.
+
+    Raises `UserError` where one is given twice.
+    """
     paths = [Path(os.path.abspath(run_dir)) for run_dir in run_dirs]  # a link keeps its name
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
@@ -225,7 +228,7 @@ def load_table(run_dirs: Iterable[Path]) -> "pandas.DataFrame":
     configs = [load_config(run_dir) for run_dir in run_dirs]
     rows: list[dict[str, Any]] = []
     columns = dict.fromkeys(["run", "game", "algorithm", "seed"])
-    parts = zip(run_dirs, _told_apart(run_dirs), configs, differences(configs), strict=True)
+    parts = zip(run_dirs, told_apart(run_dirs), configs, differences(configs), strict=True)
     for run_dir, name, config, settings in parts:
         about = {"run": name, "game": config.game, "algorithm": config.algorithm}
         about |= {"seed": config.seed} | settings

@@ -24,7 +24,9 @@ PROTOCOLS = {
     "noop": "1 to 30 no-ops, no sticky actions",
     "sticky": "sticky actions, probability 0.25",
 }
+STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
 LARGEST = 1e12  # no score of any game is near it
+FEW_GAMES = 10  # below it, scores that are all alike say nothing of chance
 REPETITIONS = 10_000  # of the bootstrap
 INTERVAL = (2.5, 97.5)  # percentiles: 95 % lie between
 Cells = dict[str, np.ndarray]  # game -> human-normalised scores f64[seeds]
@@ -237,7 +239,7 @@ def difference(x: list[np.ndarray], y: list[np.ndarray]) -> Estimate:
     """The difference of means over games, with Welch's interval: t₀.₉₇₅(ν) · √(Σ s²/n) / games.
 
     A bootstrap of three or five seeds would call one of two equals better in a fifth of cases, and
-    not in a twentieth. No interval where a game has a single score.
+    not in a twentieth. No interval where a game has a single score, or few that are all alike.
     """
     value = float(mean(x) - mean(y))
     cells = [*x, *y]
@@ -246,7 +248,8 @@ def difference(x: list[np.ndarray], y: list[np.ndarray]) -> Estimate:
     parts = np.array([cell.var(ddof=1) / len(cell) for cell in cells]) / len(x) ** 2
     variance = parts.sum()
     if not variance:
-        return Estimate(value, value, value)
+        bound = value if min(map(len, cells)) >= FEW_GAMES else None
+        return Estimate(value, bound, bound)
     freedom = variance**2 / np.sum(parts**2 / [len(cell) - 1 for cell in cells])  # Satterthwaite
     half = float(scipy.stats.t.ppf(INTERVAL[1] / 100, freedom) * np.sqrt(variance))
     return Estimate(value, value - half, value + half)

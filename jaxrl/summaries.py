@@ -186,7 +186,7 @@ class Result(NamedTuple):
         if self.better is not None:
             verdict = f"{self.better} is better: the 95 % interval of the difference leaves out 0"
         elif difference.low is None:
-            verdict = "a single score tells nothing of chance: how sure that is cannot be said"
+            verdict = "so few scores tell nothing of chance: how sure that is cannot be said"
         else:
             verdict = "which is better cannot be told: the 95 % interval of the difference holds 0"
         protocol = f"{self.protocol} ({scores.PROTOCOLS[self.protocol]})"
@@ -231,6 +231,9 @@ def _two_runs(found: dict[Path, Evaluation], protocol: str) -> Result:
     if x.step != y.step:
         steps = [f"{r.step:,}" if r.step is not None else "?" for r in (x, y)]
         notes.insert(0, f"trained for {steps[0]} and {steps[1]} agent steps")
+    if min(x.episodes, y.episodes) < scores.FEW_GAMES:
+        notes.append(f"fewer than {scores.FEW_GAMES} games tell little: evaluate with more "
+                     "--episodes")  # fmt: skip
     names = (str(first), str(second))
     over = f"the {x.episodes} and {y.episodes} games played"
     comparison = scores.compare(of_first, of_second)

@@ -6,7 +6,6 @@ leaves out what is done and goes on with the rest.
 """
 
 import contextlib
-import datetime
 import os
 import shlex
 import signal
@@ -22,6 +21,7 @@ from jaxrl import members as plans
 from jaxrl import runs
 from jaxrl.errors import EngineError, UserError
 from jaxrl.members import Member, Row
+from jaxrl.progress import duration
 
 if TYPE_CHECKING:
     from jaxrl.progress import Display
@@ -84,19 +84,22 @@ class Stop:
 def command(member: Member) -> list[str]:
     """What trains a member from where it is; alone, whatever a launcher's environment says."""
     python = [sys.executable, "-m", "jaxrl"]
-    if (member.run_dir / "config.toml").is_file():
-        return [*python, "resume", str(member.run_dir), "--num-processes", "1"]
     config = member.config
+    together = {"num-devices": config.num_devices, "num-processes": 1}
+    if (member.run_dir / "config.toml").is_file():
+        return [*python, "resume", str(member.run_dir), *_words(together)]
     options = {
         "config": member.recipe,
         "game": config.game,
         "seed": config.seed,
         "total-steps": config.total_steps,
         "run-dir": member.run_dir,
-        "num-processes": 1,
     }
-    words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
-    return [*python, "train", *words]
+    return [*python, "train", *_words(options | together)]
+
+
+def _words(options: dict[str, Any]) -> list[str]:
+    return [word for key, value in options.items() for word in (f"--{key}", str(value))]
 
 
 def copy_recipes(members: list[Member]) -> None:
@@ -223,20 +226,16 @@ def _train_shown(member: Member, label: str, display: "Display", stop: Stop) -> 
     return plans.describe(member, ended, status)
 
 
-def _time(seconds: float) -> str:
-    return str(datetime.timedelta(seconds=round(seconds)))
-
-
 def _rest(rows: list[Row]) -> str:
     """How many members are left, and for how long, where that can be told."""
     more, seconds = sum(row["status"] in ("new", "begun") for row in rows), plans.seconds_left(rows)
-    about = f", about {_time(seconds)}" if seconds is not None else ""
+    about = f", about {duration(seconds)} of training" if seconds is not None else ""
     return f"; {more} more{about}" if more else ""
 
 
 def _outcome(row: Row, member: Member, seconds: float) -> str:
     """How a member ended, in one line."""
-    took = _time(seconds)
+    took = duration(seconds)
     if row["status"] == "failed":
         return (
             f"failed after {took} with status {row['exit_status']} "

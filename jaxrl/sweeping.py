@@ -41,6 +41,8 @@ class SweepArguments:
     """TOML files; a file's name is the name of its members"""
     total_steps: int | None = None
     """agent steps of each member; default is what its configuration says"""
+    num_devices: int | None = None
+    """devices of each member; default is what its configuration says"""
     root: Path = Path("runs/sweep")
     """directory of the sweep"""
     dry_run: bool = False
@@ -69,7 +71,9 @@ def sweep(arguments: list[str]) -> int:
 
     # A job of SLURM may be started elsewhere.
     root = given.root.absolute() if slurm else given.root
-    members = plans.plan(given.configs, given.games, given.seeds, root, given.total_steps)
+    asked = {name: getattr(given, name) for name in ("total_steps", "num_devices")}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    members = plans.plan(given.configs, given.games, given.seeds, root, **asked)
     if root.exists() and not root.is_dir():
         raise UserError(f"'{root}' is no directory: choose another --root")
     for member in members:

@@ -96,7 +96,11 @@ def resume(
                 print("no checkpoint yet: training begins from the start", file=sys.stderr)
             return _train(config, run_dir, mesh, _Origin())
         changes = overrides.check(found["config"], config, override, found["overridden"])
-        ended = step >= config.num_updates() * config.steps_per_update()
+        total = config.num_updates() * config.steps_per_update()
+        if step > total and "total_steps" in changes:
+            raise UserError(f"total_steps = {config.total_steps:,}: the run has reached step "
+                            f"{step:,} already")  # fmt: skip
+        ended = step >= total
         if ended and processes.from_first(lambda: "yes" * _finished(config, run_dir)):
             if first:
                 print(f"training had ended already, at step {step:,}", file=sys.stderr)

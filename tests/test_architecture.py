@@ -78,7 +78,7 @@ ALLOWED = {
     },
     "arguments": {"config", "errors", "checks", "games"},
     "measuring": {"arguments", "config", "errors", "plotting", "bench", "tune", "progress"},
-    "report_runs": {"errors", "metrics", "runs", "stored"},
+    "report_runs": {"errors", "metrics", "runs", "scores", "stored"},
     "report_plots": {"plotting", "report_runs"},
     "report": {
         "errors", "games", "progress", "report_plots", "report_runs", "runs", "scores",

@@ -57,6 +57,13 @@ def test_a_run_that_was_stopped_and_one_that_trains(run_dir):
     assert not runs.is_held(run_dir)
 
 
+def test_a_run_that_starts_and_one_that_is_evaluated(run_dir):
+    with runs.hold(run_dir):
+        assert "saving and evaluating" in shown(run_dir)
+        (run_dir / metrics.FILE).unlink()
+        assert "starting, or in its first interval" in shown(run_dir)
+
+
 def test_a_run_without_lines_or_games(run_dir):
     rows = metrics.read(run_dir)[:1]
     (run_dir / metrics.FILE).write_text(json.dumps(rows[0] | {"return_mean": None}) + "\n")

@@ -96,6 +96,13 @@ def test_a_value_on_the_command_line_is_kept_in_the_run(run_dir):
     assert stored.steps(run_dir)[-1] == 600
 
 
+def test_an_end_that_the_run_has_passed_is_refused(run_dir, capsys):
+    assert main(["resume", str(run_dir), "--override", "total_steps=200"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "total_steps = 200: the run has reached step 400 already" in line
+    assert load(run_dir / "config.toml").total_steps == 400
+
+
 def test_what_does_not_fit_the_arrays_is_refused(run_dir, capsys):
     words = ["optimizer.name=adam", "total_steps=600"]
     text = (run_dir / "config.toml").read_text()

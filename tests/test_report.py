@@ -109,7 +109,7 @@ def test_runs_without_a_configuration_differ_in_nothing(tmp_path):
 def test_concerns_are_told(tmp_path):
     resumed = [{}, {"overridden": {"seed": [1, 2]}}]
     provenance = {"git_commit": COMMIT + "-dirty", "resumed": resumed}
-    rows = [row(100, goodput=0.95), row(200, goodput=0.52)]
+    rows = [row(100, goodput=0.95), row(200, goodput=0.52, wall_seconds=700)]
     for line, skipped in zip(rows, (1.0, 2.0), strict=True):
         line["loss/skipped_updates"] = skipped
     run_dir = make_run(tmp_path / "x", rows, provenance=provenance)
@@ -123,7 +123,8 @@ def test_concerns_are_told(tmp_path):
         "trained by code with changes that are in no commit",
         "damaged checkpoints were set aside in damaged/",
     ]
-    other = make_run(tmp_path / "y")
+    other = make_run(tmp_path / "y", [row(300, goodput=0.5, wall_seconds=60)])
+    assert warnings(other) == []
     text = visible(page_of(tmp_path, run_dir, other))
     assert "not of the same commit: 0123456789ab, 0123456789ab-dirty (all)" in text
     assert "resumed 2 times, with another seed (x)" in text
@@ -210,7 +211,7 @@ def test_mistakes_are_told(tmp_path):
         ([tmp_path / "empty"], "r.html", "has no metrics.jsonl"),
         ([good, tmp_path / "none"], "r.html", "has no metrics.jsonl"),
         ([], "r.html", "at least one run directory"),
-        ([good, good], "r.html", "is named twice"),
+        ([good, good], "r.html", "'x' is given twice"),
         ([good], "none/r.html", "cannot write"),
         ([Path("\0")], "r.html", "cannot read"),
     ):
@@ -235,8 +236,23 @@ def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path):
 
 
 def test_runs_of_the_same_name_are_told_apart(tmp_path):
-    names = report_runs.distinct_names([tmp_path / "a" / "x", tmp_path / "b" / "x", tmp_path / "y"])
-    assert names == [str(tmp_path / "a" / "x"), str(tmp_path / "b" / "x"), "y"]
+    made = [make_run(tmp_path / name) for name in ("a/x", "b/x", "y")]
+    assert [run.name for run in report_runs.read(made)] == ["a/x", "b/x", "y"]
+
+
+def test_names_that_no_page_can_show_are_told_apart(tmp_path):
+    made = [make_run(tmp_path / os.fsdecode(name)) for name in (b"\xff", b"\xfe")]
+    assert [run.name for run in report_runs.read(made)] == ["? (1)", "? (2)"]
+
+
+@pytest.mark.parametrize("protocol", ["noop", "sticky"])
+def test_actions_that_stick_otherwise_than_in_training_are_told(protocol, tmp_path):
+    run_dir = make_run(tmp_path / "x", evaluation=evaluation(protocol=protocol))
+    told = [warning for warning in warnings(run_dir) if "repeated with probability" in warning]
+    if protocol == "noop":
+        assert not told
+    else:
+        assert "probability 0 in training, and 0.25 in the evaluation" in told[0]
 
 
 def test_the_video_is_in_the_page(tmp_path, monkeypatch):

@@ -126,7 +126,10 @@ def test_a_game_that_is_cut_is_said_to_be(run_dir, tmp_path):
 def test_plot_draws_one_and_several_runs(run_dir, tmp_path, capsys):
     assert main(["plot", str(run_dir)]) == 0
     target = tmp_path / "two.png"
-    assert main(["plot", str(run_dir), str(run_dir), "--output", str(target)]) == 0
+    assert main(["plot", str(run_dir), str(run_dir), "--output", str(target)]) == 2
+    assert "'x' is given twice" in capsys.readouterr().err
+    other = shutil.copytree(run_dir, tmp_path / "y")
+    assert main(["plot", str(run_dir), str(other), "--output", str(target)]) == 0
     assert imageio.imread(target).shape[2] >= 3
     frames, returns = plotting.curve(run_dir)
     assert len(frames) == len(returns) > 0

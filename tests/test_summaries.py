@@ -112,6 +112,41 @@ def test_two_runs_are_compared_game_by_game(tmp_path, capsys):
     assert "scores higher with probability 0.33" in said
     assert "which is better cannot be told" in said
     assert "other seeds may turn out otherwise" in said
+    assert "fewer than 10 games tell little" in said
+
+
+def test_few_scores_that_are_all_alike_tell_nothing_of_chance(tmp_path, capsys):
+    """Four games that all ended 21 say less than thirty that did."""
+    made = [evaluated(tmp_path / str(n), "a2c_fast", "pong", n, 0.0) for n in (1, 2)]
+    for number, better in ((4, None), (30, str(made[1]))):
+        for run_dir, score in zip(made, (-21.0, 21.0), strict=True):
+            played = np.full(number, score)
+            scores.write(run_dir, scores.summarise("pong", "noop", 1, played, played.astype(int)))
+        assert main(["compare", *map(str, made), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["better"] == better
+
+
+def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
+    """A run may end, and be evaluated, while somebody evaluates an earlier checkpoint of it."""
+    run_dir = evaluated(tmp_path / "x", "a2c_fast", "pong", 1, 0.0)  # of step 1000
+    played = np.zeros(2)
+
+    def play(step):
+        found = scores.summarise("pong", "noop", step, played, np.ones(2, int))
+        monkeypatch.setattr("jaxrl.evaluate.load_actor", lambda *_: (None, None, step))
+        monkeypatch.setattr("jaxrl.evaluate.evaluate", lambda *_: found)
+
+    play(500)
+    assert main(["evaluate", str(run_dir)]) == 0
+    assert "evaluation.json is of step 1,000 by now, and kept" in capsys.readouterr().err
+    assert scores.read(run_dir).step == 1000
+    assert main(["evaluate", str(run_dir), "--checkpoint", "500"]) == 0
+    assert "had 3 games (protocol noop), and has 2 now" in capsys.readouterr().err
+    assert scores.read(run_dir).step == 500
+    play(2000)
+    assert main(["evaluate", str(run_dir)]) == 0
+    assert capsys.readouterr().err == ""
+    assert scores.read(run_dir).step == 2000
 
 
 def test_configurations_are_compared_seed_by_seed(four, capsys, tmp_path):

@@ -39,7 +39,7 @@ sys.exit(int(status))
 
 
 def planned(root, games=("pong", "catch"), seeds=(1,), files=FILES[:1], total_steps=400):
-    plan = members.plan(files, games, seeds, root, total_steps)
+    plan = members.plan(files, games, seeds, root, total_steps=total_steps)
     return [
         dataclasses.replace(x, config=dataclasses.replace(x.config, evaluation_episodes=0))
         for x in plan
@@ -291,6 +291,8 @@ def test_the_command_of_a_member(tmp_path):
     assert f" --seed 7 --total-steps 400 --run-dir {member.run_dir} " in words
     leave(member)
     assert f"-m jaxrl resume {member.run_dir} " in " ".join(sweep.command(member))
+    [on_two] = members.plan(FILES[:1], ("catch",), (7,), tmp_path / "s", num_devices=2)
+    assert " --num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
 
 
 def test_members_begin_with_the_configuration_as_the_sweep_began(tmp_path):
@@ -410,7 +412,7 @@ def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
     root = tmp_path / "s"
     words = ["--games", "catch", "--seeds", "1", "2", "--configs", tiny, "--root", root]
     words += ["--total-steps", "8000"]
-    first, second = members.plan((tiny,), ("catch",), (1, 2), root, 8_000)
+    first, second = members.plan((tiny,), ("catch",), (1, 2), root, total_steps=8_000)
     process = begin(*words)
     until(lambda: (first.run_dir / metrics.FILE).exists(), process)
     until(lambda: metrics.read(first.run_dir), process)
@@ -445,7 +447,7 @@ def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
 def test_jobs_train_and_a_preempted_one_goes_on(tiny, tmp_path, submitit):
     root = tmp_path / "s"
     root.mkdir()
-    plan = members.plan((tiny,), ("catch",), (1, 2), root, 8_000)
+    plan = members.plan((tiny,), ("catch",), (1, 2), root, total_steps=8_000)
     sweep.copy_recipes(plan)
     jobs = sweep.submit(plan, root, sweep.Slurm(minutes=60), cluster="local")
     first = plan[0]
