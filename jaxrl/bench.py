@@ -21,9 +21,10 @@ import numpy as np
 
 from jaxrl import memory
 from jaxrl import program as programs
+from jaxrl.agent_config import ReplayConfig
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
-from jaxrl.config import CATCH, C51Config, Config, gradient_steps
+from jaxrl.config import CATCH, Config, gradient_steps
 from jaxrl.distribute import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.envs import make_engines
 from jaxrl.envs.engine import cores
@@ -144,7 +145,7 @@ def prepare(config: Config) -> Config:
         simulate_cpu_devices(config.num_devices)
     # Nothing here depends on where the games start.
     config = dataclasses.replace(config, random_start_steps=0)
-    if isinstance(config.agent, C51Config):
+    if isinstance(config.agent, ReplayConfig):
         # Training is timed, not the filling of a replay before it, nor its size.
         least = config.num_envs * (config.agent.n_step + 4 + 2 * config.agent.rollout_length)
         capacity = min(config.agent.replay_capacity, max(50_000, least))

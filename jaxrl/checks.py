@@ -5,15 +5,16 @@ import typing
 from fractions import Fraction
 from typing import Any
 
-from jaxrl.config import (
-    ADAPTIVE_RATES,
+from jaxrl.agent_config import (
     ALGORITHMS,
     C51Config,
-    Config,
     PPOConfig,
+    PQNConfig,
+    ReplayConfig,
+    ValueConfig,
     VTraceConfig,
-    nearest,
 )
+from jaxrl.config import ADAPTIVE_RATES, Config, nearest
 from jaxrl.errors import UserError
 
 # The least value of each key; keys of [agent] that an algorithm has not are left out.
@@ -65,6 +66,9 @@ FRACTIONS = (
     "agent.gamma",
     "agent.gae_lambda",
     "agent.vtrace_lambda",
+    "agent.q_lambda",
+    "agent.priority_exponent",
+    "agent.importance_exponent",
     "agent.epsilon_start",
     "agent.epsilon_end",
     "agent.evaluation_epsilon",
@@ -139,10 +143,21 @@ def check(config: Config) -> None:
     _check_optimizer(config)
     _check_learners(config)
     if isinstance(agent, C51Config):
-        _check_c51(config, agent)
-    elif config.network.dueling:
-        raise UserError(f"network.dueling = true: {config.algorithm} has no action values; drop it")
+        _check_atoms(agent)
+    if isinstance(agent, ReplayConfig):
+        _check_replay(config, agent)
+    _check_network(config)
     check_divides(config, max(config.num_devices, 1))
+
+
+def _check_network(config: Config) -> None:
+    network, algorithm = config.network, config.algorithm
+    if network.dueling and not isinstance(config.agent, ValueConfig):
+        raise UserError(f"network.dueling = true: {algorithm} has no action values; drop it")
+    if network.noisy and not isinstance(config.agent, ReplayConfig):
+        raise UserError(
+            f"network.noisy = true: {algorithm} explores otherwise; only dqn and c51 can"
+        )
 
 
 def _check_learners(config: Config) -> None:
@@ -153,8 +168,10 @@ def _check_learners(config: Config) -> None:
         )
     if not config.sync_every:
         return
-    if config.algorithm == "c51":
-        raise UserError("sync_every: c51 keeps one network and one replay; leave it at 0")
+    if isinstance(config.agent, ReplayConfig):
+        raise UserError(
+            f"sync_every: {config.algorithm} keeps one network and one replay; leave it at 0"
+        )
     if config.optimizer.schedule == "adaptive":
         raise UserError("sync_every: learners share one learning rate; take constant or linear")
     if config.optimizer.lr_scaling != "none":
@@ -165,10 +182,14 @@ def _check_learners(config: Config) -> None:
 
 def _check_optimizer(config: Config) -> None:
     optimizer, algorithm = config.optimizer, config.algorithm
-    if optimizer.lr_scaling != "none" and algorithm == "c51":
-        raise UserError("optimizer.lr_scaling: c51's batches do not grow with num_envs; drop it")
-    if optimizer.name == "adam" and max(optimizer.decay, optimizer.decay_mean) >= 1:
-        raise UserError("optimizer.decay and optimizer.decay_mean: must be below 1 for adam")
+    if optimizer.lr_scaling != "none" and isinstance(config.agent, ReplayConfig):
+        raise UserError(
+            f"optimizer.lr_scaling: {algorithm}'s batches do not grow with num_envs; drop it"
+        )
+    if optimizer.name != "rmsprop" and max(optimizer.decay, optimizer.decay_mean) >= 1:
+        raise UserError(
+            "optimizer.decay and optimizer.decay_mean: must be below 1 for " + optimizer.name
+        )
     if optimizer.schedule != "adaptive":
         return
     if algorithm != "ppo":
@@ -182,7 +203,7 @@ def _check_optimizer(config: Config) -> None:
         )
 
 
-def _check_c51(config: Config, agent: C51Config) -> None:
+def _check_atoms(agent: C51Config) -> None:
     if not -1e6 <= agent.v_min < agent.v_max <= 1e6:
         raise UserError(
             f"agent.v_min = {agent.v_min} must be below agent.v_max = {agent.v_max}, "
@@ -195,6 +216,9 @@ def _check_c51(config: Config, agent: C51Config) -> None:
             f"agent.v_min = {agent.v_min} and agent.v_max = {agent.v_max} are too close for "
             f"agent.num_atoms = {agent.num_atoms}"
         )
+
+
+def _check_replay(config: Config, agent: ReplayConfig) -> None:
     smallest = config.num_envs * (agent.n_step + 4 + 2 * agent.rollout_length)
     if agent.replay_capacity < smallest:
         raise UserError(
@@ -212,11 +236,11 @@ def rows_per_gradient(config: Config, num_devices: int) -> int:
     """What a gradient step learns from on each device or learner: rows, for V-trace windows."""
     agent, parts = config.agent, config.num_learners or num_devices
     steps = config.steps_per_update() // parts
-    if isinstance(agent, PPOConfig):
+    if isinstance(agent, PPOConfig | PQNConfig):
         return steps // agent.num_minibatches
     if isinstance(agent, VTraceConfig):
         return config.num_envs // parts // agent.num_minibatches
-    if isinstance(agent, C51Config):
+    if isinstance(agent, ReplayConfig):
         return agent.batch_size // num_devices
     return steps
 
@@ -252,7 +276,7 @@ def check_divides(config: Config, num_devices: int) -> None:
     agent, steps = config.agent, config.steps_per_update()
     if steps >= 2**31:
         raise UserError(f"num_envs x agent.rollout_length = {steps}: must be below 2147483648")
-    if isinstance(agent, PPOConfig):
+    if isinstance(agent, PPOConfig | PQNConfig):
         length, count = agent.rollout_length, agent.num_minibatches
         whole = f"agent.rollout_length = {length}"
         _check_one_of("agent.num_minibatches", count, _divisors(length), whole)
@@ -269,7 +293,7 @@ def check_divides(config: Config, num_devices: int) -> None:
                 f"of a minibatch, so that steps would be left out: take at least {least}, or "
                 "fewer of agent.num_minibatches, or a shorter agent.rollout_length"
             )
-    elif isinstance(agent, C51Config):
+    elif isinstance(agent, ReplayConfig):
         played = Fraction(agent.training_intensity).limit_denominator(10**6) * steps
         if played >= 2**31:
             raise UserError(f"agent.training_intensity = {agent.training_intensity}: is too large")

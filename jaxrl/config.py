@@ -13,6 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxrl.agent_config import (
+    ALGORITHMS,
+    A2CConfig,
+    AgentConfig,
+    PPOConfig,
+    PQNConfig,
+    ReplayConfig,
+    VTraceConfig,
+)
 from jaxrl.errors import UserError
 
 CATCH = "catch"  # the pure-JAX game that needs no emulator
@@ -30,6 +39,11 @@ class NetworkConfig:
     """orthogonal: gain sqrt(2), policy 0.01, value 1; uniform: +-1/sqrt(fan in), as Torch 7"""
     dueling: bool = False
     """value-based agents: separate streams of state value and advantage (Wang 2016)"""
+    noisy: bool = False
+    """dqn and c51: learned noise in the layers above the convolutions explores (Fortunato 2018);
+    set epsilon to 0 with it"""
+    layer_norm: bool = False
+    """normalise over the channels after every layer below the heads (PQN, Gallici 2025)"""
     normalise_observations: bool = False
     """normalise each pixel by its running mean and standard deviation (CuLE)"""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -41,8 +55,8 @@ class NetworkConfig:
 class OptimizerConfig:
     """How gradients become steps."""
 
-    name: Literal["rmsprop", "adam"] = "rmsprop"
-    """the optimizer"""
+    name: Literal["rmsprop", "adam", "radam"] = "rmsprop"
+    """the optimizer; radam is Adam with rectified steps at the start (Liu 2020)"""
     learning_rate: float = 7e-4
     """step size at the start"""
     lr_scaling: Literal["none", "sqrt", "linear"] = "none"
@@ -67,142 +81,10 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True)
-class A2CConfig:
-    """Synchronous advantage actor-critic (A3C, Mnih 2016; PAAC, Clemente 2017)."""
-
-    rollout_length: int = 5
-    """agent steps of every environment between two updates"""
-    gamma: float = 0.99
-    """discount per agent step"""
-    entropy_coef: float = 0.01
-    """weight of the entropy bonus"""
-    value_coef: float = 0.25
-    """weight of the mean squared error of the values"""
-    loss_scale: float = 1.0
-    """factor on the whole loss (PAAC: 5); matters to eps and to max_grad_norm"""
-    log_epsilon: float = 0.0
-    """GA3C's log(pi + epsilon); 0 is the plain logarithm"""
-    micro_batch: int = 0
-    """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
-
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """Proximal policy optimisation (Schulman 2017)."""
-
-    rollout_length: int = 128
-    """agent steps of every environment between two updates"""
-    gamma: float = 0.99
-    """discount per agent step"""
-    gae_lambda: float = 0.95
-    """weight of longer returns in the advantages: 0 one step, 1 the whole rollout"""
-    epochs: int = 4
-    """passes over each rollout"""
-    num_minibatches: int = 4
-    """gradient steps per epoch; each takes as many steps of every environment"""
-    clip: float = 0.1
-    """how far from 1 the ratio of new to old probability still has a gradient"""
-    clip_value: bool = False
-    """clip the change of the values likewise"""
-    entropy_coef: float = 0.01
-    """weight of the entropy bonus"""
-    value_coef: float = 0.5
-    """weight of half the mean squared error of the values"""
-    normalise_advantages: bool = True
-    """to mean 0 and deviation 1 in each minibatch, over all devices"""
-    normalise_values: bool = False
-    """the network predicts returns in running standard deviations from their running mean"""
-    kl_target: float = 0.01
-    """nats; the adaptive learning rate grows below half of it and shrinks above twice"""
-    micro_batch: int = 0
-    """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
-
-
-@dataclass(frozen=True)
-class VTraceConfig:
-    """Actor-critic with V-trace (IMPALA, Espeholt 2018; CuLE, Dalton 2019)."""
-
-    rollout_length: int = 1
-    """agent steps of every environment between two updates"""
-    window: int = 20
-    """newest agent steps of an environment that a gradient step learns from"""
-    num_minibatches: int = 20
-    """parts of the environments, which take turns: one gradient step learns from one of them"""
-    updates_per_rollout: int = 1
-    """gradient steps between two rollouts"""
-    gamma: float = 0.99
-    """discount per agent step"""
-    clip_rho: float = 1.0
-    """upper limit of the ratio of policies in the temporal differences"""
-    clip_c: float = 1.0
-    """upper limit of the ratio of policies in the traces"""
-    vtrace_lambda: float = 1.0
-    """factor of the traces; less than 1 trusts the values more, and gives less noise"""
-    entropy_coef: float = 0.01
-    """weight of the entropy bonus at the start"""
-    entropy_schedule: Literal["constant", "linear"] = "constant"
-    """constant; linear, to 0 at total_steps, so that the policy settles"""
-    value_coef: float = 0.5
-    """weight of the mean squared error of the values"""
-    micro_batch: int = 0
-    """windows per gradient pass (all passes together make one gradient); 0 lets the platform
-    choose"""
-
-
-@dataclass(frozen=True)
-class C51Config:
-    """Categorical DQN (Bellemare 2017); scaled up as Stooke & Abbeel 2018 do."""
-
-    rollout_length: int = 4
-    """agent steps of every environment between two updates"""
-    gamma: float = 0.99
-    """discount per agent step"""
-    num_atoms: int = 51
-    """atoms of the return's distribution"""
-    v_min: float = -10.0
-    """return at the lowest atom"""
-    v_max: float = 10.0
-    """return at the highest atom"""
-    n_step: int = 1
-    """steps of reward before the bootstrap"""
-    double_q: bool = False
-    """the online network chooses the bootstrap's action, the target network values it"""
-    batch_size: int = 32
-    """transitions of one gradient step, over all devices"""
-    training_intensity: float = 8.0
-    """transitions trained on per transition played (DQN: 32 every 4 steps)"""
-    replay_capacity: int = 1_000_000
-    """transitions kept, over all devices; each takes 7 KB"""
-    learning_starts: int = 80_000
-    """agent steps before the first gradient step"""
-    target_update_interval: int = 10_000
-    """agent steps between two copies into the target network"""
-    epsilon_start: float = 1.0
-    """probability of a random action at the first step"""
-    epsilon_end: float = 0.01
-    """probability of a random action after epsilon_decay_steps"""
-    epsilon_decay_steps: int = 1_000_000
-    """agent steps over which epsilon falls linearly"""
-    evaluation_epsilon: float = 0.001
-    """probability of a random action in `jaxrl evaluate` and `jaxrl play`"""
-    micro_batch: int = 0
-    """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
-
-
-AgentConfig = A2CConfig | PPOConfig | VTraceConfig | C51Config
-ALGORITHMS: dict[str, type[AgentConfig]] = {
-    "a2c": A2CConfig,
-    "ppo": PPOConfig,
-    "vtrace": VTraceConfig,
-    "c51": C51Config,
-}
-
-
-@dataclass(frozen=True)
 class Config:
     """One training run."""
 
-    algorithm: Literal["a2c", "ppo", "vtrace", "c51"] = "a2c"
+    algorithm: Literal["a2c", "ppo", "vtrace", "dqn", "c51", "nstep_q", "pqn"] = "a2c"
     """what learns; set by the configuration file"""
     game: str = "pong"
     """an Atari game as `jaxrl games` lists them, or catch (a small game without an emulator)"""
@@ -289,18 +171,18 @@ class Config:
 def gradient_steps(config: Config) -> int:
     """Gradient steps of one update."""
     agent = config.agent
-    if isinstance(agent, PPOConfig):
+    if isinstance(agent, PPOConfig | PQNConfig):
         return agent.epochs * agent.num_minibatches
     if isinstance(agent, VTraceConfig):
         return agent.updates_per_rollout
-    if isinstance(agent, C51Config):
+    if isinstance(agent, ReplayConfig):
         return round(agent.training_intensity * config.steps_per_update() / agent.batch_size)
     return 1
 
 
 def learning_starts(config: Config) -> int:
     """Agent steps before the first gradient step."""
-    return config.agent.learning_starts if isinstance(config.agent, C51Config) else 0
+    return config.agent.learning_starts if isinstance(config.agent, ReplayConfig) else 0
 
 
 def nearest(name: str, known: typing.Iterable[str], count: int = 3) -> list[str]:

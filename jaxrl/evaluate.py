@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl import episodes, rollout
+from jaxrl.agent_config import ValueConfig
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import restore_actor
-from jaxrl.config import C51Config, Config
+from jaxrl.config import Config
 from jaxrl.envs import make_engine
 from jaxrl.runs import load_config
 from jaxrl.scores import STICKINESS, Evaluation, summarise
@@ -58,9 +59,11 @@ def protocol_config(config: Config, protocol: str) -> Config:
         "repeat_action_probability": STICKINESS[protocol],
     }
     agent = config.agent
-    if isinstance(agent, C51Config):
+    if isinstance(agent, ValueConfig):
         rate = agent.evaluation_epsilon
-        agent = dataclasses.replace(agent, epsilon_start=rate, epsilon_end=rate)
+        agent = dataclasses.replace(
+            agent, epsilon_start=rate, epsilon_end=rate, epsilon_spread=False
+        )
     return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol], agent=agent)
 
 

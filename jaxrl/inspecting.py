@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl import distributional, networks, rollout
+from jaxrl.agent_config import C51Config, PPOConfig, ValueConfig
 from jaxrl.agents import make_agent
-from jaxrl.config import C51Config, Config, PPOConfig
+from jaxrl.config import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.evaluate import PROTOCOLS, protocol_config, start_games
@@ -31,7 +32,7 @@ class Trace(NamedTuple):
     ends: np.ndarray  # b[T], the picture a game ended with
     probabilities: np.ndarray  # f32[T, A], of the actions
     # f32[T], expected return as training had it: discounted, of clipped rewards, with episodic_life
-    # until the next lost life; of C51 the best action's
+    # until the next lost life; of value-based agents the best action's
     values: np.ndarray
     atoms: np.ndarray  # f32[N]; N is 0 but for C51
     distributions: np.ndarray  # f32[T, A, N], of each action's return
@@ -109,8 +110,8 @@ def trace(
 def _look(config: Config, num_actions: int) -> Callable[[ActorState, jax.Array], _Seen]:
     """What the configuration's network says of u8[1, 84, 84, 4], as `Agent.act` has it within."""
     settings = config.agent
-    if isinstance(settings, C51Config):
-        return _look_c51(config, settings, num_actions)
+    if isinstance(settings, ValueConfig):
+        return _look_at_values(config, settings, num_actions)
     network = networks.PolicyValueNetwork(num_actions, config.network)
 
     def look(actor: ActorState, observation: jax.Array) -> _Seen:
@@ -125,16 +126,22 @@ def _look(config: Config, num_actions: int) -> Callable[[ActorState, jax.Array],
     return look
 
 
-def _look_c51(
-    config: Config, settings: C51Config, num_actions: int
+def _look_at_values(
+    config: Config, settings: ValueConfig, num_actions: int
 ) -> Callable[[ActorState, jax.Array], _Seen]:
-    network = networks.ActionValueNetwork(num_actions, settings.num_atoms, config.network)
-    atoms = distributional.support(settings.v_min, settings.v_max, settings.num_atoms)
+    num_atoms, atoms = 1, jnp.zeros(0)
+    if isinstance(settings, C51Config):
+        num_atoms = settings.num_atoms
+        atoms = distributional.support(settings.v_min, settings.v_max, num_atoms)
+    network = networks.ActionValueNetwork(num_actions, num_atoms, config.network)
 
     def look(actor: ActorState, observation: jax.Array) -> _Seen:
         x = networks.normalise(observation, actor.statistics)
-        distributions = jax.nn.softmax(network.apply({"params": actor.params}, x))
-        values = distributions @ atoms
+        said = network.apply({"params": actor.params}, x)  # noisy networks without noise
+        distributions, values = jnp.zeros((1, num_actions, 0)), said
+        if isinstance(settings, C51Config):
+            distributions = jax.nn.softmax(said)
+            values = distributions @ atoms
         best = jax.nn.one_hot(jnp.argmax(values, axis=-1), num_actions)
         rate = settings.evaluation_epsilon
         policy = rate / num_actions + (1 - rate) * best

@@ -7,7 +7,8 @@ import jax
 from jax.sharding import Mesh
 
 from jaxrl import distribute, replay
-from jaxrl.config import CATCH, C51Config, Config, VTraceConfig
+from jaxrl.agent_config import ReplayConfig, VTraceConfig
+from jaxrl.config import CATCH, Config
 from jaxrl.errors import UserError
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
@@ -36,7 +37,7 @@ def _knobs(config: Config) -> str:
     knobs = ["fewer of num_envs"]
     if config.agent.rollout_length > 1:
         knobs.append("a shorter agent.rollout_length")
-    if isinstance(config.agent, C51Config):
+    if isinstance(config.agent, ReplayConfig):
         knobs.append("a smaller agent.batch_size or agent.replay_capacity")
     if isinstance(config.agent, VTraceConfig):
         knobs.append("a shorter agent.window")
@@ -107,7 +108,7 @@ def check_memory(config: Config, mesh: Mesh) -> None:
     _check_play(config, mesh)
     if isinstance(config.agent, VTraceConfig):
         _check_windows(config, config.agent, mesh)
-    if not isinstance(config.agent, C51Config):
+    if not isinstance(config.agent, ReplayConfig):
         return
     capacity, keeps = config.agent.replay_capacity, config.checkpoint_memory
     local = distribute.num_local_devices(mesh) / mesh.size

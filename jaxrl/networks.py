@@ -71,6 +71,38 @@ class Dense(nn.Module):
         return nn.Dense(self.features, kernel_init=uniform, bias_init=uniform, dtype=x.dtype)(x)
 
 
+class NoisyDense(nn.Module):
+    """A fully connected layer whose weights have learned noise (Fortunato 2018, section 3, b).
+
+    y = (μ + σ ⊙ f(εₒ) f(εᵢ)ᵀ) x + μ_b + σ_b ⊙ f(εₒ),  f(ε) = sgn(ε) √|ε|
+
+    with normal εᵢ and εₒ of every row's own.
+    """
+
+    features: int
+    number: int  # of the layer in the network, so that no two have the same noise
+
+    @nn.compact
+    def __call__(self, x: jax.Array, noise: Any) -> jax.Array:
+        """[B, C], key[B] -> [B, features], in the dtype of x; without keys the mean weights."""
+        inputs = x.shape[-1]
+        uniform, shape = _uniform_fan_in(inputs), (inputs, self.features)
+        deviation = nn.initializers.constant(NOISE * inputs**-0.5)
+        kernel, bias = self.param("kernel", uniform, shape), self.param("bias", uniform, shape[1:])
+        kernel_noise = self.param("kernel_noise", deviation, shape)
+        bias_noise = self.param("bias_noise", deviation, shape[1:])
+        y = x @ kernel.astype(x.dtype) + bias.astype(x.dtype)
+        if noise is None:
+            return y
+
+        def draw(key: jax.Array) -> jax.Array:
+            sample = jax.random.normal(jax.random.fold_in(key, self.number), (sum(shape),))
+            return jnp.sign(sample) * jnp.sqrt(jnp.abs(sample))
+
+        within, out = jnp.split(jax.vmap(draw)(noise).astype(x.dtype), [inputs], axis=1)
+        return y + out * ((x * within) @ kernel_noise.astype(x.dtype) + bias_noise.astype(x.dtype))
+
+
 # --- the networks --------------------------------------------------------------------------------
 
 # (filters, kernel size, stride) of each convolution, then the units of the dense layer
@@ -78,6 +110,9 @@ CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
     "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih 2013
     "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih 2015
 }
+NOISE = (
+    0.5  # deviation of noisy weights at the start, times the root of the inputs (Fortunato 2018)
+)
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
 
 
@@ -108,9 +143,13 @@ class Torso(nn.Module):
     streams: int = 1
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> tuple[jax.Array, ...]:
+    def __call__(self, x: jax.Array, noise: Any = None) -> tuple[jax.Array, ...]:
         """f32[B, 84, 84, 4], as `normalise` gives it -> one f32[B, units] per stream."""
         init = self.config.init
+
+        def activate(x: jax.Array) -> jax.Array:
+            return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if self.config.layer_norm else x)
+
         x = x.astype(self.config.dtype)
         if self.config.torso == "impala":
             for filters in IMPALA_FILTERS:
@@ -119,10 +158,15 @@ class Torso(nn.Module):
         else:
             layers, units = CONVOLUTIONS[self.config.torso]
             for filters, size, stride in layers:
-                x = nn.relu(Conv(filters, size, stride, init)(x))
+                x = activate(Conv(filters, size, stride, init)(x))
         x = x.reshape(x.shape[0], -1)
-        streams = [nn.relu(Dense(units, 2**0.5, init)(x)) for _ in range(self.streams)]
-        return tuple(stream.astype(jnp.float32) for stream in streams)
+        hidden = []
+        for number in range(self.streams):
+            if self.config.noisy:
+                hidden.append(NoisyDense(units, number)(x, noise))
+            else:
+                hidden.append(Dense(units, 2**0.5, init)(x))
+        return tuple(activate(layer).astype(jnp.float32) for layer in hidden)
 
 
 class PolicyValueNetwork(nn.Module):
@@ -152,14 +196,22 @@ class ActionValueNetwork(nn.Module):
     config: NetworkConfig
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[B, 84, 84, 4], as `normalise` gives it -> f32[B, A, atoms]; f32[B, A] for 1 atom."""
-        init = self.config.init
-        streams = Torso(self.config, streams=2 if self.config.dueling else 1)(x)
-        x = Dense(self.num_actions * self.num_atoms, 1.0, init)(streams[0])
+    def __call__(self, x: jax.Array, noise: Any = None) -> jax.Array:
+        """f32[B, 84, 84, 4], as `normalise` gives it -> f32[B, A, atoms]; f32[B, A] for 1 atom.
+
+        Of noisy networks with the noise of key[B], or with none.
+        """
+
+        def head(features: int, number: int, x: jax.Array) -> jax.Array:
+            if self.config.noisy:
+                return NoisyDense(features, number)(x, noise)
+            return Dense(features, 1.0, self.config.init)(x)
+
+        streams = Torso(self.config, streams=2 if self.config.dueling else 1)(x, noise)
+        x = head(self.num_actions * self.num_atoms, 2, streams[0])
         x = x.reshape(-1, self.num_actions, self.num_atoms)
         if self.config.dueling:
-            state_value = Dense(self.num_atoms, 1.0, init)(streams[1])
+            state_value = head(self.num_atoms, 3, streams[1])
             x = state_value[:, None] + x - x.mean(axis=1, keepdims=True)
         return x[..., 0] if self.num_atoms == 1 else x
 

@@ -24,6 +24,11 @@ def sum_over_devices(tree: Any) -> Any:
     return jax.lax.psum(tree, AXIS)
 
 
+def max_over_devices(tree: Any) -> Any:
+    """The largest of every leaf over the mesh."""
+    return jax.lax.pmax(tree, AXIS)
+
+
 def row_weights(valid: jax.Array) -> jax.Array:
     """Weights w: Σ w·loss, averaged over devices, is the mean over all devices' valid rows.
 
@@ -55,19 +60,43 @@ def gradient(
     Returns:
       The gradient and the sums, both means over devices.
     """
+
+    def without_each(params: PyTree, part: PyTree) -> tuple[jax.Array, Any]:
+        total, sums = objective(params, part)
+        return total, (sums, ())
+
+    return gradient_and_rows(without_each, params, rows, micro_batch, rows_per_item)[:2]
+
+
+def gradient_and_rows(
+    objective: Callable[[PyTree, PyTree], tuple[jax.Array, Any]],
+    params: PyTree,
+    rows: PyTree,
+    micro_batch: int,
+    rows_per_item: int = 1,
+) -> tuple[PyTree, dict[str, jax.Array], PyTree]:
+    """As `gradient`, of an objective that also says something of each row.
+
+    Args are those of `gradient`, but the objective returns (weighted sum, (further sums, arrays
+    [B, ...] of this device's rows)), and the latter come back as they are.
+    """
     grad = jax.grad(objective, has_aux=True)
     num_items = jax.tree.leaves(rows)[0].shape[0]
     size = micro_batch or _default_micro_batch(num_items, rows_per_item)
     if size == num_items:
-        return mean_over_devices(grad(params, rows))
+        gradients, (sums, each) = grad(params, rows)
+        return *mean_over_devices((gradients, sums)), each
     parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
-    shapes = jax.eval_shape(grad, params, jax.tree.map(lambda x: x[0], parts))
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    shapes, (sum_shapes, _) = jax.eval_shape(grad, params, jax.tree.map(lambda x: x[0], parts))
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (shapes, sum_shapes))
 
-    def add(total: PyTree, part: PyTree) -> tuple[PyTree, None]:
-        return jax.tree.map(jnp.add, total, grad(params, part)), None
+    def add(total: PyTree, part: PyTree) -> tuple[PyTree, PyTree]:
+        gradients, (sums, each) = grad(params, part)
+        return jax.tree.map(jnp.add, total, (gradients, sums)), each
 
-    return mean_over_devices(jax.lax.scan(add, zeros, parts)[0])
+    totals, each = jax.lax.scan(add, zeros, parts)
+    joined = jax.tree.map(lambda x: x.reshape(num_items, *x.shape[2:]), each)
+    return *mean_over_devices(totals), joined
 
 
 def _default_micro_batch(num_items: int, rows_per_item: int) -> int:
@@ -102,7 +131,8 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
             eps_in_sqrt=config.eps_inside_root,
         )
     else:
-        scale = optax.scale_by_adam(b1=config.decay_mean, b2=config.decay, eps=config.eps)
+        adam = {"adam": optax.scale_by_adam, "radam": optax.scale_by_radam}[config.name]
+        scale = adam(b1=config.decay_mean, b2=config.decay, eps=config.eps)
     if config.max_grad_norm == 0:
         return scale
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), scale)

@@ -7,11 +7,13 @@ import json
 import typing
 from typing import Any, Literal
 
-from jaxrl.config import ALGORITHMS, Config, NetworkConfig, OptimizerConfig
+from jaxrl.agent_config import ALGORITHMS
+from jaxrl.config import Config, NetworkConfig, OptimizerConfig
 
 HEAD = """# Configuration reference
 
-Made by `make docs` from the dataclasses of `jaxrl/config.py`; a test keeps the two the same.
+Made by `make docs` from the dataclasses of `jaxrl/config.py` and `jaxrl/agent_config.py`; a test
+keeps it so.
 
 A key and its flag have the same name: `learning_rate` under `[optimizer]` of a TOML file is
 `--optimizer.learning-rate`. A file holds overrides only; what it leaves out has the default
@@ -21,10 +23,13 @@ be written `3e6` or `3_000_000`. A run's `config.toml` holds every key.
 
 
 def _descriptions(kind: type) -> dict[str, str]:
-    """The text under each field of a dataclass."""
+    """The text under each field of a dataclass, and of those that it inherits."""
+    found: dict[str, str] = {}
+    for base in kind.__bases__:
+        if dataclasses.is_dataclass(base):
+            found |= _descriptions(base)
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = {}
     for field, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
             assert isinstance(field.target, ast.Name)

@@ -39,6 +39,7 @@ class Replay(NamedTuple):
 
     ring: Steps
     steps: jax.Array  # i32[1], written so far, of each environment
+    priorities: PyTree = ()  # of jaxrl.prioritised; () where all are drawn alike
 
 
 class Place(NamedTuple):
@@ -141,7 +142,8 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
         start = (jnp.int32(0), row) + (jnp.int32(0),) * (ring.ndim - 2)
         return jax.lax.dynamic_update_slice(ring, jnp.swapaxes(rows, 0, 1), start)
 
-    return Replay(jax.tree.map(write, replay.ring, new), replay.steps + length)
+    ring = jax.tree.map(write, replay.ring, new)
+    return replay._replace(ring=ring, steps=replay.steps + length)
 
 
 def interrupt(replay: Replay) -> Replay:
@@ -151,14 +153,19 @@ def interrupt(replay: Replay) -> Replay:
     return replay._replace(ring=replay.ring._replace(valid=valid))
 
 
-def _first(replay: Replay) -> jax.Array:
+def first_step(replay: Replay) -> jax.Array:
     """i32[], the oldest step whose whole stack is there."""
     return jnp.maximum(replay.steps[0] - replay.ring.valid.shape[1], 0) + STACK_SIZE - 1
 
 
 def num_places(replay: Replay, n_step: int) -> jax.Array:
     """i32[], steps of each environment that a window of n steps can begin at."""
-    return jnp.maximum(replay.steps[0] - n_step - _first(replay), 0)
+    return jnp.maximum(replay.steps[0] - n_step - first_step(replay), 0)
+
+
+def batch_rows(batch_size: int) -> jax.Array:
+    """Numbers among the whole batch of this device's rows: i32[B]."""
+    return jax.lax.axis_index(AXIS) * batch_size + jnp.arange(batch_size)
 
 
 def draw_uniform(key: jax.Array, replay: Replay, batch_size: int, n_step: int) -> Place:
@@ -174,13 +181,13 @@ def draw_uniform(key: jax.Array, replay: Replay, batch_size: int, n_step: int) -
       n_step: n, steps of a window.
     """
     num_envs, device = replay.ring.valid.shape[0], jax.lax.axis_index(AXIS)
-    rows = device * batch_size + jnp.arange(batch_size)
+    rows = batch_rows(batch_size)
     row_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
     env_key, step_key = jnp.unstack(jax.vmap(jax.random.split)(row_keys), axis=1)
     part = rows + jax.vmap(jax.random.uniform)(env_key)
     env = jnp.floor(part * (num_envs / batch_size)).astype(jnp.int32) - device * num_envs
     draw = jax.vmap(lambda k: jax.random.randint(k, (), 0, num_places(replay, n_step)))
-    return Place(jnp.clip(env, 0, num_envs - 1), _first(replay) + draw(step_key))
+    return Place(jnp.clip(env, 0, num_envs - 1), first_step(replay) + draw(step_key))
 
 
 def _stack(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 
 from jaxrl import bench
+from jaxrl.agent_config import VTraceConfig
 from jaxrl.checks import check, check_divides, rows_per_gradient
-from jaxrl.config import Config, VTraceConfig
+from jaxrl.config import Config
 from jaxrl.distribute import make_mesh
 from jaxrl.errors import UserError
 from jaxrl.progress import Display

@@ -23,17 +23,22 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> Config:
     """A recipe for small machines, on Catch and on one device; `agent` changes its own settings.
 
-    PPO plays shorter rollouts, and C51 starts, explores and copies on the scale of Catch.
+    PPO and PQN play shorter rollouts, and value-based agents start, explore and copy on the scale
+    of Catch.
     """
     config = load(CONFIGS / f"{recipe}.toml")
+    explores = {"epsilon_decay_steps": 3000}
+    copies = explores | {"target_update_interval": 400}
+    replays = copies | {"replay_capacity": 4000, "learning_starts": 500}
     fitting: dict[str, dict[str, Any]] = {
         "ppo_pong": {"rollout_length": 32},
-        "c51_fast": {
-            "replay_capacity": 4000,
-            "learning_starts": 500,
-            "target_update_interval": 400,
-            "epsilon_decay_steps": 3000,
-        },
+        "c51_fast": replays,
+        "dqn": replays,
+        "rainbow": replays | {"batch_size": 64},
+        "nstep_q": copies,
+        "one_step_q": copies,
+        "sarsa": copies,
+        "pqn": explores | {"rollout_length": 16, "num_minibatches": 4},
     }
     settings = dataclasses.replace(config.agent, **(fitting.get(recipe, {}) | dict(agent)))
     defaults = {"game": "catch", "num_devices": 1, "total_steps": 20_000, "log_interval": 1000}

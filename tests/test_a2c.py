@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxrl import distribute, episodes, networks
+from jaxrl.agent_config import A2CConfig
 from jaxrl.agents import a2c, make_agent
-from jaxrl.config import A2CConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.program import make_program

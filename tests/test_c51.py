@@ -3,12 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rlax
+import scipy.stats
 
-from jaxrl import distribute, distributional, episodes, evaluate, networks
+from jaxrl import distribute, distributional, evaluate, networks, q_learning
 from jaxrl.agents import c51, make_agent
-from jaxrl.config import C51Config
 from jaxrl.envs import make_engine
-from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.program import make_program
 from jaxrl.types import AXIS, EnvSpec, Trajectory
 from tests.conftest import catch_config
@@ -17,41 +16,41 @@ SPEC = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
 ATOMS = distributional.support(-1.0, 1.0, 3)  # -1, 0, 1
 
 
-def test_epsilon_falls_linearly_by_step():
-    config = C51Config(epsilon_start=1.0, epsilon_end=0.1, epsilon_decay_steps=1000)
-    steps = jnp.array([0.0, 500.0, 1000.0, 5000.0])
-    np.testing.assert_allclose(c51.epsilon(config, steps), [1.0, 0.55, 0.1, 0.1], rtol=1e-6)
-
-
-def test_epsilon_greedy_is_greedy_but_for_epsilon():
-    keys = jax.random.split(jax.random.key(0), 20_000)
-    values = jnp.tile(jnp.array([[0.0, 2.0, 1.0]]), (20_000, 1))
-    action = c51.epsilon_greedy(keys, values, jnp.float32(0.3))
-    assert action.dtype == jnp.int32
-    # 0.7 + 0.3 / 3 for the best, 0.3 / 3 for each other
-    np.testing.assert_allclose(np.bincount(action) / 20_000, [0.1, 0.8, 0.1], atol=0.015)
-    assert (c51.epsilon_greedy(keys[:50], values[:50], jnp.float32(0)) == 1).all()
-
-
 def logits_of(probabilities):
     return jnp.log(jnp.array(probabilities))
+
+
+def method(atoms):
+    return q_learning.Method(
+        len(atoms),
+        lambda logits: jax.nn.softmax(logits) @ atoms,
+        lambda reward, discount, logits: c51.target(reward, discount, logits, atoms),
+        c51.error,
+        "loss/cross_entropy",
+    )
+
+
+def hand_target(table, selector, reward, discount):
+    """Of one transition; logits [A, N]."""
+    bootstrap = q_learning.bootstrap(method(ATOMS), table[None], selector[None])
+    return c51.target(jnp.array([reward]), jnp.array([discount]), bootstrap, ATOMS)[0]
 
 
 def test_hand_worked_target():
     # Means 0.5 and -0.25: action 0 is best. Atoms 0.5 + 0.5 z: 0, 0.5, 1.
     table = logits_of([[0.1, 0.3, 0.6], [0.5, 0.25, 0.25]])
-    target = c51.target_distribution(table, table, jnp.float32(0.5), jnp.float32(0.5), ATOMS)
+    target = hand_target(table, table, 0.5, 0.5)
     # 0.1 on 0; 0.3 on 0.5, half to 0 and half to 1; 0.6 on 1
     np.testing.assert_allclose(target, [0.0, 0.25, 0.75], atol=1e-6)
     # After a termination only the reward is left.
-    target = c51.target_distribution(table, table, jnp.float32(0.5), jnp.float32(0.0), ATOMS)
+    target = hand_target(table, table, 0.5, 0.0)
     np.testing.assert_allclose(target, [0.0, 0.5, 0.5], atol=1e-6)
 
 
 def test_double_q_takes_the_action_of_the_other_network():
     table = logits_of([[0.1, 0.3, 0.6], [0.5, 0.25, 0.25]])
     selector = table[::-1]  # prefers action 1
-    target = c51.target_distribution(table, selector, jnp.float32(0), jnp.float32(1), ATOMS)
+    target = hand_target(table, selector, 0.0, 1.0)
     np.testing.assert_allclose(target, [0.5, 0.25, 0.25], atol=1e-6)
 
 
@@ -65,16 +64,19 @@ def test_loss_equals_rlax(double):
     reward = jnp.asarray(random.normal(size=16) * 5, jnp.float32)
     discount = jnp.asarray(random.choice([0.0, 0.99], 16), jnp.float32)
     selector = selector_logits if double else target_logits
-    target = jax.vmap(c51.target_distribution, in_axes=(0, 0, 0, 0, None))(
-        target_logits, selector, reward, discount, atoms
-    )
-    rows = c51.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16))
-    total, parts = c51.loss(online, rows, atoms)
+    bootstrap = q_learning.bootstrap(method(atoms), target_logits, selector)
+    target = c51.target(reward, discount, bootstrap, atoms)
+    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), None)
+    total, (parts, divergence) = q_learning.loss(method(atoms), online, rows)
     oracle = jax.vmap(rlax.categorical_double_q_learning, in_axes=(None, 0, 0, 0, 0, None, 0, 0))(
         atoms, online, action, reward, discount, atoms, target_logits,
         jax.nn.softmax(selector) @ atoms,
     )  # fmt: skip
     assert float(total) == pytest.approx(float(oracle.mean()), rel=1e-5)
+    chosen = jax.nn.softmax(online[jnp.arange(16), action])
+    np.testing.assert_allclose(
+        divergence, scipy.stats.entropy(np.asarray(target), np.asarray(chosen), axis=1), rtol=1e-3
+    )
     values = (jax.nn.softmax(online) @ atoms)[jnp.arange(16), action]
     assert float(parts["value/q"]) == pytest.approx(float(values.mean()), rel=1e-4)
 
@@ -82,8 +84,10 @@ def test_loss_equals_rlax(double):
 def test_a_row_without_weight_does_not_count():
     logits = logits_of([[[0.2, 0.3, 0.5]], [[0.6, 0.2, 0.2]]])
     target = jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    rows = c51.Rows(jnp.zeros(2), jnp.zeros(2, int), target, jnp.array([1.0, 0.0]))
-    assert float(c51.loss(logits, rows, ATOMS)[0]) == pytest.approx(-np.log(0.3), rel=1e-5)
+    rows = q_learning.Rows(jnp.zeros(2), jnp.zeros(2, int), target, jnp.array([1.0, 0.0]), None)
+    assert float(q_learning.loss(method(ATOMS), logits, rows)[0]) == pytest.approx(
+        -np.log(0.3), rel=1e-5
+    )
 
 
 def trajectory(seed, steps=4, envs=4):
@@ -182,22 +186,6 @@ def test_dueling_is_the_value_plus_the_centred_advantage():
     value = kept["intermediates"]["Dense_1"]["__call__"][0]
     # The mean over actions is the state's value.
     np.testing.assert_allclose(said.mean(axis=1, keepdims=True), value, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_c51_solves_catch():
-    config = catch_config("c51_fast", num_envs=8, total_steps=8000)
-    engine = make_engine(config, config.num_envs)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), distribute.make_mesh(1))
-    state = program.run(program.init(), np.int32(20))
-    start = episodes.summarise(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(config.num_updates() - 20))
-    end = episodes.summarise(state.games[0].episodes)
-    assert start < 0
-    assert end.return_mean >= 0.8 * MAX_SCORE  # of the last 100 games, while it still learned
-    actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
-    assert evaluate.evaluate(config, actor, "noop", 40).mean >= 0.9 * MAX_SCORE
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from jaxrl import distribute
+from jaxrl.agent_config import ReplayConfig, VTraceConfig
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
-from jaxrl.config import C51Config, Config, VTraceConfig, load
+from jaxrl.config import Config, load
 from jaxrl.envs import make_engine
 from jaxrl.program import make_program
 from tests.conftest import CONFIGS
@@ -24,7 +25,7 @@ def few_environments(config: Config) -> Config:
         if config.agent.rollout_length == 1:
             agent = dataclasses.replace(agent, window=4)
         return dataclasses.replace(few, agent=agent)
-    if not isinstance(config.agent, C51Config):
+    if not isinstance(config.agent, ReplayConfig):
         return few
     agent = dataclasses.replace(
         config.agent,
@@ -35,7 +36,7 @@ def few_environments(config: Config) -> Config:
     return dataclasses.replace(few, agent=agent)
 
 
-LONG = ("ppo", "ppo_breakout", "ppo_pong", "appo", "impala")  # large networks, long rollouts
+LONG = ("ppo", "ppo_breakout", "ppo_pong", "appo", "impala", "pqn")  # large networks, long rollouts
 FILES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in LONG))
     for path in sorted(CONFIGS.glob("*.toml"))
@@ -47,7 +48,7 @@ def test_trains_a_few_updates(path):
     config = few_environments(load(path))
     check(config)
     # A replay needs some steps before a stack and a window fit.
-    updates = 8 if isinstance(config.agent, C51Config) or config.agent.rollout_length == 1 else 3
+    updates = 8 if isinstance(config.agent, ReplayConfig) or config.agent.rollout_length == 1 else 3
     engine = make_engine(config, 4)
     spec = engine.spec._replace(num_envs=4 // max(config.num_learners, 1))
     agent = make_agent(config, spec)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jaxrl import cli, train
-from jaxrl.config import ALGORITHMS, Config
+from jaxrl.agent_config import ALGORITHMS
+from jaxrl.config import Config
 from tests.conftest import CONFIGS
 from tests.test_checkpoint import tree
 

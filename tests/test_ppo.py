@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl import distribute, episodes, networks, optimizers
+from jaxrl import distribute, episodes, minibatches, networks, optimizers
+from jaxrl.agent_config import PPOConfig
 from jaxrl.agents import make_agent, ppo
-from jaxrl.config import PPOConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.program import make_program
@@ -117,7 +117,7 @@ def test_explained_variance():
 
 def steps_of(num_devices, config):
     def one(_):
-        return ppo.minibatch_steps(jax.random.key(3), config, 4 // num_devices)
+        return minibatches.order(jax.random.key(3), config, 4 // num_devices)
 
     steps = jax.vmap(one, axis_name=AXIS)(jnp.arange(num_devices))
     return np.concatenate(list(np.asarray(steps)), axis=-1)

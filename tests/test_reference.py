@@ -3,7 +3,8 @@
 import dataclasses
 
 from jaxrl import reference
-from jaxrl.config import ALGORITHMS, Config
+from jaxrl.agent_config import ALGORITHMS
+from jaxrl.config import Config
 from tests import docs_check
 from tests.survival import ROOT
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl import distribute, episodes, metrics, networks, optimizers, replay
+from jaxrl.agent_config import VTraceConfig
 from jaxrl.agents import make_agent, vtrace
-from jaxrl.config import OptimizerConfig, VTraceConfig
+from jaxrl.config import OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.program import make_program

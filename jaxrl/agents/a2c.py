@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl import distributional, networks, optimizers, returns
-from jaxrl.config import A2CConfig, Config
+from jaxrl.agent_config import A2CConfig
+from jaxrl.config import Config
 from jaxrl.optimizers import mean_over_devices, row_weights
 from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 

@@ -5,9 +5,6 @@ of minibatches. With the ratio rₜ = π(aₜ|sₜ) / π_old(aₜ|sₜ) and the 
 
 L = mean over valid rows of
     -min(rₜ·Aₜ, clip(rₜ, 1-ε, 1+ε)·Aₜ) + c_v · ½(Rₜ - v(sₜ))² - c_e · H(π(·|sₜ))
-
-Each epoch permutes the steps of every environment, and a minibatch takes as many steps of each:
-so minibatches, and with them all results, do not depend on the number of devices.
 """
 
 from typing import NamedTuple
@@ -16,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import distributional, networks, optimizers, returns
-from jaxrl.config import ADAPTIVE_RATES, Config, PPOConfig
+from jaxrl import distributional, minibatches, networks, optimizers, returns
+from jaxrl.agent_config import PPOConfig
+from jaxrl.config import ADAPTIVE_RATES, Config
 from jaxrl.optimizers import mean_over_devices, row_weights
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
@@ -107,22 +105,6 @@ def explained_variance(value: jax.Array, target: jax.Array, weight: jax.Array) -
     return 1 - variance(target - value) / jnp.maximum(variance(target), 1e-8)
 
 
-def minibatch_steps(key: jax.Array, config: PPOConfig, num_envs: int) -> jax.Array:
-    """Which steps of each environment the minibatches take: i32[epochs * M, T / M, E].
-
-    Each epoch is a permutation of every environment's steps, with a key of its own.
-    """
-    env_ids = jax.lax.axis_index(AXIS) * num_envs + jnp.arange(num_envs)
-
-    def epoch(key: jax.Array) -> jax.Array:
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, env_ids)
-        steps = jax.vmap(lambda k: jax.random.permutation(k, config.rollout_length))(keys)
-        return steps.T.reshape(config.num_minibatches, -1, num_envs)
-
-    orders = jax.vmap(epoch)(jax.random.split(key, config.epochs))
-    return orders.reshape(-1, *orders.shape[2:])
-
-
 def adapt(learning_rate: jax.Array, kl: jax.Array, target: float) -> jax.Array:
     """A rate that keeps the divergence within about a factor of two of its target."""
     slower = jnp.maximum(learning_rate / ADAPTIVE_FACTOR, ADAPTIVE_RATES[0])
@@ -202,7 +184,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             carry: tuple[PyTree, Learner], steps: jax.Array
         ) -> tuple[tuple[PyTree, Learner], dict[str, jax.Array]]:
             params, learner = carry
-            rows = _take(rollout, steps)
+            rows = minibatches.take(rollout, steps)
             if settings.normalise_advantages:
                 rows = rows._replace(advantage=normalise_advantages(rows.advantage, rows.weight))
             gradients, metrics = optimizers.gradient(objective, params, rows, settings.micro_batch)
@@ -219,7 +201,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         learner = state.optimizer
         if not adaptive:
             learner = learner._replace(learning_rate=schedule(actor.updates))
-        order = minibatch_steps(key, settings, spec.num_envs)
+        order = minibatches.order(key, settings, spec.num_envs)
         (params, learner), metrics = jax.lax.scan(learn, (actor.params, learner), order)
         newest_frames = trajectory.observation[:-1, ..., -1]
         new_actor = ActorState(
@@ -241,22 +223,6 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         return AgentState(new_actor, learner, state.memory), metrics
 
     return Agent(init, act, update, settings.rollout_length)
-
-
-def _take(rollout: Rows, steps: jax.Array) -> Rows:
-    """The minibatch of steps i32[T / M, E] of each environment: [T, E] -> [B]."""
-    # Four bytes of a pixel's stack travel as one word.
-    words = jax.lax.bitcast_convert_type(rollout.observation, jnp.uint32)
-
-    def take(x: jax.Array) -> jax.Array:
-        x = x[steps, jnp.arange(steps.shape[1])]
-        return x.reshape(-1, *x.shape[2:])
-
-    rows = jax.tree.map(take, rollout._replace(observation=words))
-    return rows._replace(
-        observation=jax.lax.bitcast_convert_type(rows.observation, jnp.uint8),
-        weight=row_weights(rows.weight > 0),
-    )
 
 
 def _update_value_statistics(

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl import distributional, networks, optimizers, replay, returns
-from jaxrl.config import Config, VTraceConfig
+from jaxrl.agent_config import VTraceConfig
+from jaxrl.config import Config
 from jaxrl.optimizers import row_weights
 from jaxrl.types import (
     ActorState,

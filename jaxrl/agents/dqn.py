@@ -1,0 +1,32 @@
+"""Deep Q-network (Mnih 2015), with double Q-learning, dueling streams and priorities as options.
+
+The loss of a transition is Huber's of the temporal difference,
+
+L = ½δ² for |δ| ≤ 1, else |δ| - ½,  δ = G + γᵐ · q⁻(s', a*) - q(s, a)
+
+whose gradient is δ clipped to ±1, as the paper has it. Its priority is |δ|.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl import q_learning
+from jaxrl.config import Config
+from jaxrl.types import Agent, EnvSpec
+
+
+def target(reward: jax.Array, discount: jax.Array, bootstrap: jax.Array) -> jax.Array:
+    """G + γᵐ · q⁻(s', a*); f32[B] all."""
+    return reward + discount * bootstrap
+
+
+def error(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Huber's loss of the temporal difference, and its size; f32[B] all."""
+    return optax.losses.huber_loss(chosen, target), jnp.abs(target - chosen)
+
+
+def make(config: Config, spec: EnvSpec) -> Agent:
+    """DQN as `config.agent` sets it up."""
+    method = q_learning.Method(1, lambda values: values, target, error, "loss/huber")
+    return q_learning.make(config, spec, method)

@@ -1,0 +1,146 @@
+"""One-step Q-learning, one-step Sarsa, n-step Q-learning, without a replay (Mnih 2016, section 4).
+
+The paper's asynchronous actors are environments here that step together, as PAAC has it (Clemente
+2017): one copy of the parameters, one gradient per rollout,
+
+L = mean over valid rows of (Rₜ - q(sₜ, aₜ))²
+
+    one_step   Rₜ = rₜ + γ · maxₐ q⁻(sₜ₊₁, a)
+    sarsa      Rₜ = rₜ + γ · q⁻(sₜ₊₁, aₜ₊₁)
+    n_step     Rₜ = rₜ + γ · Rₜ₊₁,  R_T = maxₐ q⁻(s_T, a)
+
+with the target network q⁻. Sarsa's a_T is drawn from the policy that chooses the next action.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl import distributional, exploration, networks, optimizers, returns
+from jaxrl.agent_config import NStepQConfig
+from jaxrl.config import Config
+from jaxrl.optimizers import mean_over_devices, row_weights
+from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
+
+
+class Learner(NamedTuple):
+    """What the gradient steps keep."""
+
+    moments: PyTree  # the optimizer's
+    target: PyTree  # parameters of the target network
+
+
+class Rows(NamedTuple):
+    """The rows of an update, environments and time in one axis B."""
+
+    observation: jax.Array  # u8[B, 84, 84, 4]
+    action: jax.Array  # i32[B]
+    target: jax.Array  # f32[B]
+    weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
+
+
+def targets(
+    config: NStepQConfig, values: jax.Array, action: jax.Array, trajectory: Trajectory
+) -> jax.Array:
+    """What the values of the actions taken are drawn to: f32[T, E].
+
+    Args:
+      config: with `target` and `gamma`.
+      values: f32[T+1, E, A], of the target network.
+      action: i32[T+1, E], those taken, and one more for the bootstrap.
+      trajectory: rewards, discounts and what is valid; [T, E].
+    """
+    sarsa = config.target == "sarsa"
+    value = distributional.select(values, action) if sarsa else values.max(axis=-1)
+    lambda_ = 1.0 if config.target == "n_step" else 0.0
+    over_envs = jax.vmap(returns.lambda_return, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
+    return over_envs(
+        trajectory.reward, trajectory.discount, trajectory.valid, value, config.gamma, lambda_
+    )
+
+
+def loss(values: jax.Array, rows: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The weighted sum of the squared errors of values f32[B, A], and sums for the log."""
+    chosen = distributional.select(values, rows.action)
+    total = jnp.sum(rows.weight * jnp.square(rows.target - chosen))
+    return total, {"loss/squared_error": total, "value/q": jnp.sum(rows.weight * chosen)}
+
+
+def make(config: Config, spec: EnvSpec) -> Agent:
+    """n-step Q-learning, or what `config.agent` makes of it."""
+    settings = config.agent
+    assert isinstance(settings, NStepQConfig)
+    network = networks.ActionValueNetwork(spec.num_actions, 1, config.network)
+    optimizer = optimizers.make_optimizer(config.optimizer)
+    schedule = optimizers.learning_rate(config)
+    steps_per_update = config.steps_per_update()
+    target_updates = max(1, settings.target_update_interval // steps_per_update)
+
+    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
+        return network.apply({"params": params}, networks.normalise(observation, statistics))
+
+    def init(key: jax.Array) -> AgentState:
+        params = networks.init_params(network, key)
+        actor = ActorState(params, networks.init_statistics(config.network), jnp.int32(0))
+        return AgentState(actor, Learner(optimizer.init(params), params), memory=())
+
+    def explores(actor: ActorState, num_envs: int) -> jax.Array:
+        steps = actor.updates * float(steps_per_update)
+        return exploration.epsilon(settings, steps, num_envs)
+
+    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple]:
+        values = predict(actor.params, actor.statistics, observation)
+        return exploration.epsilon_greedy(key, values, explores(actor, len(observation))), ()
+
+    def as_rows(
+        key: jax.Array, actor: ActorState, learner: Learner, trajectory: Trajectory
+    ) -> Rows:
+        length, num_envs = trajectory.action.shape
+        flat = trajectory.observation.reshape(-1, *trajectory.observation.shape[2:])
+        values = predict(learner.target, actor.statistics, flat).reshape(length + 1, num_envs, -1)
+        numbers = jax.lax.axis_index(AXIS) * num_envs + jnp.arange(num_envs)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+        last, _ = act(actor, trajectory.observation[-1], keys)
+        action = jnp.concatenate([trajectory.action, last[None]])
+        rows = Rows(
+            trajectory.observation[:-1],
+            trajectory.action,
+            targets(settings, values, action, trajectory),
+            row_weights(trajectory.valid),
+        )
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+    def update(
+        state: AgentState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[AgentState, Metrics]:
+        actor, learner = state.actor, state.optimizer
+        copies = actor.updates % target_updates == 0
+        target = jax.tree.map(
+            lambda new, old: jnp.where(copies, new, old), actor.params, learner.target
+        )
+        rows = as_rows(key, actor, learner._replace(target=target), trajectory)
+
+        def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
+            return loss(predict(params, actor.statistics, part.observation), part)
+
+        gradients, metrics = optimizers.gradient(
+            objective, actor.params, rows, settings.micro_batch
+        )
+        rate = schedule(actor.updates)
+        params, moments = optimizers.apply(
+            optimizer, gradients, learner.moments, actor.params, rate
+        )
+        newest_frames = trajectory.observation[:-1, ..., -1]
+        statistics = networks.update_statistics(actor.statistics, newest_frames)
+        metrics |= {
+            "loss/gradient_norm": optax.tree.norm(gradients),
+            "loss/learning_rate": rate,
+            "policy/epsilon": explores(actor, spec.num_envs).mean(),
+            "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
+        }
+        new_actor = ActorState(params, statistics, actor.updates + 1)
+        return AgentState(new_actor, Learner(moments, target), state.memory), metrics
+
+    return Agent(init, act, update, settings.rollout_length)

@@ -1,0 +1,35 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl import exploration
+from jaxrl.agent_config import C51Config, NStepQConfig
+
+
+def test_epsilon_falls_linearly_by_step():
+    config = C51Config(epsilon_start=1.0, epsilon_end=0.1, epsilon_decay_steps=1000)
+    found = [exploration.epsilon(config, jnp.float32(s), 2) for s in (0, 500, 1000, 5000)]
+    np.testing.assert_allclose(found, [[1.0] * 2, [0.55] * 2, [0.1] * 2, [0.1] * 2], rtol=1e-6)
+
+
+def test_epsilon_ends_elsewhere_in_some_environments():
+    """Mnih 2016: 0.1, 0.01 and 0.5 with probabilities 0.4, 0.3 and 0.3."""
+    config = NStepQConfig(epsilon_start=1.0, epsilon_spread=True, epsilon_decay_steps=1000)
+    ends = exploration.epsilon(config, jnp.float32(2000), 10)
+    np.testing.assert_allclose(ends, [0.1] * 4 + [0.01] * 3 + [0.5] * 3, rtol=1e-5)
+    half = exploration.epsilon(config, jnp.float32(500), 10)
+    np.testing.assert_allclose(half, [0.55] * 4 + [0.505] * 3 + [0.75] * 3, rtol=1e-5)
+    for number in (1, 3, 16, 17):
+        ends = np.asarray(exploration.epsilon(config, jnp.float32(2000), number))
+        for end, share in ((0.1, 0.4), (0.01, 0.3), (0.5, 0.3)):
+            assert abs(np.isclose(ends, end).mean() - share) < 1 / number
+
+
+def test_epsilon_greedy_is_greedy_but_for_epsilon():
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    values = jnp.tile(jnp.array([[0.0, 2.0, 1.0]]), (20_000, 1))
+    action = exploration.epsilon_greedy(keys, values, jnp.full(20_000, 0.3))
+    assert action.dtype == jnp.int32
+    # 0.7 + 0.3 / 3 for the best, 0.3 / 3 for each other
+    np.testing.assert_allclose(np.bincount(action) / 20_000, [0.1, 0.8, 0.1], atol=0.015)
+    assert (exploration.epsilon_greedy(keys[:50], values[:50], jnp.zeros(50)) == 1).all()

@@ -1,0 +1,65 @@
+"""Noisy networks: the noise is of the paper's form, of each row's own, and explores."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl import networks
+from jaxrl.agents import make_agent
+from tests.conftest import catch_config
+from tests.test_c51 import SPEC
+from tests.test_dqn import updated
+
+NOISY = networks.NetworkConfig(torso="nips", noisy=True, dueling=True)
+
+
+def test_a_layer_by_hand():
+    layer = networks.NoisyDense(3, number=7)
+    x, key = jnp.array([[1.0, 2.0], [0.5, -1.0]]), jax.random.split(jax.random.key(0))
+    params = layer.init(jax.random.key(1), x, None)["params"]
+    np.testing.assert_allclose(params["kernel_noise"], 0.5 / np.sqrt(2), rtol=1e-6)
+    assert np.abs(params["kernel"]).max() <= 1 / np.sqrt(2)
+    said = layer.apply({"params": params}, x, key)
+    for row in range(2):
+        noise = np.asarray(jax.random.normal(jax.random.fold_in(key[row], 7), (5,)))
+        noise = np.sign(noise) * np.sqrt(np.abs(noise))
+        within, out = noise[:2], noise[2:]
+        kernel = params["kernel"] + params["kernel_noise"] * np.outer(within, out)
+        bias = params["bias"] + params["bias_noise"] * out
+        np.testing.assert_allclose(said[row], x[row] @ kernel + bias, rtol=1e-4, atol=1e-6)
+    mean = layer.apply({"params": params}, x, None)
+    np.testing.assert_allclose(mean, x @ params["kernel"] + params["bias"], rtol=1e-5)
+
+
+def test_no_two_rows_or_layers_have_the_same_noise():
+    network = networks.ActionValueNetwork(3, 5, NOISY)
+    params = networks.init_params(network, jax.random.key(0))
+    assert {name for name in params if "Noisy" in name} == {"NoisyDense_0", "NoisyDense_1"}
+    x = jnp.tile(jnp.asarray(np.random.default_rng(0).random((1, 84, 84, 4)), jnp.float32),
+                 (4, 1, 1, 1))  # fmt: skip
+    keys = jax.random.split(jax.random.key(0), 4)
+    said = network.apply({"params": params}, x, keys)
+    assert len({row.tobytes() for row in np.asarray(said)}) == 4
+    again = network.apply({"params": params}, x[:1], keys[2:3])
+    np.testing.assert_allclose(again[0], said[2], rtol=1e-4, atol=1e-5)
+
+
+def test_it_explores_without_epsilon_and_learns_its_noise():
+    settings = {"epsilon_start": 0.0, "epsilon_end": 0.0}
+    config = catch_config("rainbow", num_envs=4, agent=settings)
+    config = dataclasses.replace(config, network=NOISY)
+    agent = make_agent(config, SPEC)
+    actor = agent.init(jax.random.key(0)).actor
+    observation = jnp.asarray(np.random.default_rng(0).integers(0, 256, (4, 84, 84, 4)), jnp.uint8)
+    act = jax.jit(agent.act)
+    keys = jax.random.split(jax.random.key(0), (30, 4))
+    actions = np.array([act(actor, observation, k)[0] for k in keys])
+    assert all(len(set(column)) > 1 for column in actions.T)
+
+
+def test_learning_changes_the_noise():
+    state, _ = updated("rainbow", network=NOISY)
+    layer = state.actor.params["NoisyDense_0"]
+    assert np.unique(np.asarray(layer["kernel_noise"])).size > 100
