@@ -8,13 +8,14 @@ from typing import Any
 from jaxrl.agent_config import (
     ALGORITHMS,
     C51Config,
+    NStepQConfig,
     PPOConfig,
     PQNConfig,
     ReplayConfig,
     ValueConfig,
     VTraceConfig,
 )
-from jaxrl.config import ADAPTIVE_RATES, Config, nearest
+from jaxrl.config import ADAPTIVE_RATES, Config, convolutions, nearest
 from jaxrl.errors import UserError
 
 # The least value of each key; keys of [agent] that an algorithm has not are left out.
@@ -36,6 +37,9 @@ AT_LEAST: dict[str, float] = {
     "checkpoint_failures": 1,
     "stuck_after": 0,
     "evaluation_episodes": 0,
+    "lag": 0,
+    "network.first_stride": 1,
+    "network.extra_layers": 0,
     "agent.rollout_length": 1,
     "agent.micro_batch": 0,
     "agent.entropy_coef": 0,
@@ -83,6 +87,7 @@ INT32 = (
     "num_threads",
     "num_learners",
     "sync_every",
+    "lag",
     "seed",
     "agent.rollout_length",
     "agent.num_atoms",
@@ -147,7 +152,35 @@ def check(config: Config) -> None:
     if isinstance(agent, ReplayConfig):
         _check_replay(config, agent)
     _check_network(config)
+    _check_frames(config)
     check_divides(config, max(config.num_devices, 1))
+
+
+def _check_frames(config: Config) -> None:
+    network, sides = config.network, ("frame_height", "frame_width")
+    for name in sides:
+        if not 16 <= getattr(config, name) <= 512:
+            raise UserError(f"{name} = {getattr(config, name)}: must lie between 16 and 512")
+    if config.frame_width % 4:
+        near = round(config.frame_width / 4) * 4
+        raise UserError(f"frame_width = {config.frame_width}: must be a multiple of 4: take {near}")
+    if network.torso == "impala":
+        if network.first_stride != 4 or network.extra_layers:
+            raise UserError("network.first_stride and network.extra_layers: impala has none")
+        return
+    if network.first_stride > 8:  # the kernel's size
+        raise UserError(f"network.first_stride = {network.first_stride}: must be at most 8")
+    if network.extra_layers > 16:
+        raise UserError(f"network.extra_layers = {network.extra_layers}: must be at most 16")
+    for name in sides:
+        length = getattr(config, name)
+        for _, size, stride in convolutions(network)[0]:
+            length = (length - size) // stride + 1
+        if length < 1:
+            raise UserError(
+                f"{name} = {getattr(config, name)}: nothing is left of it after the convolutions "
+                f"of {network.torso}: take larger frames, or fewer of network.extra_layers"
+            )
 
 
 def _check_network(config: Config) -> None:
@@ -168,10 +201,12 @@ def _check_learners(config: Config) -> None:
         )
     if not config.sync_every:
         return
-    if isinstance(config.agent, ReplayConfig):
+    if isinstance(config.agent, ReplayConfig | NStepQConfig):
         raise UserError(
-            f"sync_every: {config.algorithm} keeps one network and one replay; leave it at 0"
+            f"sync_every: {config.algorithm} keeps one target network for all; leave it at 0"
         )
+    if config.lag:
+        raise UserError("lag: learners of their own have none; leave it, or sync_every, at 0")
     if config.optimizer.schedule == "adaptive":
         raise UserError("sync_every: learners share one learning rate; take constant or linear")
     if config.optimizer.lr_scaling != "none":

@@ -35,6 +35,10 @@ class NetworkConfig:
     torso: Literal["nips", "nature", "impala"] = "nature"
     """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015);
     impala: residual network of 15 convolutions, 256 units (Espeholt 2018)"""
+    first_stride: int = 4
+    """nips, nature: stride of the first convolution; GA3C's larger networks have 3, 2 or 1"""
+    extra_layers: int = 0
+    """nips, nature: further convolutions like the last, with a 3 x 3 kernel and stride 1"""
     init: Literal["orthogonal", "uniform"] = "orthogonal"
     """orthogonal: gain sqrt(2), policy 0.01, value 1; uniform: +-1/sqrt(fan in), as Torch 7"""
     dueling: bool = False
@@ -49,6 +53,20 @@ class NetworkConfig:
     dtype: Literal["float32", "bfloat16"] = "float32"
     """of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its products in
     float32; parameters, heads and losses are float32 always"""
+
+
+# (filters, kernel size, stride) of each convolution, then the units of the dense layer
+CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
+    "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih 2013
+    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih 2015
+}
+
+
+def convolutions(network: NetworkConfig) -> tuple[tuple[tuple[int, int, int], ...], int]:
+    """The layers of `nips` or `nature` as configured: (filters, size, stride) each, and units."""
+    (first, *others), units = CONVOLUTIONS[network.torso]
+    extra = ((others[-1][0], 3, 1),) * network.extra_layers
+    return ((*first[:2], network.first_stride), *others, *extra), units
 
 
 @dataclass(frozen=True)
@@ -113,6 +131,13 @@ class Config:
     order: Literal["strict", "overlapped"] = "strict"
     """strict: play, then learn; overlapped: learn while the emulators play, so that the first
     action of each rollout is one update behind; it pays where rollouts are short"""
+    lag: int = 0
+    """updates that what acts is behind what learns, beside that of the order (GA3C's policy lag);
+    0 acts by the newest parameters"""
+    frame_height: int = 84
+    """pixels of a frame, from top to bottom"""
+    frame_width: int = 84
+    """pixels of a frame, from left to right; a multiple of 4 (Stooke & Abbeel: 104 x 80)"""
     random_start_steps: int = 500
     """every environment first takes a random number, up to this, of uniform random actions"""
     episodic_life: bool = True
@@ -150,6 +175,10 @@ class Config:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     agent: AgentConfig = field(default_factory=A2CConfig)
+
+    def frame_shape(self) -> tuple[int, int]:
+        """Height and width of a frame, in pixels."""
+        return self.frame_height, self.frame_width
 
     def steps_per_update(self) -> int:
         """Agent steps, over all devices, that one update learns from."""

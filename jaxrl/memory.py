@@ -10,10 +10,9 @@ from jaxrl import distribute, replay
 from jaxrl.agent_config import ReplayConfig, VTraceConfig
 from jaxrl.config import CATCH, Config
 from jaxrl.errors import UserError
-from jaxrl.types import FRAME_SHAPE, STACK_SIZE
+from jaxrl.types import STACK_SIZE
 
 EMULATOR = 4_400_000  # bytes of one EnvPool environment (Pong, EnvPool 1.2.5)
-STACK = FRAME_SHAPE[0] * FRAME_SHAPE[1] * STACK_SIZE  # bytes of one observation
 
 
 def _on_cpu(mesh: Mesh) -> bool:
@@ -56,7 +55,8 @@ def _check_play(config: Config, mesh: Mesh) -> None:
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
-    need = (length + 1) * STACK * config.num_envs // mesh.size * sharing
+    stack = config.frame_height * config.frame_width * STACK_SIZE  # bytes
+    need = (length + 1) * stack * config.num_envs // mesh.size * sharing
     if need > free:
         raise UserError(
             f"num_envs = {config.num_envs} and agent.rollout_length = {length}: a rollout "
@@ -92,7 +92,8 @@ def told(error: jax.errors.JaxRuntimeError, config: Config, mesh: Mesh) -> UserE
 
 def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
     free, sharing = _free(mesh)
-    each = config.num_envs // mesh.size * sharing * replay.BYTES  # of one step
+    step = replay.transition_bytes(config.frame_shape())
+    each = config.num_envs // mesh.size * sharing * step
     need = replay.rows_for_window(agent.window, agent.rollout_length) * each
     usable = replay.USABLE * free
     if need > usable:
@@ -112,15 +113,15 @@ def check_memory(config: Config, mesh: Mesh) -> None:
         return
     capacity, keeps = config.agent.replay_capacity, config.checkpoint_memory
     local = distribute.num_local_devices(mesh) / mesh.size
-    host = distribute.free_host_memory()
+    host, shape = distribute.free_host_memory(), config.frame_shape()
     if _on_cpu(mesh):
         where = "of memory" + ", half of it for checkpoints" * keeps
         hint = ", or twice as much with --no-checkpoint-memory" * keeps
-        replay.check_fits(capacity, local, host, 1 + keeps, where, hint)
+        replay.check_fits(capacity, local, host, 1 + keeps, where, hint, shape)
         return
     free = distribute.free_device_memory(mesh)
     if free is not None:
-        replay.check_fits(capacity, 1 / mesh.size, free, 1, "on each device")
+        replay.check_fits(capacity, 1 / mesh.size, free, 1, "on each device", frame_shape=shape)
     if keeps:
         where, hint = "of the host's memory for checkpoints", ", or any --no-checkpoint-memory"
-        replay.check_fits(capacity, local, host, 1, where, hint)
+        replay.check_fits(capacity, local, host, 1, where, hint, shape)

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config import NetworkConfig
+from jaxrl.config import NetworkConfig, convolutions
 from jaxrl.convolution import conv2d
 from jaxrl.optimizers import mean_over_devices, sum_over_devices
 from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE
@@ -105,14 +105,8 @@ class NoisyDense(nn.Module):
 
 # --- the networks --------------------------------------------------------------------------------
 
-# (filters, kernel size, stride) of each convolution, then the units of the dense layer
-CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
-    "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih 2013
-    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih 2015
-}
-NOISE = (
-    0.5  # deviation of noisy weights at the start, times the root of the inputs (Fortunato 2018)
-)
+# Deviation of noisy weights at the start, times the root of the inputs (Fortunato 2018).
+NOISE = 0.5
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
 
 
@@ -156,7 +150,7 @@ class Torso(nn.Module):
                 x = ImpalaSection(filters, init)(x)
             x, units = nn.relu(x), IMPALA_UNITS
         else:
-            layers, units = CONVOLUTIONS[self.config.torso]
+            layers, units = convolutions(self.config)
             for filters, size, stride in layers:
                 x = activate(Conv(filters, size, stride, init)(x))
         x = x.reshape(x.shape[0], -1)
@@ -283,16 +277,16 @@ def join_statistics(before: RunningStatistics, own: RunningStatistics) -> Runnin
     return RunningStatistics(jnp.minimum(seen, MAX_COUNT), mean, variance)
 
 
-def init_statistics(config: NetworkConfig) -> Any:
+def init_statistics(config: NetworkConfig, frame_shape: tuple[int, int] = FRAME_SHAPE) -> Any:
     """Of each pixel; () where the configuration does not normalise."""
-    return new_statistics((*FRAME_SHAPE, 1)) if config.normalise_observations else ()
+    return new_statistics((*frame_shape, 1)) if config.normalise_observations else ()
 
 
 def update_statistics(statistics: Any, frames: jax.Array) -> Any:
     """Adds a batch u8[..., 84, 84] of every device to the statistics of the pixels."""
     if statistics == ():
         return ()
-    x = frames.reshape(-1, *FRAME_SHAPE, 1).astype(jnp.float32) / 255
+    x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.float32) / 255
     mean, square = mean_over_devices((x.mean(0), jnp.square(x).mean(0)))
     return merge_statistics(statistics, mean, square, x.shape[0] * jax.lax.axis_size(AXIS))
 
@@ -307,7 +301,9 @@ def normalise(observation: jax.Array, statistics: Any) -> jax.Array:
     return jnp.clip(x, -CLIP, CLIP)
 
 
-def init_params(network: nn.Module, key: jax.Array) -> Any:
-    """Parameters for one stack of 84 x 84 frames."""
+def init_params(
+    network: nn.Module, key: jax.Array, frame_shape: tuple[int, int] = FRAME_SHAPE
+) -> Any:
+    """Parameters for stacks of such frames."""
     # Compiled, as one by one the operations of an initialisation take seconds.
-    return jax.jit(network.init)(key, jnp.zeros((1, *FRAME_SHAPE, STACK_SIZE)))["params"]
+    return jax.jit(network.init)(key, jnp.zeros((1, *frame_shape, STACK_SIZE)))["params"]

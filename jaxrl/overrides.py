@@ -20,6 +20,9 @@ FIXED = (
     "sync_every",
     "num_learners",
     "full_action_space",
+    "lag",
+    "frame_height",
+    "frame_width",
     "agent.rollout_length",
     "network",
 )

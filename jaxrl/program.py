@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxrl import distribute, episodes, finite, learners, rollout
+from jaxrl import distribute, episodes, finite, lag, learners, rollout
 from jaxrl.checks import check_divides
 from jaxrl.config import Config
 from jaxrl.distribute import REPLICATED, SHARDED
@@ -82,6 +82,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
     """
     overlapped = config.order == "overlapped"
     agent = finite.guarded(agent, skip=config.on_nonfinite == "skip")
+    agent = lag.delayed(agent, config.lag)
     team = learners.make(config, agent, mesh.size)
 
     def make_collect() -> Any:

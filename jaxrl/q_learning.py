@@ -114,13 +114,15 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         return jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key)
-        actor = ActorState(params, networks.init_statistics(config.network), jnp.int32(0))
+        params = networks.init_params(network, key, spec.frame_shape)
+        actor = ActorState(
+            params, networks.init_statistics(config.network, spec.frame_shape), jnp.int32(0)
+        )
         rows = replay.rows_per_env(
             settings.replay_capacity, config.num_envs, settings.rollout_length
         )
         priorities = prioritised.new(spec.num_envs, rows) if prioritises else ()
-        memory = replay.new(spec.num_envs, rows)._replace(priorities=priorities)
+        memory = replay.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
         return AgentState(actor, Learner(optimizer.init(params), params), memory)
 
     def explores(actor: ActorState, num_envs: int) -> jax.Array:

@@ -17,15 +17,15 @@ import jax.numpy as jnp
 from jaxrl.errors import UserError
 from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, PyTree, Trajectory
 
-WORDS = (FRAME_SHAPE[0], FRAME_SHAPE[1] // 4)  # four pixels side by side travel as one u32
-BYTES = FRAME_SHAPE[0] * FRAME_SHAPE[1] + 8  # of one transition: a frame, and what is beside it
+PIXELS = 4  # side by side, travel as one u32
+BESIDE = 8  # bytes of a transition beside its frame
 USABLE = 0.9  # of the free memory; the rest is for networks and batches
 
 
 class Steps(NamedTuple):
     """C steps of every environment."""
 
-    frame: jax.Array  # u32[E, C, 84, 21], newest of the stack, four pixels a word
+    frame: jax.Array  # u32[E, C, 84, 84 / 4], newest of the stack, four pixels a word
     fresh: jax.Array  # b[E, C], the stack is four times this frame, as at the start of a game
     action: jax.Array  # u8[E, C]
     reward: jax.Array  # f32[E, C]
@@ -60,17 +60,25 @@ class Transitions(NamedTuple):
     valid: jax.Array  # b[B], False for a row that is no transition and must not count
 
 
-def new(num_envs: int, rows: int, extras: PyTree = ()) -> Replay:
+def transition_bytes(frame_shape: tuple[int, int]) -> int:
+    """Bytes of one transition."""
+    return frame_shape[0] * frame_shape[1] + BESIDE
+
+
+def new(
+    num_envs: int, rows: int, frame_shape: tuple[int, int] = FRAME_SHAPE, extras: PyTree = ()
+) -> Replay:
     """An empty replay of `rows` steps for each of this device's environments.
 
     Args:
       num_envs: E.
       rows: C.
+      frame_shape: pixels, height x width; the width is a multiple of 4.
       extras: dtypes of what lies beside each step.
     """
     shape = (num_envs, rows)
     ring = Steps(
-        frame=jnp.zeros((*shape, *WORDS), jnp.uint32),
+        frame=jnp.zeros((*shape, frame_shape[0], frame_shape[1] // PIXELS), jnp.uint32),
         fresh=jnp.zeros(shape, bool),
         action=jnp.zeros(shape, jnp.uint8),
         reward=jnp.zeros(shape, jnp.float32),
@@ -97,7 +105,13 @@ def holds_window(replay: Replay, length: int) -> jax.Array:
 
 
 def check_fits(
-    capacity: int, share: float, free_bytes: int, copies: int, where: str, hint: str = ""
+    capacity: int,
+    share: float,
+    free_bytes: int,
+    copies: int,
+    where: str,
+    hint: str = "",
+    frame_shape: tuple[int, int] = FRAME_SHAPE,
 ) -> None:
     """Refuses a capacity above what is free, naming the one that would fit.
 
@@ -108,11 +122,13 @@ def check_fits(
       copies: of the replay there, 2 where a checkpoint passes through the same memory.
       where: for the message.
       hint: what else would help, for the message.
+      frame_shape: pixels of a frame.
     """
-    fits = int(USABLE * free_bytes / (BYTES * copies * share))
+    each = transition_bytes(frame_shape)
+    fits = int(USABLE * free_bytes / (each * copies * share))
     if capacity > fits:
         rounded = fits // 10_000 * 10_000 or fits
-        need, have = copies * capacity * share * BYTES / 1e9, free_bytes / 1e9
+        need, have = copies * capacity * share * each / 1e9, free_bytes / 1e9
         raise UserError(
             f"agent.replay_capacity = {capacity}: needs {need:.1f} GB {where}, and {have:.1f} GB "
             f"are free: {rounded} would fit{hint}"
@@ -122,12 +138,13 @@ def check_fits(
 def add(replay: Replay, trajectory: Trajectory) -> Replay:
     """Writes T steps of every environment over the oldest ones; T divides C."""
     stacks = trajectory.observation[:-1]
-    length, num_envs = trajectory.action.shape
-    newest = stacks[..., -1]
+    length, newest = len(trajectory.action), stacks[..., -1]
     # Four equal bytes; compared as one word.
     same = jax.lax.bitcast_convert_type(stacks, jnp.uint32) == newest * jnp.uint32(0x01010101)
     new = Steps(
-        frame=jax.lax.bitcast_convert_type(newest.reshape(length, num_envs, *WORDS, 4), jnp.uint32),
+        frame=jax.lax.bitcast_convert_type(
+            newest.reshape(*newest.shape[:-1], -1, PIXELS), jnp.uint32
+        ),
         # Four equal frames may also come from a picture that stands still: the same stack.
         fresh=jnp.all(same, axis=(2, 3)),
         action=trajectory.action.astype(jnp.uint8),
@@ -199,7 +216,8 @@ def _stack(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
     fresh = replay.ring.fresh[env, steps % rows].at[:, 0].set(True)
     oldest = jnp.max(jnp.where(fresh, steps, 0), axis=1, keepdims=True)
     words = replay.ring.frame[env, jnp.maximum(steps, oldest) % rows]
-    frames = jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(*steps.shape, *FRAME_SHAPE)
+    frames = jax.lax.bitcast_convert_type(words, jnp.uint8)
+    frames = frames.reshape(*words.shape[:-1], -1)
     # A pixel's four bytes as one word, oldest lowest: faster than moving bytes.
     shifts = 8 * jnp.arange(STACK_SIZE, dtype=jnp.uint32)[:, None, None]
     return jax.lax.bitcast_convert_type(

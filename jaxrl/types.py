@@ -13,7 +13,7 @@ import numpy as np
 
 PyTree = Any
 AXIS = "device"  # the one axis of the mesh
-FRAME_SHAPE = (84, 84)  # pixels, height x width
+FRAME_SHAPE = (84, 84)  # pixels, height x width, if nothing else is configured (Mnih 2013)
 STACK_SIZE = 4  # frames an agent sees at once
 FRAME_SKIP = 4  # emulator frames per agent step
 
@@ -25,6 +25,7 @@ class EnvSpec(NamedTuple):
     num_actions: int  # A
     action_meanings: tuple[str, ...]  # [A], names as the Arcade Learning Environment has them
     game: str
+    frame_shape: tuple[int, int] = FRAME_SHAPE  # H, W; 84, 84 in the shapes of all other comments
 
 
 class TimeStep(NamedTuple):

@@ -37,6 +37,7 @@ ALLOWED = {
     "episodes": {"types"},
     "rollout": {"types", "episodes"},
     "finite": {"types", "optimizers"},
+    "lag": {"types"},
     "distribute": {"types", "config", "errors"},
     "launch": {"config", "errors"},
     "rendezvous": {"config", "errors", "launch"},
@@ -45,7 +46,8 @@ ALLOWED = {
     "watch": {"ending", "errors"},
     "learners": {"types", "config", "networks", "optimizers"},
     "program": {
-        "types", "config", "checks", "distribute", "episodes", "finite", "learners", "rollout",
+        "types", "config", "checks", "distribute", "episodes", "finite", "lag", "learners",
+        "rollout",
     },
     "memory": {"types", "agent_config", "config", "errors", "distribute", "replay"},
     "stored": {"errors", "sums"},

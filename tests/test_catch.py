@@ -4,9 +4,11 @@ import numpy as np
 
 from jaxrl import distribute
 from jaxrl.agents import make_agent
-from jaxrl.envs.catch import CELL, COLUMNS, ROWS, make_catch
+from jaxrl.envs.catch import COLUMNS, ROWS, make_catch
 from jaxrl.program import make_program
 from tests.conftest import catch_config
+
+CELL = 84 // ROWS  # pixels
 
 
 def play(policy, steps=60, num_envs=16, **changes):

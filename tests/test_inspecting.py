@@ -8,10 +8,12 @@ import pytest
 from jaxrl import inspecting
 from jaxrl.agents import make_agent
 from jaxrl.envs import make_engine
-from jaxrl.envs.catch import CELL, ROWS
+from jaxrl.envs.catch import ROWS
 from jaxrl.errors import UserError
 from jaxrl.networks import RunningStatistics
 from tests.conftest import catch_config
+
+CELL = 84 // ROWS  # pixels
 
 STEPS = ROWS - 1  # decisions of a game of Catch
 

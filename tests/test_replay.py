@@ -146,7 +146,7 @@ def one_env(reward, terminated, valid, rows=16):
     """A replay with the given rows from step 3 on, frames that tell their step."""
     length = len(reward)
     memory = replay.new(1, rows)
-    frame = jnp.arange(rows, dtype=jnp.uint32)[:, None, None] * jnp.ones(replay.WORDS, jnp.uint32)
+    frame = jnp.arange(rows, dtype=jnp.uint32)[:, None, None] * jnp.ones((84, 21), jnp.uint32)
     pad = lambda x: jnp.zeros((1, rows), x.dtype).at[0, 3 : 3 + length].set(x)  # noqa: E731
     ring = memory.ring._replace(
         frame=frame[None],
@@ -226,7 +226,7 @@ def test_a_million_transitions_take_less_than_7_3_gb():
     shapes = jax.eval_shape(lambda: replay.new(16, rows))
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
     assert size <= 7.3e9
-    assert size == pytest.approx(replay.BYTES * 1_000_000, rel=1e-6)
+    assert size == pytest.approx(replay.transition_bytes((84, 84)) * 1_000_000, rel=1e-6)
 
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])

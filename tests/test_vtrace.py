@@ -106,7 +106,9 @@ def test_the_window_equals_frame_by_frame_what_was_played(seed, rollouts, ends, 
     played = play(seed, rollouts * ROLLOUT, ends, lives, static)
     log_prob = np.random.default_rng(seed).normal(size=played.action.shape).astype(np.float32)
     played = played._replace(extras=vtrace.Extras(log_prob))
-    memory = replay.new(ENVS, replay.rows_for_window(LENGTH, ROLLOUT), vtrace.Extras(jnp.float32))
+    memory = replay.new(
+        ENVS, replay.rows_for_window(LENGTH, ROLLOUT), extras=vtrace.Extras(jnp.float32)
+    )
     for t in range(0, len(played.action), ROLLOUT):
         part = jax.tree.map(lambda x, t=t: x[t : t + ROLLOUT], played._replace(observation=()))
         memory = add(memory, part._replace(observation=played.observation[t : t + ROLLOUT + 1]))

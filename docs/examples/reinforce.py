@@ -76,8 +76,9 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key)
-        actor = ActorState(params, networks.init_statistics(config.network), jnp.int32(0))
+        params = networks.init_params(network, key, spec.frame_shape)
+        statistics = networks.init_statistics(config.network, spec.frame_shape)
+        actor = ActorState(params, statistics, jnp.int32(0))
         return AgentState(actor, optimizer.init(params), memory=())
 
     def act(

@@ -128,9 +128,11 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         return network.apply({"params": params}, x)
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key)
+        params = networks.init_params(network, key, spec.frame_shape)
         value_statistics = networks.new_statistics(()) if settings.normalise_values else ()
-        statistics = Statistics(networks.init_statistics(config.network), value_statistics)
+        statistics = Statistics(
+            networks.init_statistics(config.network, spec.frame_shape), value_statistics
+        )
         learner = Learner(optimizer.init(params), jnp.float32(config.initial_learning_rate()))
         return AgentState(ActorState(params, statistics, jnp.int32(0)), learner, memory=())
 

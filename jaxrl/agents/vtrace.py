@@ -101,10 +101,12 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key)
-        actor = ActorState(params, networks.init_statistics(config.network), jnp.int32(0))
+        params = networks.init_params(network, key, spec.frame_shape)
+        actor = ActorState(
+            params, networks.init_statistics(config.network, spec.frame_shape), jnp.int32(0)
+        )
         rows = replay.rows_for_window(length, settings.rollout_length)
-        memory = replay.new(spec.num_envs, rows, Extras(jnp.float32))
+        memory = replay.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32))
         return AgentState(actor, optimizer.init(params), memory)
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:

@@ -28,18 +28,24 @@ class Calls(NamedTuple):
     send: Callable[[jax.Array, jax.Array], jax.Array]  # (token, action i32[E]) -> token
 
 
-def host_calls(pool: Any, num_envs: int, failures: list[Exception]) -> Calls:
+def host_calls(
+    pool: Any,
+    num_envs: int,
+    failures: list[Exception],
+    frame_shape: tuple[int, int] = FRAME_SHAPE,
+) -> Calls:
     """Callbacks that send and receive a step of `num_envs` environments.
 
     Args:
       pool: EnvPool's, or anything with its `send(action)` and `recv()`.
       num_envs: E.
       failures: where the error of a call is put; while it holds one the pool is left alone.
+      frame_shape: pixels of a frame.
     """
     token = np.zeros(8, np.uint8)
     rows = {name: jax.ShapeDtypeStruct((num_envs,), dtype) for name, dtype in INFO.items()}
     flag = jax.ShapeDtypeStruct((num_envs,), np.bool_)
-    frames = jax.ShapeDtypeStruct((num_envs, 1, *FRAME_SHAPE), np.uint8)
+    frames = jax.ShapeDtypeStruct((num_envs, 1, *frame_shape), np.uint8)
     answer_shapes = (frames, rows["reward"], flag, flag, rows)
     nothing = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), answer_shapes)
 

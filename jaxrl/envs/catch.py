@@ -1,4 +1,4 @@
-"""Catch in pure JAX: move a paddle under a falling ball; drawn as 84 x 84 frames.
+"""Catch in pure JAX: move a paddle under a falling ball; drawn as frames of any size.
 
 The ball starts in a random column of the top row, falls one row a step, and the game ends when it
 reaches the paddle's row: +1 if the paddle is under it, else -1 (bsuite's Catch). It answers as
@@ -14,10 +14,9 @@ import numpy as np
 
 from jaxrl.config import CATCH, Config
 from jaxrl.envs.engine import WHOLE, Group, env_ids, first_env_seed
-from jaxrl.types import FRAME_SHAPE, EnvEngine, EnvSpec, TimeStep
+from jaxrl.types import EnvEngine, EnvSpec, TimeStep
 
 ROWS, COLUMNS = 7, 7
-CELL = FRAME_SHAPE[0] // ROWS  # pixels
 MAX_SCORE = 1.0
 
 
@@ -53,10 +52,11 @@ def _move(state: CatchState, action: jax.Array) -> CatchState:
     )
 
 
-def _draw(state: CatchState) -> jax.Array:
+def _draw(state: CatchState, frame_shape: tuple[int, int]) -> jax.Array:
     """u8[E, 84, 84]: ball 255, paddle 128."""
-    row = jnp.arange(FRAME_SHAPE[0]) // CELL
-    column = jnp.arange(FRAME_SHAPE[1]) // CELL
+    height, width = frame_shape
+    row = jnp.arange(height) * ROWS // height
+    column = jnp.arange(width) * COLUMNS // width
     ball = (row == state.ball_row[:, None])[:, :, None] & (column == state.ball_column[:, None])[
         :, None, :
     ]
@@ -64,11 +64,11 @@ def _draw(state: CatchState) -> jax.Array:
     return jnp.where(ball, 255, jnp.where(paddle, 128, 0)).astype(jnp.uint8)
 
 
-def _answer(state: CatchState) -> TimeStep:
+def _answer(state: CatchState, frame_shape: tuple[int, int]) -> TimeStep:
     caught = jnp.where(state.paddle == state.ball_column, MAX_SCORE, -MAX_SCORE)
     reward = jnp.where(state.done, caught, 0.0).astype(jnp.float32)
     return TimeStep(
-        frame=_draw(state),
+        frame=_draw(state, frame_shape),
         reward=reward,
         score=reward,
         terminated=state.done,
@@ -83,7 +83,8 @@ def make_catch(
 ) -> EnvEngine:
     """An engine of `num_envs` games of Catch on each of this process's devices."""
     ids = env_ids(num_envs, num_local_devices, group)
-    spec = EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), CATCH)
+    shape = config.frame_shape()
+    spec = EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), CATCH, shape)
 
     @jax.jit
     def start(numbers: jax.Array, seed: jax.Array) -> tuple[CatchState, TimeStep]:
@@ -105,7 +106,7 @@ def make_catch(
             return jax.tree.map(lambda new, old: jnp.where(steps > step, new, old), moved, state)
 
         state = jax.lax.fori_loop(0, max_steps, move, state)
-        return state, _answer(state)
+        return state, _answer(state, shape)
 
     def init(seed: int) -> tuple[CatchState, TimeStep]:
         # Not the seed itself: `fold_in` and `split` of one key give the same keys, and the seed's
@@ -117,7 +118,7 @@ def make_catch(
         return _move(state, action)
 
     def recv(state: CatchState) -> tuple[CatchState, TimeStep]:
-        return state, _answer(state)
+        return state, _answer(state, shape)
 
     return EnvEngine(
         spec,

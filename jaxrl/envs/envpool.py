@@ -22,7 +22,7 @@ from jaxrl.envs.callback import host_calls
 from jaxrl.envs.engine import WHOLE, Group, cores_by_device, env_ids, first_env_seed, on_cores
 from jaxrl.errors import EngineError
 from jaxrl.games import full_actions, minimal_actions
-from jaxrl.types import AXIS, FRAME_SHAPE, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
+from jaxrl.types import AXIS, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
 
 
 class EnvPoolState(NamedTuple):
@@ -61,8 +61,8 @@ def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
         num_envs=num_envs,
         stack_num=1,
         seed=seed,
-        img_height=FRAME_SHAPE[0],
-        img_width=FRAME_SHAPE[1],
+        img_height=config.frame_height,
+        img_width=config.frame_width,
         frame_skip=FRAME_SKIP,
         noop_max=config.noop_max,
         episodic_life=config.episodic_life,
@@ -143,7 +143,7 @@ def make_envpool(
     game_actions = full_actions if config.full_action_space else minimal_actions
     actions = game_actions(config.game)
     ids = env_ids(num_envs, num_local_devices, group)
-    spec = EnvSpec(num_envs, len(actions), actions, config.game)
+    spec = EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape())
     cores = cores_by_device(num_local_devices)
     uses_xla = has_custom_call() if config.engine == "auto" else config.engine == "xla"
     failures: list[Exception] = []
@@ -166,7 +166,11 @@ def make_envpool(
                     render_mode="rgb_array",
                 )
             pools.append(pool)
-            calls = pool.xla()[:3] if uses_xla else host_calls(pool, num_envs, failures)
+            calls = (
+                pool.xla()[:3]
+                if uses_xla
+                else host_calls(pool, num_envs, failures, config.frame_shape())
+            )
             token, recv_pool, send_pool = calls
             sends.append(send_pool)
             recvs.append(recv_pool)
