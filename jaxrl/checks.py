@@ -165,6 +165,8 @@ def _check_frames(config: Config) -> None:
         near = round(config.frame_width / 4) * 4
         raise UserError(f"frame_width = {config.frame_width}: must be a multiple of 4: take {near}")
     if network.torso == "impala":
+        if network.layer_norm:
+            raise UserError("network.layer_norm = true: impala has none; take nips or nature")
         if network.first_stride != 4 or network.extra_layers:
             raise UserError("network.first_stride and network.extra_layers: impala has none")
         return

@@ -47,7 +47,8 @@ class NetworkConfig:
     """dqn and c51: learned noise in the layers above the convolutions explores (Fortunato 2018);
     set epsilon to 0 with it"""
     layer_norm: bool = False
-    """normalise over the channels after every layer below the heads (PQN, Gallici 2025)"""
+    """nips, nature: normalise over the channels after every layer below the heads (PQN, Gallici
+    2025)"""
     normalise_observations: bool = False
     """normalise each pixel by its running mean and standard deviation (CuLE)"""
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -4,7 +4,7 @@ Many environments play at once; as many transitions are trained on per transitio
 papers do, in more or larger batches (Stooke & Abbeel 2018, section 3.2). Of a transition with
 n-step rewards G and the bootstrap m ≤ n steps later,
 
-L = w · error(target(G, γᵐ, q⁻(s', a*)), q(s, a)),  a* = argmaxₐ of the target network's values
+L = w · error(target(G, γᵐ, q⁻(s', a*)), q(s, a)),  a* = argmaxₐ q⁻(s', a)
 
 q⁻ is the target network; for double Q-learning (van Hasselt 2016) a* is the online network's best.
 With priorities w makes up for how often the transition is drawn (jaxrl.prioritised), else it is 1.
@@ -59,7 +59,8 @@ class Rows(NamedTuple):
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
     target: jax.Array  # f32[B(, N)]
-    weight: jax.Array  # f32[B], without importance sums to the mean over all devices' valid rows
+    weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
+    importance: jax.Array  # f32[B], of draws by priority; else 1
     noise: PyTree  # key[B] of a noisy network, else None
 
 
@@ -77,7 +78,7 @@ def loss(
     """The weighted sum of the rows' losses, with (sums for the log, the priorities f32[B])."""
     chosen = select(prediction, rows.action)
     losses, priorities = method.error(rows.target, chosen)
-    total = jnp.sum(rows.weight * losses)
+    total = jnp.sum(rows.weight * rows.importance * losses)
     value = jnp.sum(rows.weight * method.values(chosen))
     return total, ({method.loss_name: total, "value/q": value}, priorities)
 
@@ -151,6 +152,7 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
             action=batch.action,
             target=method.target(batch.reward, batch.discount, value),
             weight=row_weights(batch.valid),
+            importance=jnp.ones(size),
             noise=keys[2],
         )
 
@@ -159,7 +161,7 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
     ) -> tuple[PyTree, Learner, PyTree, dict[str, jax.Array]]:
         """One gradient step; the priorities after it."""
         size = settings.batch_size // jax.lax.axis_size(AXIS)
-        place_key, noise_key = (key, key) if not config.network.noisy else jax.random.split(key)
+        place_key, noise_key = jax.random.split(key)
         if prioritises:
             place, probability = prioritised.draw(place_key, memory, size)
         else:
@@ -167,8 +169,8 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         batch = replay.read(memory, place, settings.n_step, settings.gamma)
         rows = as_rows(noise_key, actor, learner, batch)
         if prioritises:
-            weight = prioritised.importance(probability, beta(actor.updates))
-            rows = rows._replace(weight=rows.weight * weight)
+            importance = prioritised.importance(probability, beta(actor.updates))
+            rows = rows._replace(importance=importance)
 
         def objective(
             params: PyTree, part: Rows

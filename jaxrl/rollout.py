@@ -223,5 +223,7 @@ def collect(
         trajectory = _after(trajectory, [state.env for state in games])
     learner, metrics = agent.update(learner, trajectory, key)
     if overlapped:
-        games = tuple(state._replace(env=_after(state.env, learner.actor)) for state in games)
+        # Of the optimizer too: an actor that lags was there before the update.
+        learned = learner.actor, learner.optimizer
+        games = tuple(state._replace(env=_after(state.env, learned)) for state in games)
     return Learned(learner, games, metrics)

@@ -66,7 +66,7 @@ def test_loss_equals_rlax(double):
     selector = selector_logits if double else target_logits
     bootstrap = q_learning.bootstrap(method(atoms), target_logits, selector)
     target = c51.target(reward, discount, bootstrap, atoms)
-    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), None)
+    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
     total, (parts, divergence) = q_learning.loss(method(atoms), online, rows)
     oracle = jax.vmap(rlax.categorical_double_q_learning, in_axes=(None, 0, 0, 0, 0, None, 0, 0))(
         atoms, online, action, reward, discount, atoms, target_logits,
@@ -84,7 +84,9 @@ def test_loss_equals_rlax(double):
 def test_a_row_without_weight_does_not_count():
     logits = logits_of([[[0.2, 0.3, 0.5]], [[0.6, 0.2, 0.2]]])
     target = jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    rows = q_learning.Rows(jnp.zeros(2), jnp.zeros(2, int), target, jnp.array([1.0, 0.0]), None)
+    rows = q_learning.Rows(
+        jnp.zeros(2), jnp.zeros(2, int), target, jnp.array([1.0, 0.0]), jnp.ones(2), None
+    )
     assert float(q_learning.loss(method(ATOMS), logits, rows)[0]) == pytest.approx(
         -np.log(0.3), rel=1e-5
     )

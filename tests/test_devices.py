@@ -18,7 +18,17 @@ SETTINGS = {
     "ppo_pong": {"rollout_length": 8},
     "vtrace_cpu": {"num_minibatches": 2, "window": 8},
     "c51_fast": {"learning_starts": 96, "target_update_interval": 256},
+    # Draws by priority are each device's own, and epsilons are of environments by their place.
+    "rainbow": {
+        "learning_starts": 96,
+        "target_update_interval": 256,
+        "batch_size": 32,
+        "priority_exponent": 0.0,
+    },
+    "sarsa": {"target_update_interval": 160, "epsilon_spread": False},
+    "pqn": {"rollout_length": 8},
 }
+NOISY = ("rainbow",)
 
 
 def train(recipe, num_devices, order, turns, groups=1):
@@ -35,7 +45,8 @@ def train(recipe, num_devices, order, turns, groups=1):
     optimizer = dataclasses.replace(
         config.optimizer, name="rmsprop", learning_rate=1.3e-3, initial_scale=1.0, decay=0.99
     )
-    config = dataclasses.replace(config, optimizer=optimizer)
+    network = dataclasses.replace(config.network, torso="nips", noisy=recipe in NOISY)
+    config = dataclasses.replace(config, optimizer=optimizer, network=network)
     mesh = distribute.make_mesh(num_devices)
     num_envs = envs_per_device(config, mesh)
     engines = make_engines(config, num_envs, num_devices)
@@ -48,9 +59,12 @@ def train(recipe, num_devices, order, turns, groups=1):
     ("recipe", "order", "turns", "groups"),
     [
         ("a2c_fast", "strict", 20, 1),
-        ("ppo_pong", "strict", 6, 1),
-        ("vtrace_cpu", "overlapped", 30, 2),
-        ("c51_fast", "overlapped", 20, 1),
+        ("sarsa", "strict", 12, 1),
+        pytest.param("ppo_pong", "strict", 6, 1, marks=pytest.mark.slow),
+        pytest.param("vtrace_cpu", "overlapped", 30, 2, marks=pytest.mark.slow),
+        pytest.param("c51_fast", "overlapped", 20, 1, marks=pytest.mark.slow),
+        pytest.param("rainbow", "strict", 12, 2, marks=pytest.mark.slow),
+        pytest.param("pqn", "strict", 6, 1, marks=pytest.mark.slow),
     ],
 )
 def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, order, turns, groups):
@@ -61,7 +75,7 @@ def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, orde
         by_device = [g.observation.reshape(num_devices, -1, 84, 84, 4) for g in more.games]
         observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
         np.testing.assert_array_equal(one.games[0].observation, observation)
-        if recipe in ("c51_fast", "vtrace_cpu"):
+        if recipe in ("c51_fast", "vtrace_cpu", "rainbow"):
             for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
                 played = [getattr(state.agent.memory.ring, name) for state in (one, more)]
                 np.testing.assert_array_equal(*played)

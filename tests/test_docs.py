@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl import bench, config, distribute, episodes, finite, processes, train
+from jaxrl import bench, config, distribute, episodes, finite, processes, train, tune
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
 from jaxrl.cli import COMMANDS, main
@@ -32,8 +32,10 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("quickstart", "concepts", "extending", "metrics", "setup", "troubleshooting")
-}
+    for name in (
+        "quickstart", "concepts", "extending", "metrics", "papers", "setup", "troubleshooting"
+    )
+}  # fmt: skip
 EXAMPLE = DOCS / "examples" / "reinforce.py"
 
 
@@ -43,8 +45,12 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def commands(name: str) -> list[str]:
-    """Every command line of the shell blocks, without comments and without what is piped on."""
-    lines = [
+    """Every command line of the shell blocks, without comments and without what is piped on.
+
+    The page of papers has them within its tables.
+    """
+    lines = re.findall(r"`((?:jaxrl|make) [^`]+)`", PAGES["papers"])
+    lines += [
         shlex.join(shlex.split(line.split(" | ")[0], comments=True))
         for page in PAGES.values()
         for block in blocks(page, "sh")
@@ -70,12 +76,14 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(train, "start", lambda config: started.append(config) or outcome)
     rates = dict.fromkeys(bench.LOADS, bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0))
     monkeypatch.setattr(bench, "measure", lambda config, *_: started.append(config) or rates)
+    monkeypatch.setattr(tune, "search", lambda config, *_: started.append(config) or config)
     command, *arguments = shlex.split(line)[1:]
     if command == "--help":
         assert main(["--help"]) == 0
         return
     assert command in COMMANDS
-    arguments = [str(tmp_path / a) if a.startswith(("runs/", "/shared/")) else a for a in arguments]
+    written = ("runs/", "/shared/", "tuned.toml", "throughput.png")
+    arguments = [str(tmp_path / a) if a.startswith(written) else a for a in arguments]
     if "configs/reinforce.toml" in arguments:  # which the page tells the reader to write
         arguments[arguments.index("configs/reinforce.toml")] = str(CONFIGS / "a2c.toml")
     if command == "sweep":
@@ -153,7 +161,7 @@ def test_links_lead_somewhere():
 
 
 def test_files_and_tests_that_are_named_exist():
-    made = {"config.toml", "agents/reinforce.py", "reinforce.toml"}
+    made = {"config.toml", "tuned.toml", "agents/reinforce.py", "reinforce.toml"}
     for name, page in PAGES.items():
         for file in re.findall(r"`(?:jaxrl/)?([\w/]+\.py)\b", page):
             places = [ROOT / file, ROOT / "jaxrl" / file]
@@ -192,7 +200,8 @@ def logged(recipe: str) -> set[str]:
 def test_every_key_of_metrics_stands_in_the_page_and_no_other(trained):
     lines = (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     exist = set().union(*(json.loads(line) for line in lines))
-    exist = exist.union(*map(logged, ("a2c_fast", "ppo_pong", "vtrace_cpu", "c51_fast")))
+    recipes = ("a2c_fast", "ppo_pong", "vtrace_cpu", "dqn", "c51_fast", "rainbow", "nstep_q", "pqn")
+    exist = exist.union(*map(logged, recipes))
     golden = (ROOT / "tests" / "golden").glob("*/metrics.jsonl")
     for path in golden:
         exist |= set(json.loads(path.read_text(encoding="utf-8").splitlines()[-1]))

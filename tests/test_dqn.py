@@ -23,7 +23,9 @@ def test_hand_worked_loss():
     bootstrap = q_learning.bootstrap(METHOD, there, there)
     target = dqn.target(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), bootstrap)
     np.testing.assert_allclose(target, [2.0, 1.0])
-    rows = q_learning.Rows(jnp.zeros(2), jnp.array([0, 1]), target, jnp.array([0.5, 0.5]), None)
+    rows = q_learning.Rows(
+        jnp.zeros(2), jnp.array([0, 1]), target, jnp.array([0.5, 0.5]), jnp.ones(2), None
+    )
     prediction = jnp.array([[-1.0, 9.0], [9.0, 0.5]])
     total, (parts, priorities) = q_learning.loss(METHOD, prediction, rows)
     # Differences 3 and 0.5: 3 - ½ and ½ · 0.25
@@ -45,7 +47,7 @@ def test_loss_equals_rlax(double):
     discount = jnp.asarray(random.choice([0.0, 0.99], 16), jnp.float32)
     bootstrap = q_learning.bootstrap(METHOD, there, selector if double else there)
     target = dqn.target(reward, discount, bootstrap)
-    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), None)
+    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
     total, (_, priorities) = q_learning.loss(METHOD, online, rows)
     if double:
         errors = jax.vmap(rlax.double_q_learning)(online, action, reward, discount, there, selector)

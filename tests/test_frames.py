@@ -103,6 +103,7 @@ def test_networks_follow(network, shape, units):
         ({}, {"torso": "nips", "extra_layers": 5}, "fewer of network.extra_layers"),
         ({}, {"torso": "nips", "first_stride": 9}, "must be at most 8"),
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
+        ({}, {"torso": "impala", "layer_norm": True}, "impala has none"),
     ],
 )
 def test_sizes_that_do_not_fit(changes, network, message):

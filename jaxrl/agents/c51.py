@@ -3,9 +3,9 @@
 The loss of a transition is the cross-entropy between the projected Bellman target of a target
 network and the prediction,
 
-L = -Σᵢ mᵢ · log pᵢ(s, a),  m = Φ(G + γᵐ z, p⁻(s', a*)),  a* = argmaxₐ Σᵢ zᵢ pᵢ(s', a)
+L = -Σᵢ tᵢ · log pᵢ(s, a),  t = Φ(G + γᵐ z, p⁻(s', a*)),  a* = argmaxₐ Σᵢ zᵢ pᵢ⁻(s', a)
 
-Its priority is the divergence from the prediction to the target, L - H(m). With double Q-learning,
+Its priority is the divergence from the prediction to the target, L - H(t). With double Q-learning,
 dueling streams, priorities, n-step rewards and noisy networks this is Rainbow (Hessel 2018).
 """
 

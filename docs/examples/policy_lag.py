@@ -1,0 +1,94 @@
+"""GA3C's study of policy lag (Babaeizadeh 2017): the score against how old the acting policy is.
+
+    python docs/examples/policy_lag.py --config configs/a2c_fast.toml --options order=overlapped
+    python docs/examples/policy_lag.py --game pong --total-steps 2000000 --seeds 1
+
+Trains one configuration with every lag and seed, one after another, into ROOT/lagLAG-seedSEED;
+those that are there are not trained again. Then it draws ROOT/policy_lag.png.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.figure
+import tyro
+
+from jaxrl import metrics, plotting
+
+GA3C = Path(__file__).parents[2] / "configs" / "ga3c.toml"
+
+
+def score(run_dir: Path, share: float) -> float:
+    """The mean return of the last `share` of training, by its lines of 100 games each."""
+    returns = [row["return_mean"] for row in metrics.read(run_dir)]
+    found = [value for value in returns[int((1 - share) * len(returns)) :] if value is not None]
+    return sum(found) / len(found) if found else float("nan")
+
+
+def main(
+    config: Path = GA3C,
+    game: str = "catch",
+    total_steps: int = 20_000,
+    seeds: tuple[int, ...] = (1, 2, 3),
+    lags: tuple[int, ...] = (0, 1, 2, 4, 8, 16),
+    root: Path = Path("runs/policy_lag"),
+    options: tuple[str, ...] = (),
+) -> None:
+    """Trains with each lag and draws what became of the score.
+
+    Args:
+        config: TOML file of what to train
+        game: to train on
+        total_steps: agent steps of each run
+        seeds: of each lag
+        lags: in updates
+        root: directory of the runs and the picture
+        options: further options of `jaxrl train`, such as optimizer.learning-rate=1e-3
+    """
+    further = [word for option in options for word in f"--{option}".split("=", 1)]
+    found: dict[int, list[Path]] = {lag: [] for lag in lags}
+    for seed in seeds:
+        for lag, run_dirs in found.items():
+            run_dir = root / f"lag{lag}-seed{seed}"
+            run_dirs.append(run_dir)
+            if (run_dir / plotting.FILE).exists():
+                continue
+            command = [
+                *(sys.executable, "-m", "jaxrl", "train", "--config", str(config)),
+                *("--game", game, "--total-steps", str(total_steps), "--seed", str(seed)),
+                *("--lag", str(lag), "--run-dir", str(run_dir), "--evaluation-episodes", "0"),
+                *("--log-interval", str(max(1, total_steps // 100)), *further),
+            ]
+            subprocess.run(command, check=True)
+    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    curves, axes = figure.subplots(1, 2)
+    for place, (lag, run_dirs) in enumerate(found.items()):
+        colour = plotting.COLOURS[place % len(plotting.COLOURS)]
+        for number, run_dir in enumerate(run_dirs):
+            label = f"lag {lag}" if number == 0 else None
+            curves.plot(*plotting.curve(run_dir, "step"), color=colour, label=label, alpha=0.8)
+    curves.set_xlabel(plotting.LABELS["step"])
+    curves.set_ylabel("return, mean of the last 100 games")
+    curves.legend(fontsize="small")
+    for share, marker in ((1.0, "o"), (0.2, "s")):
+        values = {lag: [score(run_dir, share) for run_dir in dirs] for lag, dirs in found.items()}
+        places = range(len(values))
+        means = [sum(x) / len(x) for x in values.values()]
+        what = "whole training" if share == 1 else f"last {share:.0%} of training"
+        (line,) = axes.plot(places, means, marker=marker, label=f"mean of {what}")
+        for place, of_seeds in zip(places, values.values(), strict=True):
+            axes.plot([place] * len(of_seeds), of_seeds, ".", color=line.get_color(), alpha=0.5)
+    axes.set_xticks(range(len(found)), [str(lag) for lag in found])
+    axes.set_xlabel("lag of the acting policy (updates)")
+    axes.set_ylabel("return, mean of 100 games")
+    axes.legend(fontsize="small")
+    for each in (curves, axes):
+        each.grid(alpha=0.3)
+    target = root / "policy_lag.png"
+    figure.savefig(target, dpi=120)
+    print(target)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
