@@ -100,8 +100,8 @@ class ValueConfig:
     epsilon_decay_steps: int = 1_000_000
     """agent steps over which epsilon falls linearly"""
     epsilon_spread: bool = False
-    """epsilon ends at 0.1, 0.01 and 0.5 in four, three and three tenths of the environments (Mnih
-    2016), instead of at epsilon_end in all"""
+    """epsilon ends at 0.1, 0.01 and 0.5 in four, three and three tenths of each device's
+    environments (Mnih 2016), instead of at epsilon_end in all"""
     evaluation_epsilon: float = 0.001
     """probability of a random action in `jaxrl evaluate` and `jaxrl play`"""
     micro_batch: int = 0

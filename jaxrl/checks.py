@@ -79,6 +79,7 @@ FRACTIONS = (
     "optimizer.decay",
     "optimizer.decay_mean",
 )
+LEAST_SPREAD = 10  # environments that have the shares 0.4, 0.3 and 0.3
 POSITIVE = ("optimizer.eps", "agent.kl_target", "agent.training_intensity")
 INT32 = (
     "max_episode_steps",
@@ -311,6 +312,8 @@ def check_divides(config: Config, num_devices: int) -> None:
     whole = f"the {envs} environments of a {owner} (num_envs)"
     _check_one_of("groups", config.groups, _divisors(envs), whole)
     agent, steps = config.agent, config.steps_per_update()
+    if isinstance(agent, ValueConfig) and agent.epsilon_spread:
+        _check_spread(config, envs, owner)
     if steps >= 2**31:
         raise UserError(f"num_envs x agent.rollout_length = {steps}: must be below 2147483648")
     if isinstance(agent, PPOConfig | PQNConfig):
@@ -349,6 +352,17 @@ def check_divides(config: Config, num_devices: int) -> None:
         rows = rows_per_gradient(config, num_devices)
         what = f"the {rows} {'windows' if config.algorithm == 'vtrace' else 'rows'} of a gradient"
         _check_one_of("agent.micro_batch", agent.micro_batch, _divisors(rows), what)
+
+
+def _check_spread(config: Config, envs: int, owner: str) -> None:
+    """Epsilons are given by place among the environments that are answered together."""
+    if config.groups > 1:
+        raise UserError("agent.epsilon_spread: is of all environments at once; leave groups at 1")
+    if envs < LEAST_SPREAD:
+        raise UserError(
+            f"agent.epsilon_spread: the {envs} environments of a {owner} are too few for its "
+            f"shares: take {LEAST_SPREAD} or more on each, or --agent.no-epsilon-spread"
+        )
 
 
 def _divisors(number: int) -> list[int]:

@@ -44,8 +44,8 @@ class NetworkConfig:
     dueling: bool = False
     """value-based agents: separate streams of state value and advantage (Wang 2016)"""
     noisy: bool = False
-    """dqn and c51: learned noise in the layers above the convolutions explores (Fortunato 2018);
-    set epsilon to 0 with it"""
+    """dqn and c51: learned noise in the layers above the convolutions explores (Fortunato 2018),
+    which begin as that paper's, not by `init`; set epsilon to 0 with it"""
     layer_norm: bool = False
     """nips, nature: normalise over the channels after every layer below the heads (PQN, Gallici
     2025)"""

@@ -22,8 +22,9 @@ class Delayed(NamedTuple):
 def delayed(agent: Agent, lag: int) -> Agent:
     """The agent, whose actions come from parameters `lag` updates old; 0 is the agent itself.
 
-    Gradients are of the newest parameters; what an agent keeps of acting (values, probabilities) is
-    of the older ones. `AgentState.actor` is the one that acts.
+    Gradients, and what is computed for them (the bootstrap after the last step), are of the newest
+    parameters; what an agent keeps of acting (values, probabilities) is of the older ones.
+    `AgentState.actor` is the one that acts.
     """
     if lag == 0:
         return agent

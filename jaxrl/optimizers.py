@@ -111,7 +111,7 @@ def learning_rate(config: Config) -> optax.Schedule:
     start = config.initial_learning_rate()
     if config.optimizer.schedule == "linear":
         return optax.linear_schedule(start, 0.0, max(config.num_updates(), 1))
-    return optax.constant_schedule(start)
+    return lambda _: jnp.float32(start)  # optax's own would give a number without a dtype
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:

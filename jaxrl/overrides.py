@@ -24,6 +24,7 @@ FIXED = (
     "frame_height",
     "frame_width",
     "agent.rollout_length",
+    "agent.priority_exponent",
     "network",
 )
 

@@ -18,6 +18,7 @@ from jaxrl.replay import Place, Replay
 
 BLOCK = 1024  # steps, at most
 SMALLEST = 1e-6  # added to an error, so that every transition is drawn again
+LARGEST = 100.0  # error that counts, so that one that exploded does not reign for ever
 
 
 class Priorities(NamedTuple):
@@ -83,8 +84,11 @@ def draw(key: jax.Array, memory: Replay, batch_size: int) -> tuple[Place, jax.Ar
 
 
 def _find(ends: jax.Array, point: jax.Array) -> jax.Array:
-    """Which part a point lies in, of parts that end at `ends`; never one that is empty."""
-    last = jnp.searchsorted(ends, ends[-1], side="left")  # rounding may put a point beyond it
+    """Which part a point lies in, of parts that end at `ends`.
+
+    Rounding may put a point into an empty one, in one of a million draws: it weighs nothing.
+    """
+    last = jnp.searchsorted(ends, ends[-1], side="left")
     return jnp.minimum(jnp.searchsorted(ends, point, side="right"), last).astype(jnp.int32)
 
 
@@ -98,13 +102,18 @@ def importance(probability: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def update(memory: Replay, place: Place, error: jax.Array, exponent: float) -> Priorities:
-    """The priorities with the newest errors f32[B] of the transitions at `place`."""
+    """The priorities with the newest errors f32[B] of the transitions at `place`.
+
+    Errors that are no numbers change none: the update may be skipped, and the memory goes on.
+    """
     priorities: Priorities = memory.priorities
-    power = (jnp.abs(error) + SMALLEST) ** exponent
+    power = (jnp.minimum(jnp.abs(error), LARGEST) + SMALLEST) ** exponent
     row = place.step % memory.ring.valid.shape[1]
     length = priorities.power.shape[2]
     at = place.env, row // length, row % length
     # What must not be drawn stays so.
-    changed = jnp.where(priorities.power[at] > 0, power, 0.0)
+    before = priorities.power[at]
+    changed = jnp.where((before > 0) & jnp.isfinite(error), power, before)
     largest = jnp.maximum(priorities.largest, max_over_devices(changed.max()))
-    return Priorities(priorities.power.at[at].set(changed), largest)
+    # One that was drawn twice has the larger error, on every platform.
+    return Priorities(priorities.power.at[at].set(0.0).at[at].max(changed), largest)

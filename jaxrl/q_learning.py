@@ -98,7 +98,7 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
     schedule = optimizers.learning_rate(config)
     steps_per_update = config.steps_per_update()
     num_batches = gradient_steps(config)
-    target_updates = max(1, settings.target_update_interval // steps_per_update)
+    target_updates = max(1, round(settings.target_update_interval / steps_per_update))
     prioritises = settings.priority_exponent > 0
     names = (method.loss_name, "value/q", "loss/gradient_norm")
 

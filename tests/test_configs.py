@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxrl import distribute
-from jaxrl.agent_config import ReplayConfig, VTraceConfig
+from jaxrl.agent_config import ReplayConfig, ValueConfig, VTraceConfig
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
 from jaxrl.config import Config, load
@@ -25,6 +25,8 @@ def few_environments(config: Config) -> Config:
         if config.agent.rollout_length == 1:
             agent = dataclasses.replace(agent, window=4)
         return dataclasses.replace(few, agent=agent)
+    if isinstance(config.agent, ValueConfig):  # too few to have shares of their own
+        few = dataclasses.replace(few, agent=dataclasses.replace(few.agent, epsilon_spread=False))
     if not isinstance(config.agent, ReplayConfig):
         return few
     agent = dataclasses.replace(

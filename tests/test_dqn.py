@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl import distribute, q_learning
+from jaxrl import distribute, finite, prioritised, q_learning
 from jaxrl.agents import dqn, make_agent
 from jaxrl.envs import make_engine
 from jaxrl.program import make_program
@@ -81,7 +81,51 @@ def test_priorities_are_the_newest_errors():
     # 16 steps each: 3 without a stack, 1 without a successor
     assert (power > 0).sum() == 4 * 12
     assert len(np.unique(power)) > 10
-    assert float(metrics["replay/largest_priority"][0]) == pytest.approx(power.max(), rel=1)
+    # New ones have 1, and no error of these is as large.
+    assert float(metrics["replay/largest_priority"][0]) == max(1.0, power.max())
+
+
+def test_rows_count_by_their_importance(monkeypatch):
+    """One update whose errors and weights are known: the gradient is that of the weighted rows."""
+    seen = []
+
+    def importance(probability, exponent):
+        seen.append(exponent)
+        return jnp.where(jnp.arange(len(probability)) == 3, 1.0, 0.0)
+
+    monkeypatch.setattr(prioritised, "importance", importance)
+    one, metrics = updated("dqn", 2, priority_exponent=0.5, training_intensity=2.0)
+    assert len(seen) == 1
+    # Of 32 rows one counts: the loss is at most Huber's of the largest error, over 32.
+    error = np.asarray(one.memory.priorities.power).max() ** 2
+    loss = metrics["loss/huber"]
+    assert 0 < float(loss.total[0] / loss.number[0]) <= max(0.5 * error**2, error) / 32 * 1.01
+
+
+@pytest.mark.parametrize("poison", [np.nan, 1e30])
+def test_an_update_that_is_skipped_does_not_poison_the_priorities(poison):
+    config = catch_config("dqn", num_envs=4, agent={"learning_starts": 0, "priority_exponent": 0.5})
+    agent = finite.guarded(make_agent(config, SPEC), skip=True)
+    state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
+    mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
+    skipped, losses = [], []
+    for i in range(6):
+        given = state
+        if i == 3:
+            broken = jax.tree.map(lambda x: x * poison, state.actor.params)
+            given = state._replace(actor=state.actor._replace(params=broken))
+        after, metrics = mapped(given, jax.tree.map(lambda x: x[None], trajectory(i)),
+                                jax.random.key(i))  # fmt: skip
+        skipped.append(float(metrics[finite.SKIPPED].total[0]))
+        losses.append(float(metrics["loss/huber"].total[0]))
+        restored = state.actor.params if i == 3 else after.actor.params
+        state = after._replace(actor=after.actor._replace(params=restored))
+        priorities = state.memory.priorities
+        assert np.isfinite(np.asarray(priorities.power)).all()
+        assert float(priorities.largest[0]) <= 10.1  # the root of the largest error that counts
+    assert skipped == [0, 0, 0, 1, 0, 0]
+    assert losses[4] > 0
+    assert losses[5] > 0
 
 
 def test_devices_share_parameters_whatever_their_priorities():

@@ -1,9 +1,16 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxrl import exploration
 from jaxrl.agent_config import C51Config, NStepQConfig
+from jaxrl.checks import check, check_divides
+from jaxrl.config import load
+from jaxrl.errors import UserError
+from tests.conftest import CONFIGS
 
 
 def test_epsilon_falls_linearly_by_step():
@@ -19,10 +26,20 @@ def test_epsilon_ends_elsewhere_in_some_environments():
     np.testing.assert_allclose(ends, [0.1] * 4 + [0.01] * 3 + [0.5] * 3, rtol=1e-5)
     half = exploration.epsilon(config, jnp.float32(500), 10)
     np.testing.assert_allclose(half, [0.55] * 4 + [0.505] * 3 + [0.75] * 3, rtol=1e-5)
-    for number in (1, 3, 16, 17):
+    for number in (10, 16, 17, 20):
         ends = np.asarray(exploration.epsilon(config, jnp.float32(2000), number))
         for end, share in ((0.1, 0.4), (0.01, 0.3), (0.5, 0.3)):
             assert abs(np.isclose(ends, end).mean() - share) < 1 / number
+
+
+def test_too_few_environments_for_their_shares_are_refused():
+    """Shares are of those that are answered together: 16 on four devices would be other ones."""
+    check_divides(load(CONFIGS / "sarsa.toml"), 1)
+    for changes, message in (({"num_devices": 2}, "8 environments of a device are too few"),
+                             ({"groups": 2}, "leave groups at 1")):  # fmt: skip
+        config = dataclasses.replace(load(CONFIGS / "sarsa.toml"), **changes)
+        with pytest.raises(UserError, match=message):
+            check(config)
 
 
 def test_epsilon_greedy_is_greedy_but_for_epsilon():

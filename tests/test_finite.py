@@ -1,18 +1,23 @@
 """Numbers that are none stop training, or are skipped; neither ever becomes a checkpoint."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxrl import distribute, finite, metrics, stored, train
+from jaxrl.agents import make_agent
 from jaxrl.cli import main
+from jaxrl.config import load
 from jaxrl.envs import make_engine
 from jaxrl.errors import NotFiniteError
 from jaxrl.program import make_program
-from jaxrl.types import ActorState, Agent, AgentState, Count, Mean
-from tests.conftest import catch_config
+from jaxrl.types import AXIS, ActorState, Agent, AgentState, Count, EnvSpec, Mean, Trajectory
+from tests.conftest import CONFIGS, catch_config
 from tests.survival import SMALL
+from tests.test_configs import few_environments
 
 NAN, INF = float("nan"), float("inf")
 
@@ -80,6 +85,28 @@ def test_devices_skip_together():
     state, sums = jax.jit(step)(state, jnp.float32(0), jax.random.key(0))
     assert [float(s.data) for s in state.actor.params["w"].addressable_shards] == [0, 0]
     assert float(sums[finite.SKIPPED].total) == 1
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_can_skip_updates(path):
+    """Also one with a constant learning rate, which is no array by itself."""
+    config = dataclasses.replace(few_environments(load(path)), game="catch", num_learners=0)
+    spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
+    agent = finite.guarded(make_agent(config, spec), skip=True)
+    length = agent.rollout_length
+    observation = jax.ShapeDtypeStruct((length + 1, 4, 84, 84, 4), jnp.uint8)
+
+    def turn(key, observation):
+        state = agent.init(key)
+        keys = jax.random.split(key, 4)
+        _, extras = jax.vmap(lambda o: agent.act(state.actor, o, keys))(observation[:-1])
+        rows = jnp.zeros((length, 4))
+        played = Trajectory(observation, rows.astype(int), rows, rows, rows > 0, extras)
+        return agent.update(state, played, key)
+
+    mapped = jax.vmap(turn, in_axes=(None, None), axis_name=AXIS, axis_size=1)
+    _, metrics = jax.eval_shape(mapped, jax.random.key(0), observation)
+    assert metrics[finite.SKIPPED].total.shape == (1,)
 
 
 def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):

@@ -46,6 +46,34 @@ def test_no_two_rows_or_layers_have_the_same_noise():
     np.testing.assert_allclose(again[0], said[2], rtol=1e-4, atol=1e-5)
 
 
+def test_layers_of_one_network_have_noise_of_their_own():
+    """The two streams of a dueling network, with the same weights and the same input."""
+    made = networks.Torso(NOISY, streams=2)
+    x = jnp.asarray(np.random.default_rng(0).random((1, 84, 84, 4)), jnp.float32)
+    params = jax.jit(made.init)(jax.random.key(0), x)["params"]
+    params = params | {"NoisyDense_1": params["NoisyDense_0"]}
+    first, second = made.apply({"params": params}, x, jax.random.split(jax.random.key(1), 1))
+    assert (np.asarray(first) != np.asarray(second)).mean() > 0.3
+    first, second = made.apply({"params": params}, x, None)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_networks_that_are_compared_have_noise_of_their_own(monkeypatch):
+    """The target, the selector and the learner, and the draw of the places."""
+    given = []
+    apply = networks.ActionValueNetwork.apply
+
+    def spy(self, variables, x, noise):
+        jax.debug.callback(lambda k: given.append(np.asarray(k)), jax.random.key_data(noise))
+        return apply(self, variables, x, noise)
+
+    monkeypatch.setattr(networks.ActionValueNetwork, "apply", spy)
+    updated("rainbow", 2, network=NOISY, training_intensity=2.0, micro_batch=32)
+    jax.effects_barrier()
+    rows = [row.tobytes() for keys in given for row in keys.reshape(-1, keys.shape[-1])]
+    assert len(rows) == len(set(rows)) == 3 * 32
+
+
 def test_it_explores_without_epsilon_and_learns_its_noise():
     settings = {"epsilon_start": 0.0, "epsilon_end": 0.0}
     config = catch_config("rainbow", num_envs=4, agent=settings)

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from jaxrl import networks, optimizers
 from jaxrl.agents import make_agent, pqn
@@ -45,6 +46,45 @@ def test_metrics_and_parameters_of_an_update():
     ]
     assert counts == [2 * 2]  # epochs, minibatches
     assert float(metrics["policy/epsilon"][0]) == 1
+
+
+def test_targets_are_lambda_returns_of_the_best_values():
+    """One gradient step of all rows draws q(s, a) to R as purejaxql computes it.
+
+    There: Rₜ = rₜ + γ (1 - doneₜ) ((1 - λ) vₜ₊₁ + λ Rₜ₊₁), the last one by v_T alone.
+    """
+    agent = {"rollout_length": 4, "num_minibatches": 1, "epochs": 1, "q_lambda": 0.5, "gamma": 0.9}
+    config = catch_config("pqn", num_envs=4, agent=agent)
+    made = make_agent(config, SPEC)
+    state = made.init(jax.random.key(0))
+    played = trajectory(1)
+    done = np.zeros((4, 4))
+    done[1, 2] = 1
+    value = np.random.default_rng(2).normal(size=(4, 4)).astype(np.float32)
+    played = played._replace(
+        discount=jnp.asarray(1 - done, jnp.float32), extras=pqn.Extras(jnp.asarray(value))
+    )
+    network = networks.ActionValueNetwork(3, 1, config.network)
+    last = network.apply(
+        {"params": state.actor.params}, networks.normalise(played.observation[-1], ())
+    ).max(-1)
+    value = np.concatenate([value, np.asarray(last)[None]])
+    reward, expected = np.asarray(played.reward), np.zeros((4, 4))
+    after = value[4]
+    for t in reversed(range(4)):
+        mixed = after if t == 3 else 0.5 * value[t + 1] + 0.5 * after
+        expected[t] = after = reward[t] + 0.9 * (1 - done[t]) * mixed
+    mapped = jax.vmap(made.update, in_axes=(0, 0, None), axis_name=AXIS)
+    given = jax.tree.map(lambda x: x[None], (state, played))
+    _, metrics = jax.jit(mapped)(*given, jax.random.key(0))
+    assert float(metrics["value/target"][0]) == pytest.approx(expected.mean(), rel=1e-4)
+    values = network.apply(
+        {"params": state.actor.params},
+        networks.normalise(played.observation[:-1].reshape(16, 84, 84, 4), ()),
+    )
+    chosen = np.asarray(values)[np.arange(16), np.asarray(played.action).ravel()]
+    loss = 0.5 * np.square(expected.ravel() - chosen).mean()
+    assert float(metrics["loss/squared_error"][0]) == pytest.approx(loss, rel=1e-4)
 
 
 def test_layers_are_normalised_over_their_channels():

@@ -57,6 +57,17 @@ def test_what_may_be_drawn_is_what_uniform_replay_draws_from(length, block, monk
     assert drawable(memory) == expected - set(invalid)
 
 
+def test_an_interrupted_step_is_never_drawn():
+    """Where other games follow (a resumed run) the newest step has no successor."""
+    memory = replay.interrupt(remember(10, 12))
+    add = jax.jit(lambda m, p: prioritised.follow(replay.add(m, p), ROLLOUT, N_STEP))
+    for t in (10, 12, 14):
+        memory = add(memory, part(t))
+    steps = {step for _, step in drawable(memory)}
+    assert 9 not in steps
+    assert {8, 10} <= steps
+
+
 def with_power(power, steps):
     """A full replay of as many rows as `power` f32[E, C], whose newest step is `steps` - 1."""
     num_envs, rows = power.shape

@@ -76,7 +76,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     steps_per_update = config.steps_per_update()
-    target_updates = max(1, settings.target_update_interval // steps_per_update)
+    target_updates = max(1, round(settings.target_update_interval / steps_per_update))
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
