@@ -81,8 +81,10 @@ def test_priorities_are_the_newest_errors():
     # 16 steps each: 3 without a stack, 1 without a successor
     assert (power > 0).sum() == 4 * 12
     assert len(np.unique(power)) > 10
-    # New ones have 1, and no error of these is as large.
-    assert float(metrics["replay/largest_priority"][0]) == max(1.0, power.max())
+    # It may have been learned from again since the largest was seen.
+    largest = float(metrics["replay/largest_priority"][0])
+    assert largest == float(state.memory.priorities.largest[0, 0])
+    assert max(1.0, power.max()) <= largest < 10
 
 
 def test_rows_count_by_their_importance(monkeypatch):
@@ -122,7 +124,7 @@ def test_an_update_that_is_skipped_does_not_poison_the_priorities(poison):
         state = after._replace(actor=after.actor._replace(params=restored))
         priorities = state.memory.priorities
         assert np.isfinite(np.asarray(priorities.power)).all()
-        assert float(priorities.largest[0]) <= 10.1  # the root of the largest error that counts
+        assert float(priorities.largest[0, 0]) <= 10.1  # the root of the largest error that counts
     assert skipped == [0, 0, 0, 1, 0, 0]
     assert losses[4] > 0
     assert losses[5] > 0
