@@ -1,0 +1,62 @@
+"""The study of policy lag in docs/examples: it trains what is missing, and draws."""
+
+import importlib.util
+import types
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+from jaxrl import cli, runs
+from tests.conftest import CONFIGS
+
+FILE = Path(__file__).parents[1] / "docs" / "examples" / "policy_lag.py"
+
+
+@pytest.fixture
+def study():
+    spec = importlib.util.spec_from_file_location("policy_lag", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, monkeypatch, capsys):
+    ran = []
+
+    def run(command, check):
+        assert check
+        ran.append(command)
+        assert cli.main([*command[3:], "--num-devices", "1"]) == 0  # without python -m jaxrl
+
+    monkeypatch.setattr(study, "subprocess", types.SimpleNamespace(run=run))
+    options = {
+        "config": CONFIGS / "a2c_fast.toml",
+        "total_steps": 1600,
+        "lags": (0, 2),
+        "root": tmp_path / "lag",
+        "options": ("order=overlapped", "num-envs=8"),
+    }
+    study.main(**options, seeds=(1,))
+    assert len(ran) == 2
+    for lag in (0, 2):
+        config = runs.load_config(tmp_path / "lag" / f"lag{lag}-seed1")
+        assert (config.lag, config.order, config.game) == (lag, "overlapped", "catch")
+    picture = tmp_path / "lag" / "policy_lag.png"
+    assert matplotlib.image.imread(picture).shape[2] >= 3
+    assert str(picture) in capsys.readouterr().out
+    study.main(**options, seeds=(1,))
+    assert len(ran) == 2
+
+
+def test_the_score_is_of_the_share_that_is_asked_for(study, tmp_path):
+    lines = [(100, None), (200, -1.0), (300, 1.0), (400, 3.0)]
+    (tmp_path / "metrics.jsonl").write_text(
+        "".join(
+            f'{{"step": {step}, "frames": 1, "seconds": 1, "return_mean": '
+            f"{'null' if value is None else value}}}\n"
+            for step, value in lines
+        )
+    )
+    assert study.score(tmp_path, 1.0) == 1.0
+    assert study.score(tmp_path, 0.5) == 2.0
