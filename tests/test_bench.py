@@ -140,6 +140,7 @@ def test_candidates_fit_the_rows_of_a_gradient_and_the_cores_of_a_device(monkeyp
     assert tune._candidates(a2c, "micro_batch", 1) == [0, 10, 40]
 
 
+@pytest.mark.slow
 def test_tune_writes_a_configuration_that_trains(tmp_path, capsys):
     target = tmp_path / "tuned.toml"
     arguments = ["tune", "--game", "catch", *SMALL, "--output", str(target)]

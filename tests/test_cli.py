@@ -25,7 +25,10 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51.toml", "--agent.replay-capacit
             ["train", "--config", f"{CONFIGS}/ppo.toml", "--agent.log-epsilon", "1"],
             "belongs to a2c",
         ),
-        (["train", "--agent.training-intensity", "1"], "belongs to dqn and c51 (jaxrl train --help"),
+        (
+            ["train", "--agent.training-intensity", "1"],
+            "belongs to dqn and c51 (jaxrl train --help",
+        ),
         (["train", "--config", f"{CONFIGS}/ppo.toml", "--nmu-envs", "3"], "ppo.toml --help"),
         (["train", "--config", f"{CONFIGS}/poo.toml"], "/ppo.toml'?"),
         ([*TOO_LARGE, "--num-devices", "1"], "or twice as much with --no-checkpoint-memory"),

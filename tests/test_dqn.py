@@ -145,6 +145,7 @@ def test_an_exponent_of_importance_rises_to_one():
     assert float(late[name][0]) == pytest.approx(0.4 + 0.6 * 3 / 1250, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_several_devices_play_and_learn_with_priorities():
     settings = {"priority_exponent": 0.5, "learning_starts": 64, "rollout_length": 2}
     config = catch_config("rainbow", num_envs=4, num_devices=2, agent=settings)

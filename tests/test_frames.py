@@ -40,7 +40,11 @@ def test_emulators_draw_104_x_80(engine):
         assert np.corrcoef(resized, small)[0, 1] > 0.9
 
 
-@pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu", "c51_fast", "ppo_pong"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["a2c_fast", *(pytest.param(x, marks=pytest.mark.slow) for x in ("vtrace_cpu", "c51_fast",
+                                                                      "ppo_pong"))],
+)  # fmt: skip
 def test_agents_learn_from_frames_of_any_size(recipe):
     agent = {"learning_starts": 0, "batch_size": 32} if recipe == "c51_fast" else {}
     config = catch_config(

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxrl import networks
 from jaxrl.agents import make_agent
@@ -58,6 +59,7 @@ def test_layers_of_one_network_have_noise_of_their_own():
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 def test_networks_that_are_compared_have_noise_of_their_own(monkeypatch):
     """The target, the selector and the learner, and the draw of the places."""
     given = []

@@ -63,6 +63,7 @@ def test_an_update_moves_its_gradients_and_little_more(recipe, agent):
     assert load.traffic.all_reduces <= 12 * gradient_steps(config)
 
 
+@pytest.mark.slow
 def test_learners_move_less_the_rarer_they_merge():
     config = catch_config(num_envs=8, num_devices=2)
     loads = [
