@@ -1,9 +1,12 @@
 """Epsilon-greedy: how value-based agents explore."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
 from jaxrl.agent_config import ValueConfig
+from jaxrl.config import Config
 
 # Mnih 2016, section 5.1: (share of the actors, where their epsilon ends).
 SPREAD = ((0.4, 0.1), (0.3, 0.01), (0.3, 0.5))
@@ -25,6 +28,15 @@ def epsilon(config: ValueConfig, steps: jax.Array, num_envs: int) -> jax.Array:
     """
     share = jnp.minimum(steps / config.epsilon_decay_steps, 1.0)
     return config.epsilon_start + share * (_final(config, num_envs) - config.epsilon_start)
+
+
+def schedule(config: Config) -> Callable[[jax.Array, int], jax.Array]:
+    """`epsilon` of so many updates i32[] and environments, as `config.agent` sets it up."""
+    settings = config.agent
+    assert isinstance(settings, ValueConfig)
+    # As floats: 2³¹ agent steps are within reach.
+    steps_per_update = float(config.steps_per_update())
+    return lambda updates, num_envs: epsilon(settings, updates * steps_per_update, num_envs)
 
 
 def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:

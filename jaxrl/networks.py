@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxrl.config import NetworkConfig, convolutions
 from jaxrl.convolution import conv2d
 from jaxrl.optimizers import mean_over_devices, sum_over_devices
-from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE
+from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, ActorState, Trajectory
 
 
 class PolicyValue(NamedTuple):
@@ -307,3 +307,23 @@ def init_params(
     """Parameters for stacks of such frames."""
     # Compiled, as one by one the operations of an initialisation take seconds.
     return jax.jit(network.init)(key, jnp.zeros((1, *frame_shape, STACK_SIZE)))["params"]
+
+
+def init_actor(
+    network: PolicyValueNetwork | ActionValueNetwork,
+    key: jax.Array,
+    frame_shape: tuple[int, int] = FRAME_SHAPE,
+) -> ActorState:
+    """What acts before the first update, by stacks of such frames."""
+    params = init_params(network, key, frame_shape)
+    return ActorState(params, init_statistics(network.config, frame_shape), jnp.int32(0))
+
+
+def next_actor(actor: ActorState, params: Any, trajectory: Trajectory) -> ActorState:
+    """What acts after an update with the trajectory that ended in such parameters.
+
+    To be made after the gradients: a loss must see the statistics that acting saw.
+    """
+    newest_frames = trajectory.observation[:-1, ..., -1]
+    statistics = update_statistics(actor.statistics, newest_frames)
+    return ActorState(params, statistics, actor.updates + 1)

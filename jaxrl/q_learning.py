@@ -96,9 +96,9 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
     network = networks.ActionValueNetwork(spec.num_actions, method.num_atoms, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
-    steps_per_update = config.steps_per_update()
+    epsilon = exploration.schedule(config)
     num_batches = gradient_steps(config)
-    target_updates = max(1, round(settings.target_update_interval / steps_per_update))
+    target_updates = max(1, round(settings.target_update_interval / config.steps_per_update()))
     prioritises = settings.priority_exponent > 0
     names = (method.loss_name, "value/q", "loss/gradient_norm")
 
@@ -115,27 +115,21 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         return jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key, spec.frame_shape)
-        actor = ActorState(
-            params, networks.init_statistics(config.network, spec.frame_shape), jnp.int32(0)
-        )
+        actor = networks.init_actor(network, key, spec.frame_shape)
         rows = replay.rows_per_env(
             settings.replay_capacity, config.num_envs, settings.rollout_length
         )
         priorities = prioritised.new(spec.num_envs, rows) if prioritises else ()
         memory = replay.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
-        return AgentState(actor, Learner(optimizer.init(params), params), memory)
-
-    def explores(actor: ActorState, num_envs: int) -> jax.Array:
-        steps = actor.updates * float(steps_per_update)
-        return exploration.epsilon(settings, steps, num_envs)
+        return AgentState(actor, Learner(optimizer.init(actor.params), actor.params), memory)
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple]:
         keys, noise = key, None
         if config.network.noisy:
             keys, noise = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
         values = method.values(predict(actor.params, actor.statistics, observation, noise))
-        return exploration.epsilon_greedy(keys, values, explores(actor, len(observation))), ()
+        action = exploration.epsilon_greedy(keys, values, epsilon(actor.updates, len(observation)))
+        return action, ()
 
     def as_rows(
         key: jax.Array, actor: ActorState, learner: Learner, batch: replay.Transitions
@@ -201,12 +195,8 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         if prioritises:
             memory = prioritised.follow(memory, len(trajectory.action), settings.n_step)
         actor, learner = state.actor, state.optimizer
-        copies = actor.updates % target_updates == 0
-        learner = learner._replace(
-            target=jax.tree.map(
-                lambda new, old: jnp.where(copies, new, old), actor.params, learner.target
-            )
-        )
+        target = optax.periodic_update(actor.params, learner.target, actor.updates, target_updates)
+        learner = learner._replace(target=target)
         ready = (memory.steps[0] >= settings.learning_starts / config.num_envs) & (
             replay.num_places(memory, settings.n_step) > 0
         )
@@ -227,16 +217,14 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         metrics: Metrics = {name: Mean(sums[name], count.astype(jnp.float32)) for name in names}
         metrics |= {
             "loss/learning_rate": schedule(actor.updates),
-            "policy/epsilon": explores(actor, spec.num_envs).mean(),
+            "policy/epsilon": epsilon(actor.updates, spec.num_envs).mean(),
             "replay/transitions": jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
             * jnp.float32(config.num_envs),
         }
         if prioritises:
             metrics["replay/importance_exponent"] = beta(actor.updates)
             metrics["replay/largest_priority"] = mean_over_devices(priorities.largest[0])
-        newest_frames = trajectory.observation[:-1, ..., -1]
-        statistics = networks.update_statistics(actor.statistics, newest_frames)
-        new_actor = ActorState(params, statistics, actor.updates + 1)
+        new_actor = networks.next_actor(actor, params, trajectory)
         return AgentState(new_actor, learner, memory._replace(priorities=priorities)), metrics
 
     return Agent(init, act, update, settings.rollout_length, replay.interrupt)

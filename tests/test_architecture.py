@@ -23,7 +23,7 @@ ALLOWED = {
     "networks": {"types", "config", "convolution", "optimizers"},
     "replay": {"types", "config", "errors"},
     "prioritised": {"optimizers", "replay"},
-    "exploration": {"agent_config"},
+    "exploration": {"agent_config", "config"},
     "minibatches": {"types", "agent_config", "optimizers"},
     "q_learning": {
         "types", "agent_config", "config", "exploration", "networks", "optimizers", "prioritised",

@@ -16,6 +16,7 @@ SMALL = ["--num-envs", "4", "--num-devices", "1", "--seconds", "0.1", "--repeats
          "--network.torso", "nips"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_bench_measures_every_load_on_atari(capsys):
     assert main(["bench", "--game", "pong", *SMALL, "--json"]) == 0
     rates = json.loads(capsys.readouterr().out)

@@ -155,15 +155,20 @@ def state_of(path, num_devices=1):
     return state, described.progress
 
 
+REPLAYS = [
+    "--agent.rollout-length", "2", "--agent.batch-size", "32", "--agent.learning-starts", "300",
+    "--agent.replay-capacity", "640", "--agent.target-update-interval", "160",
+    "--agent.epsilon-decay-steps", "1500",
+]  # fmt: skip
 RECIPES = {
     "a2c_fast": [],
     "ppo_pong": ["--agent.rollout-length", "20"],
     "vtrace_cpu": ["--agent.num-minibatches", "2", "--agent.window", "5"],
-    "c51_fast": [
-        "--agent.rollout-length", "2", "--agent.batch-size", "32", "--agent.learning-starts", "300",
-        "--agent.replay-capacity", "640", "--agent.target-update-interval", "160",
-        "--agent.epsilon-decay-steps", "1500",
-    ],
+    "c51_fast": REPLAYS,
+    "rainbow_fast": REPLAYS,
+    "pqn_fast": ["--agent.rollout-length", "5", "--agent.num-minibatches", "1"],
+    "nstep_q_fast": ["--agent.target", "sarsa", "--agent.target-update-interval", "160",
+                     "--agent.no-epsilon-spread", "--lag", "2"],
 }  # fmt: skip
 
 
@@ -179,10 +184,13 @@ def of_recipe(name):
         ("ppo_pong", "overlapped"),
         ("vtrace_cpu", "overlapped"),
         ("c51_fast", "overlapped"),
+        ("rainbow_fast", "overlapped"),
+        ("nstep_q_fast", "strict"),
+        pytest.param("pqn_fast", "overlapped", marks=pytest.mark.slow),
     ],
 )
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
-    """Parameters, optimizer, schedules, epsilon, replay, statistics and keys, bit for bit."""
+    """Parameters, optimizer, schedules, replay, priorities, lag and keys, bit for bit."""
     arguments = ["train", *of_recipe(recipe), "--order", order, "--checkpoint-interval", "400",
                  "--total-steps", "1200", "--evaluation-episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(tmp_path / "cut")]) == 0
@@ -199,7 +207,8 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     provenance = json.loads((tmp_path / "cut" / "provenance.json").read_text())
     assert len(provenance["resumed"]) == 1
     kept = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
-    assert ("memory.ring.frame" in kept) == (recipe in ("c51_fast", "vtrace_cpu"))
+    assert ("memory.ring.frame" in kept) == (recipe in ("c51_fast", "rainbow_fast", "vtrace_cpu"))
+    assert ("memory.priorities" in kept) == (recipe == "rainbow_fast")
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):

@@ -36,6 +36,7 @@ def kinds_of_files(run_dir):
     return sorted(name for name in names if not name.startswith("learning_curve"))
 
 
+@pytest.mark.slow
 def test_a_malicious_pickle_is_executed_nowhere(run_dir, tmp_path, monkeypatch, capsys):
     """In place of each file, with sums that agree, every command that reads it."""
     fired = tmp_path / "fired"

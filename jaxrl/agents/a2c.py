@@ -64,10 +64,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key, spec.frame_shape)
-        statistics = networks.init_statistics(config.network, spec.frame_shape)
-        actor = ActorState(params, statistics, jnp.int32(0))
-        return AgentState(actor, optimizer.init(params), memory=())
+        actor = networks.init_actor(network, key, spec.frame_shape)
+        return AgentState(actor, optimizer.init(actor.params), memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
         prediction = predict(actor.params, actor.statistics, observation)
@@ -106,13 +104,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         params, moments = optimizers.apply(
             optimizer, gradients, state.optimizer, actor.params, rate
         )
-        newest_frames = trajectory.observation[:-1, ..., -1]
-        new_actor = ActorState(
-            params=params,
-            # After the gradient: the loss must see what acting saw.
-            statistics=networks.update_statistics(actor.statistics, newest_frames),
-            updates=actor.updates + 1,
-        )
+        new_actor = networks.next_actor(actor, params, trajectory)
         metrics |= {
             "loss/gradient_norm": optax.tree.norm(gradients),
             "loss/learning_rate": rate,

@@ -22,14 +22,8 @@ from jaxrl import distributional, exploration, networks, optimizers, returns
 from jaxrl.agent_config import NStepQConfig
 from jaxrl.config import Config
 from jaxrl.optimizers import mean_over_devices, row_weights
+from jaxrl.q_learning import Learner
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
-
-
-class Learner(NamedTuple):
-    """What the gradient steps keep."""
-
-    moments: PyTree  # the optimizer's
-    target: PyTree  # parameters of the target network
 
 
 class Rows(NamedTuple):
@@ -75,26 +69,20 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     network = networks.ActionValueNetwork(spec.num_actions, 1, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
-    steps_per_update = config.steps_per_update()
-    target_updates = max(1, round(settings.target_update_interval / steps_per_update))
+    epsilon = exploration.schedule(config)
+    target_updates = max(1, round(settings.target_update_interval / config.steps_per_update()))
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key, spec.frame_shape)
-        actor = ActorState(
-            params, networks.init_statistics(config.network, spec.frame_shape), jnp.int32(0)
-        )
-        return AgentState(actor, Learner(optimizer.init(params), params), memory=())
-
-    def explores(actor: ActorState, num_envs: int) -> jax.Array:
-        steps = actor.updates * float(steps_per_update)
-        return exploration.epsilon(settings, steps, num_envs)
+        actor = networks.init_actor(network, key, spec.frame_shape)
+        return AgentState(actor, Learner(optimizer.init(actor.params), actor.params), memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple]:
         values = predict(actor.params, actor.statistics, observation)
-        return exploration.epsilon_greedy(key, values, explores(actor, len(observation))), ()
+        action = exploration.epsilon_greedy(key, values, epsilon(actor.updates, len(observation)))
+        return action, ()
 
     def as_rows(
         key: jax.Array, actor: ActorState, learner: Learner, trajectory: Trajectory
@@ -118,10 +106,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
         actor, learner = state.actor, state.optimizer
-        copies = actor.updates % target_updates == 0
-        target = jax.tree.map(
-            lambda new, old: jnp.where(copies, new, old), actor.params, learner.target
-        )
+        target = optax.periodic_update(actor.params, learner.target, actor.updates, target_updates)
         rows = as_rows(key, actor, learner._replace(target=target), trajectory)
 
         def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -134,15 +119,13 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         params, moments = optimizers.apply(
             optimizer, gradients, learner.moments, actor.params, rate
         )
-        newest_frames = trajectory.observation[:-1, ..., -1]
-        statistics = networks.update_statistics(actor.statistics, newest_frames)
         metrics |= {
             "loss/gradient_norm": optax.tree.norm(gradients),
             "loss/learning_rate": rate,
-            "policy/epsilon": explores(actor, spec.num_envs).mean(),
+            "policy/epsilon": epsilon(actor.updates, spec.num_envs).mean(),
             "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
         }
-        new_actor = ActorState(params, statistics, actor.updates + 1)
+        new_actor = networks.next_actor(actor, params, trajectory)
         return AgentState(new_actor, Learner(moments, target), state.memory), metrics
 
     return Agent(init, act, update, settings.rollout_length)

@@ -128,13 +128,12 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         return network.apply({"params": params}, x)
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key, spec.frame_shape)
+        actor = networks.init_actor(network, key, spec.frame_shape)
         value_statistics = networks.new_statistics(()) if settings.normalise_values else ()
-        statistics = Statistics(
-            networks.init_statistics(config.network, spec.frame_shape), value_statistics
-        )
-        learner = Learner(optimizer.init(params), jnp.float32(config.initial_learning_rate()))
-        return AgentState(ActorState(params, statistics, jnp.int32(0)), learner, memory=())
+        statistics = Statistics(actor.statistics, value_statistics)
+        rate = jnp.float32(config.initial_learning_rate())
+        learner = Learner(optimizer.init(actor.params), rate)
+        return AgentState(actor._replace(statistics=statistics), learner, memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
         prediction = predict(actor.params, actor.statistics, observation)

@@ -50,24 +50,18 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     network = networks.ActionValueNetwork(spec.num_actions, 1, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
+    epsilon = exploration.schedule(config)
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key, spec.frame_shape)
-        actor = ActorState(
-            params, networks.init_statistics(config.network, spec.frame_shape), jnp.int32(0)
-        )
-        return AgentState(actor, optimizer.init(params), memory=())
-
-    def explores(actor: ActorState, num_envs: int) -> jax.Array:
-        steps = actor.updates * float(config.steps_per_update())
-        return exploration.epsilon(settings, steps, num_envs)
+        actor = networks.init_actor(network, key, spec.frame_shape)
+        return AgentState(actor, optimizer.init(actor.params), memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
         values = predict(actor.params, actor.statistics, observation)
-        action = exploration.epsilon_greedy(key, values, explores(actor, len(observation)))
+        action = exploration.epsilon_greedy(key, values, epsilon(actor.updates, len(observation)))
         return action, Extras(values.max(axis=-1))
 
     def as_rows(actor: ActorState, trajectory: Trajectory) -> Rows:
@@ -105,15 +99,13 @@ def make(config: Config, spec: EnvSpec) -> Agent:
 
         order = minibatches.order(key, settings, spec.num_envs)
         (params, moments), metrics = jax.lax.scan(learn, (actor.params, state.optimizer), order)
-        newest_frames = trajectory.observation[:-1, ..., -1]
-        statistics = networks.update_statistics(actor.statistics, newest_frames)
         target = jnp.sum(row_weights(trajectory.valid) * rollout.target)
         metrics = jax.tree.map(jnp.mean, metrics) | {
             "loss/learning_rate": rate,
-            "policy/epsilon": explores(actor, spec.num_envs).mean(),
+            "policy/epsilon": epsilon(actor.updates, spec.num_envs).mean(),
             "value/target": mean_over_devices(target),
         }
-        new_actor = ActorState(params, statistics, actor.updates + 1)
+        new_actor = networks.next_actor(actor, params, trajectory)
         return AgentState(new_actor, moments, state.memory), metrics
 
     return Agent(init, act, update, settings.rollout_length)

@@ -101,13 +101,10 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         return network.apply({"params": params}, networks.normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key, spec.frame_shape)
-        actor = ActorState(
-            params, networks.init_statistics(config.network, spec.frame_shape), jnp.int32(0)
-        )
+        actor = networks.init_actor(network, key, spec.frame_shape)
         rows = replay.rows_for_window(length, settings.rollout_length)
         memory = replay.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32))
-        return AgentState(actor, optimizer.init(params), memory)
+        return AgentState(actor, optimizer.init(actor.params), memory)
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
         logits = predict(actor.params, actor.statistics, observation).logits
@@ -156,9 +153,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             settings.updates_per_rollout
         )
         (params, moments), metrics = jax.lax.scan(learn, (actor.params, moments), turns)
-        newest_frames = trajectory.observation[:-1, ..., -1]
-        statistics = networks.update_statistics(actor.statistics, newest_frames)
-        new_actor = ActorState(params, statistics, actor.updates + 1)
+        new_actor = networks.next_actor(actor, params, trajectory)
         means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
         means |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
         return AgentState(new_actor, moments, memory), means
