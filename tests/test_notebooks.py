@@ -14,7 +14,7 @@ POLICIES = sorted((FOLDER / "demo-policies").iterdir())
 OF_C51 = [path for path in POLICIES if load(path / "config.toml").algorithm == "c51"]
 # name -> pictures, films, and what the text says
 CONTENTS = {
-    "learning_curves": (5, 0, r"vtrace_cpu: a return of 18 after 2\.39 million frames"),
+    "learning_curves": (6, 0, r"vtrace_cpu: a return of 18 after 2\.39 million frames"),
     "playing": (
         len(POLICIES) + 2 * len(OF_C51),
         len(POLICIES),

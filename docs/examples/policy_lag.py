@@ -13,6 +13,7 @@ from pathlib import Path
 
 import matplotlib.figure
 import tyro
+from matplotlib.ticker import EngFormatter
 
 from jaxrl import metrics, plotting
 
@@ -65,11 +66,12 @@ def main(
     curves, axes = figure.subplots(1, 2)
     for place, (lag, run_dirs) in enumerate(found.items()):
         colour = plotting.COLOURS[place % len(plotting.COLOURS)]
-        for number, run_dir in enumerate(run_dirs):
-            label = f"lag {lag}" if number == 0 else None
-            curves.plot(*plotting.curve(run_dir, "step"), color=colour, label=label, alpha=0.8)
-    curves.set_xlabel(plotting.LABELS["step"])
-    curves.set_ylabel("return, mean of the last 100 games")
+        mean = plotting.band(run_dirs, "step")  # of the seeds
+        curves.plot(mean.x * plotting.UNITS["step"], mean.mean, color=colour, label=f"lag {lag}")
+    curves.xaxis.set_major_formatter(EngFormatter())
+    curves.set_xlabel("agent steps")
+    number = f", mean of {len(seeds)} seeds" if len(seeds) > 1 else ""
+    curves.set_ylabel(f"return of the last 100 games{number}")
     curves.legend(fontsize="small")
     for share, marker in ((1.0, "o"), (0.2, "s")):
         values = {lag: [score(run_dir, share) for run_dir in dirs] for lag, dirs in found.items()}
@@ -81,7 +83,7 @@ def main(
             axes.plot([place] * len(of_seeds), of_seeds, ".", color=line.get_color(), alpha=0.5)
     axes.set_xticks(range(len(found)), [str(lag) for lag in found])
     axes.set_xlabel("lag of the acting policy (updates)")
-    axes.set_ylabel("return, mean of 100 games")
+    axes.set_ylabel("return of 100 games; a dot for each seed")
     axes.legend(fontsize="small")
     for each in (curves, axes):
         each.grid(alpha=0.3)
