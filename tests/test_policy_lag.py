@@ -40,9 +40,9 @@ def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, mo
     study.main(**options, seeds=(1,))
     assert len(ran) == 2
     for lag in (0, 2):
-        config = runs.load_config(tmp_path / "lag" / f"lag{lag}-seed1")
+        config = runs.load_config(tmp_path / "lag" / f"catch-lag{lag}-seed1")
         assert (config.lag, config.order, config.game) == (lag, "overlapped", "catch")
-    picture = tmp_path / "lag" / "policy_lag.png"
+    picture = tmp_path / "lag" / "policy_lag_catch.png"
     assert matplotlib.image.imread(picture).shape[2] >= 3
     assert str(picture) in capsys.readouterr().out
     study.main(**options, seeds=(1,))

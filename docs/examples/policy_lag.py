@@ -1,10 +1,13 @@
 """GA3C's study of policy lag (Babaeizadeh 2017): the score against how old the acting policy is.
 
-    python docs/examples/policy_lag.py --config configs/a2c_fast.toml --options order=overlapped
-    python docs/examples/policy_lag.py --game pong --total-steps 2000000 --seeds 1
+    python docs/examples/policy_lag.py
+    python docs/examples/policy_lag.py --game pong --total-steps 800000 --seeds 1 \\
+        --options order=overlapped optimizer.name=adam optimizer.learning-rate=3e-4 \\
+        optimizer.schedule=constant
 
-Trains one configuration with every lag and seed, one after another, into ROOT/lagLAG-seedSEED;
-those that are there are not trained again. Then it draws ROOT/policy_lag.png.
+Trains one configuration with every lag and seed, one after another, into
+ROOT/GAME-lagLAG-seedSEED; those that are there are not trained again. Then it draws
+ROOT/policy_lag_GAME.png.
 """
 
 import subprocess
@@ -17,7 +20,8 @@ from matplotlib.ticker import EngFormatter
 
 from jaxrl import metrics, plotting
 
-GA3C = Path(__file__).parents[2] / "configs" / "ga3c.toml"
+A2C = Path(__file__).parents[2] / "configs" / "a2c_fast.toml"
+OPTIONS = ("order=overlapped", "optimizer.learning-rate=3e-4")  # a lag allows no larger steps
 
 
 def score(run_dir: Path, share: float) -> float:
@@ -28,13 +32,13 @@ def score(run_dir: Path, share: float) -> float:
 
 
 def main(
-    config: Path = GA3C,
+    config: Path = A2C,
     game: str = "catch",
-    total_steps: int = 20_000,
-    seeds: tuple[int, ...] = (1, 2, 3),
+    total_steps: int = 30_000,
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5),
     lags: tuple[int, ...] = (0, 1, 2, 4, 8, 16),
     root: Path = Path("runs/policy_lag"),
-    options: tuple[str, ...] = (),
+    options: tuple[str, ...] = OPTIONS,
 ) -> None:
     """Trains with each lag and draws what became of the score.
 
@@ -45,13 +49,13 @@ def main(
         seeds: of each lag
         lags: in updates
         root: directory of the runs and the picture
-        options: further options of `jaxrl train`, such as optimizer.learning-rate=1e-3
+        options: further options of `jaxrl train`, instead of those of the default
     """
     further = [word for option in options for word in f"--{option}".split("=", 1)]
     found: dict[int, list[Path]] = {lag: [] for lag in lags}
     for seed in seeds:
         for lag, run_dirs in found.items():
-            run_dir = root / f"lag{lag}-seed{seed}"
+            run_dir = root / f"{game}-lag{lag}-seed{seed}"
             run_dirs.append(run_dir)
             if (run_dir / plotting.FILE).exists():
                 continue
@@ -87,7 +91,7 @@ def main(
     axes.legend(fontsize="small")
     for each in (curves, axes):
         each.grid(alpha=0.3)
-    target = root / "policy_lag.png"
+    target = root / f"policy_lag_{game}.png"
     figure.savefig(target, dpi=120)
     print(target)
 
