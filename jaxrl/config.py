@@ -290,7 +290,8 @@ def load(path: Path) -> Config:
         return from_table(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         near = nearest(path.stem, [file.stem for file in path.parent.glob("*.toml")], 1)
-        hint = f"did you mean '{path.with_stem(near[0])}'?" if near else "configs/ holds jaxrl's"
+        meant = path.with_name(f"{near[0]}.toml") if near else None
+        hint = f"did you mean '{meant}'?" if meant else "configs/ holds jaxrl's"
         raise UserError(f"no configuration file '{path}': {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None

@@ -17,6 +17,7 @@ from jaxrl.agents import make_agent
 from jaxrl.checkpoint import restore_actor
 from jaxrl.config import Config
 from jaxrl.envs import make_engine
+from jaxrl.errors import UserError
 from jaxrl.runs import load_config
 from jaxrl.scores import STICKINESS, Evaluation, summarise
 from jaxrl.types import ActorState, Agent, EnvEngine
@@ -58,11 +59,10 @@ def protocol_config(config: Config, protocol: str) -> Config:
         "max_episode_steps": 27_000,
         "repeat_action_probability": STICKINESS[protocol],
     }
-    agent = config.agent
-    if isinstance(agent, ValueConfig):
-        rate = agent.evaluation_epsilon
+    agent, epsilon = config.agent, epsilon_of(config)
+    if isinstance(agent, ValueConfig) and epsilon is not None:
         agent = dataclasses.replace(
-            agent, epsilon_start=rate, epsilon_end=rate, epsilon_spread=False
+            agent, epsilon_start=epsilon, epsilon_end=epsilon, epsilon_spread=False
         )
     return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol], agent=agent)
 
@@ -125,7 +125,23 @@ def evaluate(
                 games = jax.block_until_ready(advance(actor, games))
             engine.check()
     engine.close()
-    return summarise(config.game, protocol, step, np.asarray(games.score), np.asarray(games.length))
+    found, lengths = np.asarray(games.score), np.asarray(games.length)
+    return summarise(config.game, protocol, step, found, lengths, epsilon_of(config))
+
+
+def epsilon_of(config: Config) -> float | None:
+    """How often evaluations of a value-based agent act at random; None of other agents."""
+    agent = config.agent
+    return agent.evaluation_epsilon if isinstance(agent, ValueConfig) else None
+
+
+def with_epsilon(config: Config, epsilon: float) -> Config:
+    """The run's configuration, evaluated with another epsilon. Raises `UserError`."""
+    if not isinstance(config.agent, ValueConfig):
+        raise UserError(f"epsilon: {config.algorithm} draws its actions from its policy: leave "
+                        "--epsilon out")  # fmt: skip
+    agent = dataclasses.replace(config.agent, evaluation_epsilon=epsilon)
+    return dataclasses.replace(config, agent=agent)
 
 
 def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:

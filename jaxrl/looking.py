@@ -37,6 +37,7 @@ def evaluate(arguments: list[str]) -> int:
         episodes: int = 30,
         protocol: Literal["noop", "sticky"] = "noop",
         seed: int = 0,
+        epsilon: float | None = None,
         checkpoint: int | None = None,
         recorded: bool = False,
         json: bool = False,
@@ -57,6 +58,8 @@ def evaluate(arguments: list[str]) -> int:
             episodes: games to play, of each run
             protocol: how games start and whether actions stick
             seed: of the games and the actions
+            epsilon: probability of a random action, of value-based agents, from 0 to 1; default is
+                the run's agent.evaluation_epsilon. 0.05 (Mnih 2015), 0.001 (Bellemare 2017)
             checkpoint: agent step of the checkpoint to play; default is the newest
             recorded: play nothing, take the evaluation.json that is there
             json: print evaluation.json instead of a sentence; of several runs one object
@@ -67,6 +70,10 @@ def evaluate(arguments: list[str]) -> int:
     given = parse(command, "evaluate", arguments)
     at_least("episodes", given["episodes"], 1)
     at_least("seed", given["seed"], 0)
+    if given["epsilon"] is not None and not 0 <= given["epsilon"] <= 1:
+        raise UserError(f"--epsilon {given['epsilon']}: must be from 0 to 1, a probability")
+    if given["epsilon"] is not None and given["recorded"]:
+        raise UserError("--epsilon: --recorded plays nothing: leave one of them out")
     run_dirs = _check_runs(given["runs"], "evaluate")
     if given["output"]:
         check_target(given["output"], (".png",))
@@ -103,6 +110,8 @@ def _played(run_dir: Path, given: dict[str, Any]) -> Any:
     from jaxrl import scores
 
     config, actor, step = evaluation.load_actor(run_dir, given["checkpoint"])
+    if given["epsilon"] is not None:
+        config = evaluation.with_epsilon(config, given["epsilon"])
     result = evaluation.evaluate(
         config, actor, given["protocol"], given["episodes"], given["seed"], step
     )

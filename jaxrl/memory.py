@@ -40,6 +40,8 @@ def _knobs(config: Config) -> str:
         knobs.append("a smaller agent.batch_size or agent.replay_capacity")
     if isinstance(config.agent, VTraceConfig):
         knobs.append("a shorter agent.window")
+    if config.lag:
+        knobs.append("a smaller lag (it keeps as many copies of the parameters)")
     return ", ".join([*knobs, "a smaller agent.micro_batch"])
 
 

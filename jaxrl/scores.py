@@ -46,10 +46,16 @@ class Evaluation:
     human_normalised_mean: float | None  # None where the game has no published human score
     scores: list[float]
     lengths: list[int]  # agent steps
+    epsilon: float | None = None  # how often a value-based agent acted at random; None of others
 
 
 def summarise(
-    game: str, protocol: str, step: int | None, scores: np.ndarray, lengths: np.ndarray
+    game: str,
+    protocol: str,
+    step: int | None,
+    scores: np.ndarray,
+    lengths: np.ndarray,
+    epsilon: float | None = None,
 ) -> Evaluation:
     """The evaluation of games with these unclipped scores f[N] and lengths i[N]."""
     scores = scores.astype(float)
@@ -64,6 +70,7 @@ def summarise(
         human_normalised_mean=human_normalised(game, float(scores.mean())),
         scores=scores.tolist(),
         lengths=lengths.tolist(),
+        epsilon=epsilon,
     )
 
 
@@ -89,7 +96,10 @@ def read(run_dir: Path) -> Evaluation:
             raise ValueError(f"unknown game {game!r}")
         if not (step is None or type(step) is int):
             raise ValueError("'step' is no number")
-        return summarise(game, protocol, step, scores, lengths.astype(int))
+        epsilon = found.get("epsilon")  # older files have none
+        if not (epsilon is None or (type(epsilon) in (int, float) and 0 <= epsilon <= 1)):
+            raise ValueError("'epsilon' is no probability")
+        return summarise(game, protocol, step, scores, lengths.astype(int), epsilon)
     except FileNotFoundError:
         raise UserError(f"'{run_dir}' has no {FILE}: run `jaxrl evaluate {run_dir}`") from None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
@@ -121,9 +131,11 @@ def describe(result: Evaluation) -> str:
     human = result.human_normalised_mean
     normalised = "" if human is None else f", human-normalised {human:.2f}"
     trained = "" if result.step is None else f" after {result.step:,} steps"
+    random = "" if result.epsilon is None else f"epsilon {result.epsilon:g}, "
     return (
         f"{result.game}{trained}, protocol {result.protocol} ({PROTOCOLS[result.protocol]}), "
-        f"{result.episodes} games: mean {result.mean:.1f} (standard deviation {result.std:.1f}), "
+        f"{random}{result.episodes} games: mean {result.mean:.1f} "
+        f"(standard deviation {result.std:.1f}), "
         f"median {result.median:.1f}{normalised}"
     )
 

@@ -63,8 +63,8 @@ ALLOWED = {
     "following": {"config", "metrics", "progress", "runs"},
     "reference": {"agent_config", "config"},
     "evaluate": {
-        "types", "agent_config", "config", "agents", "envs", "episodes", "rollout", "checkpoint",
-        "runs", "scores", "watch",
+        "types", "agent_config", "config", "errors", "agents", "envs", "episodes", "rollout",
+        "checkpoint", "runs", "scores", "watch",
     },
     "video": {"types", "config", "agents", "envs", "rollout", "evaluate"},
     "inspecting": {

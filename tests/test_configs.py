@@ -17,16 +17,20 @@ from tests.conftest import CONFIGS
 
 
 def few_environments(config: Config) -> Config:
-    """Four, with batches shrunk as much and a memory that is ready at once."""
-    few = dataclasses.replace(config, num_envs=4, num_devices=1, random_start_steps=5)
+    """Four, with batches shrunk as much and a memory that is ready at once.
+
+    Ten where a part of them explores otherwise than another.
+    """
+    spread = isinstance(config.agent, ValueConfig) and config.agent.epsilon_spread
+    few = dataclasses.replace(
+        config, num_envs=10 if spread else 4, num_devices=1, random_start_steps=5
+    )
     few = dataclasses.replace(few, num_learners=min(config.num_learners, 2))
     if isinstance(config.agent, VTraceConfig):
         agent = dataclasses.replace(config.agent, num_minibatches=4)
         if config.agent.rollout_length == 1:
             agent = dataclasses.replace(agent, window=4)
         return dataclasses.replace(few, agent=agent)
-    if isinstance(config.agent, ValueConfig):  # too few to have shares of their own
-        few = dataclasses.replace(few, agent=dataclasses.replace(few.agent, epsilon_spread=False))
     if not isinstance(config.agent, ReplayConfig):
         return few
     agent = dataclasses.replace(
@@ -51,8 +55,8 @@ def test_trains_a_few_updates(path):
     check(config)
     # A replay needs some steps before a stack and a window fit.
     updates = 8 if isinstance(config.agent, ReplayConfig) or config.agent.rollout_length == 1 else 3
-    engine = make_engine(config, 4)
-    spec = engine.spec._replace(num_envs=4 // max(config.num_learners, 1))
+    engine = make_engine(config, config.num_envs)
+    spec = engine.spec._replace(num_envs=config.num_envs // max(config.num_learners, 1))
     agent = make_agent(config, spec)
     program = make_program(config, agent, (engine,), distribute.make_mesh(1))
     state = program.init()

@@ -42,11 +42,15 @@ def test_emulators_draw_104_x_80(engine):
 
 @pytest.mark.parametrize(
     "recipe",
-    ["a2c_fast", *(pytest.param(x, marks=pytest.mark.slow) for x in ("vtrace_cpu", "c51_fast",
-                                                                      "ppo_pong"))],
+    ["a2c_fast", *(pytest.param(x, marks=pytest.mark.slow) for x in (
+        "vtrace_cpu", "c51_fast", "ppo_pong", "nstep_q_fast", "pqn_fast"))],
 )  # fmt: skip
 def test_agents_learn_from_frames_of_any_size(recipe):
-    agent = {"learning_starts": 0, "batch_size": 32} if recipe == "c51_fast" else {}
+    agent = {
+        "c51_fast": {"learning_starts": 0, "batch_size": 32, "priority_exponent": 0.5},
+        "nstep_q_fast": {"epsilon_spread": False},
+        "pqn_fast": {"rollout_length": 4, "num_minibatches": 2},
+    }.get(recipe, {})
     config = catch_config(
         recipe, num_envs=10 if recipe == "vtrace_cpu" else 4, frame_height=56, frame_width=48,
         agent=agent,

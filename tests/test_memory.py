@@ -99,6 +99,13 @@ def test_memory_that_runs_out_is_told_with_the_keys():
     assert "take fewer of num_envs, a shorter agent.rollout_length" in done.stdout
 
 
+def test_a_lag_keeps_copies_that_could_be_fewer():
+    error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 10 bytes")
+    mesh = distribute.make_mesh(1)
+    assert "a smaller lag" in str(memory.told(error, catch_config(lag=9), mesh))
+    assert "lag" not in str(memory.told(error, catch_config(), mesh))
+
+
 def test_other_errors_are_left_alone():
     error = jax.errors.JaxRuntimeError("INTERNAL: something else")
     assert memory.told(error, catch_config(), distribute.make_mesh(1)) is None

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import rlax
 
+from jaxrl import networks
 from jaxrl.agent_config import NStepQConfig
 from jaxrl.agents import make_agent, nstep_q
 from jaxrl.types import AXIS, Trajectory
@@ -82,6 +83,40 @@ def test_hand_worked_loss():
     total, parts = nstep_q.loss(jnp.array([[9.0, 1.0], [2.0, 9.0]]), rows)
     assert float(total) == 0.5 * 4 + 0.5 * 1
     assert float(parts["value/q"]) == 1.5
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
+    explores = {"epsilon_start": epsilon, "epsilon_end": epsilon, "epsilon_spread": False}
+    config = catch_config("sarsa", num_envs=4, agent={"rollout_length": 4} | explores)
+    made, played = make_agent(config, SPEC), trajectory(0)
+    state = made.init(jax.random.key(0))
+    network = networks.ActionValueNetwork(SPEC.num_actions, 1, config.network)
+    observation = played.observation.reshape(-1, *played.observation.shape[2:])
+    seen = networks.normalise(observation, state.actor.statistics)
+    values = network.apply({"params": state.actor.params}, seen).reshape(5, 4, -1)
+    weight = played.valid / played.valid.sum()
+
+    def expected(last):
+        action = jnp.concatenate([played.action, last[None]])
+        return float(jnp.sum(weight * nstep_q.targets(config.agent, values, action, played)))
+
+    def found(key):
+        update = jax.vmap(made.update, in_axes=(0, 0, None), axis_name=AXIS)
+        one_device = jax.tree.map(lambda x: x[None], (state, played))
+        return update(*one_device, key)[1]["value/target"][0]
+
+    best = expected(values[-1].argmax(-1))
+    of_keys = jax.jit(lambda keys: jax.lax.map(found, keys))(
+        jax.random.split(jax.random.key(1), 64)
+    )
+    if epsilon == 0:
+        np.testing.assert_allclose(of_keys, best, rtol=1e-4)
+        return
+    mean = np.mean([expected(jnp.full(4, a)) for a in range(SPEC.num_actions)])
+    error = of_keys.std() / 8
+    assert abs(of_keys.mean() - mean) < 4 * error
+    assert best - mean > 8 * error
 
 
 def test_the_target_network_is_a_copy_that_lags():

@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
-from jaxrl import cli, runs
+from jaxrl import cli, plotting, runs
 from tests.conftest import CONFIGS
 
 FILE = Path(__file__).parents[1] / "docs" / "examples" / "policy_lag.py"
@@ -25,9 +25,10 @@ def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, mo
     ran = []
 
     def run(command, check):
-        assert check
-        ran.append(command)
-        assert cli.main([*command[3:], "--num-devices", "1"]) == 0  # without python -m jaxrl
+        assert not check
+        ran.append(command)  # the first three words are python -m jaxrl
+        few = ["--num-devices", "1"] if command[3] == "train" else []
+        return types.SimpleNamespace(returncode=cli.main([*command[3:], *few]))
 
     monkeypatch.setattr(study, "subprocess", types.SimpleNamespace(run=run))
     options = {
@@ -47,6 +48,16 @@ def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, mo
     assert str(picture) in capsys.readouterr().out
     study.main(**options, seeds=(1,))
     assert len(ran) == 2
+    stopped = tmp_path / "lag" / "catch-lag2-seed1"
+    (stopped / plotting.FILE).unlink()
+    study.main(**options, seeds=(1,))
+    assert ran[2][3:] == ["resume", str(stopped)]
+    with pytest.raises(SystemExit, match="differ in total_steps: take another --root"):
+        study.main(**options | {"total_steps": 3200}, seeds=(1,))
+    fails = types.SimpleNamespace(run=lambda *_, **__: types.SimpleNamespace(returncode=2))
+    monkeypatch.setattr(study, "subprocess", fails)
+    with pytest.raises(SystemExit, match="stopped with status 2; the same command goes on"):
+        study.main(**options, seeds=(2,))
 
 
 def test_the_score_is_of_the_share_that_is_asked_for(study, tmp_path):

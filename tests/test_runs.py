@@ -97,6 +97,8 @@ def test_evaluate_prints_and_writes_the_scores(run_dir, capsys):
     assert printed["step"] == 2000
     assert main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
     assert "after 2,000 steps, protocol noop (1 to 30 no-ops" in capsys.readouterr().out
+    assert main(["evaluate", str(run_dir), "--epsilon", "0.1"]) == 2
+    assert "epsilon: a2c draws its actions from its policy" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")  # reading the video back starts a decoder

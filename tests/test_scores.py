@@ -145,6 +145,11 @@ def test_an_evaluation_is_read_as_it_was_written(tmp_path):
     scores.write(tmp_path, result)
     assert scores.read(tmp_path) == result
     assert "pong after 1,000 steps, protocol noop (1 to 30 no-ops" in scores.describe(result)
+    assert "epsilon" not in scores.describe(result)
+    explores = scores.summarise("pong", "noop", 1000, np.ones(2), np.ones(2), epsilon=0.05)
+    scores.write(tmp_path, explores)
+    assert scores.read(tmp_path) == explores
+    assert "no sticky actions), epsilon 0.05, 2 games" in scores.describe(explores)
 
 
 GOOD = {"game": "pong", "protocol": "noop", "step": 1, "scores": [1.0], "lengths": [2]}
@@ -157,6 +162,7 @@ GOOD = {"game": "pong", "protocol": "noop", "step": 1, "scores": [1.0], "lengths
         {"scores": [[1.0]]}, {"lengths": [1, 2]}, {"protocol": "human"}, {"protocol": ["noop"]},
         {"step": "1"}, {"step": True}, {"lengths": [10**400]}, {"scores": [1e300]},
         {"scores": ["1"]}, {"scores": [True]}, {"game": "\x1b[2J"}, {"game": None},
+        {"epsilon": 2.0}, {"epsilon": "0.1"}, {"epsilon": float("nan")},
     ],
 )  # fmt: skip
 def test_a_damaged_evaluation_is_refused(change, tmp_path):

@@ -18,17 +18,39 @@ import matplotlib.figure
 import tyro
 from matplotlib.ticker import EngFormatter
 
-from jaxrl import metrics, plotting
+from jaxrl import metrics, plotting, runs
 
 A2C = Path(__file__).parents[2] / "configs" / "a2c_fast.toml"
 OPTIONS = ("order=overlapped", "optimizer.learning-rate=3e-4")  # a lag allows no larger steps
 
 
 def score(run_dir: Path, share: float) -> float:
-    """The mean return of the last `share` of training, by its lines of 100 games each."""
+    """The mean of the lines in the last `share` of training; each is of the last 100 games."""
     returns = [row["return_mean"] for row in metrics.read(run_dir)]
     found = [value for value in returns[int((1 - share) * len(returns)) :] if value is not None]
     return sum(found) / len(found) if found else float("nan")
+
+
+def _run(*command: str) -> None:
+    try:
+        status = subprocess.run([sys.executable, "-m", "jaxrl", *command], check=False).returncode
+    except KeyboardInterrupt:
+        status = 130
+    if status:
+        sys.exit(f"stopped with status {status}; the same command goes on from here")
+
+
+def _check_alike(run_dirs: list[Path], total_steps: int) -> None:
+    """Runs that were there already must be of this study."""
+    configs = [runs.load_config(path) for path in run_dirs if (path / "config.toml").exists()]
+    if not configs:
+        return
+    keys = {key for one in runs.differences(configs) for key in one} - {"lag", "seed", "run_dir"}
+    if configs[0].total_steps != total_steps:
+        keys.add("total_steps")
+    if keys:
+        sys.exit(f"runs of {run_dirs[0].parent} differ in {', '.join(sorted(keys))}: take another "
+                 "--root")  # fmt: skip
 
 
 def main(
@@ -52,20 +74,27 @@ def main(
         options: further options of `jaxrl train`, instead of those of the default
     """
     further = [word for option in options for word in f"--{option}".split("=", 1)]
-    found: dict[int, list[Path]] = {lag: [] for lag in lags}
-    for seed in seeds:
+    found: dict[int, list[Path]] = {lag: [] for lag in sorted(lags)}
+    for lag, run_dirs in found.items():
+        run_dirs += [root / f"{game}-lag{lag}-seed{seed}" for seed in seeds]
+    everything = [run_dir for run_dirs in found.values() for run_dir in run_dirs]
+    _check_alike(everything, total_steps)
+    for number, seed in enumerate(seeds):
         for lag, run_dirs in found.items():
-            run_dir = root / f"{game}-lag{lag}-seed{seed}"
-            run_dirs.append(run_dir)
+            run_dir = run_dirs[number]
             if (run_dir / plotting.FILE).exists():
                 continue
+            if (run_dir / "config.toml").exists():  # it was stopped
+                _run("resume", str(run_dir))
+                continue
             command = [
-                *(sys.executable, "-m", "jaxrl", "train", "--config", str(config)),
+                *("train", "--config", str(config)),
                 *("--game", game, "--total-steps", str(total_steps), "--seed", str(seed)),
                 *("--lag", str(lag), "--run-dir", str(run_dir), "--evaluation-episodes", "0"),
                 *("--log-interval", str(max(1, total_steps // 100)), *further),
             ]
-            subprocess.run(command, check=True)
+            _run(*command)
+    _check_alike(everything, total_steps)
     figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
     curves, axes = figure.subplots(1, 2)
     for place, (lag, run_dirs) in enumerate(found.items()):

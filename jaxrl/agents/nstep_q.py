@@ -9,7 +9,8 @@ L = mean over valid rows of (Rₜ - q(sₜ, aₜ))²
     sarsa      Rₜ = rₜ + γ · q⁻(sₜ₊₁, aₜ₊₁)
     n_step     Rₜ = rₜ + γ · Rₜ₊₁,  R_T = maxₐ q⁻(s_T, a)
 
-with the target network q⁻. Sarsa's a_T is drawn from the policy that chooses the next action.
+with the target network q⁻. Sarsa's a_T is drawn anew from the policy that played: the action that
+follows is chosen after the update.
 """
 
 from typing import NamedTuple
