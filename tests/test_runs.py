@@ -220,7 +220,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert without_times(tmp_path / "whole") == without_times(tmp_path / "cut")
 
 
-def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path):
+def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path, capsys):
     path = tmp_path / "x"
     arguments = ["train", *of_recipe("c51_fast"), "--no-checkpoint-memory", "--total-steps", "1200",
                  "--checkpoint-interval", "400", "--evaluation-episodes", "0"]  # fmt: skip
@@ -233,6 +233,10 @@ def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_ane
     assert rows[1000]["loss/cross_entropy"] is None  # 200 of the 300 steps to learn from
     assert rows[1200]["loss/cross_entropy"] > 0
     assert rows[1000]["replay/transitions"] < rows[800]["replay/transitions"]
+    capsys.readouterr()
+    for arguments, epsilon in ((["--epsilon", "0.5"], 0.5), ([], 0.001)):
+        assert main(["evaluate", str(path), "--episodes", "2", "--json", *arguments]) == 0
+        assert json.loads(capsys.readouterr().out)["epsilon"] == epsilon
 
 
 def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path, capsys):
