@@ -2,7 +2,7 @@
 
 P(i) = pᵢ^α / Σⱼ pⱼ^α,  wᵢ = (N · P(i))^-β / max over the batch,  pᵢ the last error of i
 
-Drawing takes two levels: among the sums of blocks of about a thousand steps, then within one. The
+Drawing takes two levels: among the sums of blocks of a hundred steps or so, then within one. The
 sums are made anew for every batch, so that there is no tree to keep, and no error that adds up.
 Each device draws its share of a batch among its own steps.
 """
@@ -16,7 +16,7 @@ from jaxrl import replay
 from jaxrl.optimizers import max_over_devices
 from jaxrl.replay import Place, Replay
 
-BLOCK = 1024  # steps, at most
+BLOCK = 128  # steps, at most; docs/performance.md has the cost
 SMALLEST = 1e-6  # added to an error, so that every transition is drawn again
 LARGEST = 100.0  # error that counts, so that one that exploded does not reign for ever
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +83,16 @@ def summarise(found: dict[Path, Evaluation]) -> Summary:
     if len(steps) > 1:
         warnings.append(f"trained for different numbers of agent steps, {steps[0]:,} to "
                         f"{steps[-1]:,}")  # fmt: skip
+    warnings += _epsilons(found.values())
     return Summary(protocol, found, cells, warnings + (_warnings(cells) if cells else []))
+
+
+def _epsilons(results: Iterable[Evaluation]) -> list[str]:
+    """A note where value-based agents were evaluated with more and with less chance."""
+    found = sorted({result.epsilon for result in results if result.epsilon is not None})
+    if len(found) < 2:
+        return []
+    return [f"evaluated with different epsilons, {found[0]:g} to {found[-1]:g}"]
 
 
 def table(summary: Summary) -> dict[str, Any]:
@@ -231,6 +241,7 @@ def _two_runs(found: dict[Path, Evaluation], protocol: str) -> Result:
     if x.step != y.step:
         steps = [f"{r.step:,}" if r.step is not None else "?" for r in (x, y)]
         notes.insert(0, f"trained for {steps[0]} and {steps[1]} agent steps")
+    notes += _epsilons((x, y))
     if min(x.episodes, y.episodes) < scores.FEW_GAMES:
         notes.append(f"fewer than {scores.FEW_GAMES} games tell little: evaluate with more "
                      "--episodes")  # fmt: skip
@@ -269,6 +280,7 @@ def _two_groups(groups: dict[str, list[Evaluation]], protocol: str) -> Result:
     steps = {r.step for r in both}
     if len(steps) > 1:
         notes.append("they were not trained for the same number of steps")
+    notes += _epsilons(both)
     means = tuple(float(scores.mean(list(of_one.values()))) for of_one in cells)
     unit = "human-normalised" if normalised else "points"
     comparison = scores.compare(cells[0], cells[1])

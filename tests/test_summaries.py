@@ -115,6 +115,18 @@ def test_two_runs_are_compared_game_by_game(tmp_path, capsys):
     assert "fewer than 10 games tell little" in said
 
 
+def test_different_epsilons_are_named(four, tmp_path, capsys):
+    for run_dir, epsilon in zip(four, (0.05, 0.001, 0.05, None), strict=True):
+        found = dataclasses.replace(scores.read(run_dir), epsilon=epsilon)
+        scores.write(run_dir, found)
+    note = "evaluated with different epsilons, 0.001 to 0.05"
+    for given, named in ((four[:2], True), (four, True), (four[::2], False), (four[2:], False)):
+        assert main(["compare", *map(str, given)]) == 0
+        assert (note in capsys.readouterr().out) == named
+    assert main(["evaluate", *map(str, four), "--recorded", "--json"]) == 0
+    assert note in json.loads(capsys.readouterr().out)["warnings"]
+
+
 def test_few_scores_that_are_all_alike_tell_nothing_of_chance(tmp_path, capsys):
     """Four games that all ended 21 say less than thirty that did."""
     made = [evaluated(tmp_path / str(n), "a2c_fast", "pong", n, 0.0) for n in (1, 2)]

@@ -1,24 +1,31 @@
-"""The study of policy lag in docs/examples: it trains what is missing, and draws."""
+"""The studies in docs/examples: of policy lag, and of what drawing by priority costs."""
 
 import importlib.util
 import types
 from pathlib import Path
 
+import jax
 import matplotlib.image
+import numpy as np
 import pytest
 
 from jaxrl import cli, plotting, runs
+from jaxrl.types import AXIS
 from tests.conftest import CONFIGS
 
-FILE = Path(__file__).parents[1] / "docs" / "examples" / "policy_lag.py"
+EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
 def study():
-    spec = importlib.util.spec_from_file_location("policy_lag", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("policy_lag")
 
 
 def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, monkeypatch, capsys):
@@ -71,3 +78,25 @@ def test_the_score_is_of_the_share_that_is_asked_for(study, tmp_path):
     )
     assert study.score(tmp_path, 1.0) == 1.0
     assert study.score(tmp_path, 0.5) == 2.0
+
+
+def test_every_way_of_drawing_is_timed(capsys):
+    load("priority_cost").main(capacity=600, num_envs=2, batch_sizes=(4,), turns=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == [
+        f"4 of 600 transitions, {name}" for name in ("uniform", "blocks", "tree", "cumulative")
+    ]
+
+
+@pytest.mark.parametrize("name", ["tree", "cumulative"])
+def test_what_is_timed_draws_by_priority(name):
+    made = load("priority_cost").ways(num_envs=2, rows=300, batch_size=20_000)
+    step, state = made[name]
+    power = made["blocks"][1].priorities.power.reshape(-1)
+    device = jax.vmap(lambda key: step(state, key)[1], axis_name=AXIS, axis_size=1)
+    drawn = np.asarray(device(jax.random.key(0)[None])[0])
+    leaf = drawn % (1 << (power.size - 1).bit_length()) if name == "tree" else drawn
+    counts = np.bincount(leaf, minlength=power.size)[: power.size]
+    expected = np.asarray(power / power.sum()) * len(drawn)
+    assert (counts[expected == 0] == 0).all()
+    assert np.corrcoef(counts, expected)[0, 1] > 0.8
