@@ -23,7 +23,7 @@ from tests.conftest import catch_config
         pytest.param("dqn", 10_000, {}, {"double_q": True, "priority_exponent": 0.6, "n_step": 3},
                      id="dqn-double-prioritised"),
         pytest.param("rainbow", 8000, {}, {}, id="epsilon-rainbow"),
-        pytest.param("rainbow", 8000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
+        pytest.param("rainbow", 12_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
                      id="rainbow"),
         pytest.param("one_step_q", 32_000, {}, {}, id="one_step_q"),
         pytest.param("sarsa", 40_000, {}, {}, id="sarsa"),
@@ -50,5 +50,7 @@ def test_solves_catch(recipe, steps, network, settings):
     end = episodes.summarise(state.games[0].episodes).return_mean
     # Where three environments in ten act at random half of the time, so far and no further.
     assert end >= (0.3 if config.agent.epsilon_spread else 0.6) * MAX_SCORE
+    # Chance in 1 of 20 actions loses so many games that 40 of them would hide what was learned.
+    config = evaluate.with_epsilon(config, 0.001)
     actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
     assert evaluate.evaluate(config, actor, "noop", 40).mean >= 0.8 * MAX_SCORE
