@@ -59,10 +59,11 @@ def protocol_config(config: Config, protocol: str) -> Config:
         "max_episode_steps": 27_000,
         "repeat_action_probability": STICKINESS[protocol],
     }
-    agent, epsilon = config.agent, epsilon_of(config)
-    if isinstance(agent, ValueConfig) and epsilon is not None:
+    agent = config.agent
+    if isinstance(agent, ValueConfig):
+        rate = agent.evaluation_epsilon
         agent = dataclasses.replace(
-            agent, epsilon_start=epsilon, epsilon_end=epsilon, epsilon_spread=False
+            agent, epsilon_start=rate, epsilon_end=rate, epsilon_spread=False
         )
     return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol], agent=agent)
 

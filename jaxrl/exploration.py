@@ -31,7 +31,7 @@ def epsilon(config: ValueConfig, steps: jax.Array, num_envs: int) -> jax.Array:
 
 
 def schedule(config: Config) -> Callable[[jax.Array, int], jax.Array]:
-    """`epsilon` of so many updates i32[] and environments, as `config.agent` sets it up."""
+    """`epsilon` of so many updates i32[] and E environments -> f32[E], by `config.agent`."""
     settings = config.agent
     assert isinstance(settings, ValueConfig)
     # As floats: 2³¹ agent steps are within reach.

@@ -314,15 +314,16 @@ def init_actor(
     key: jax.Array,
     frame_shape: tuple[int, int] = FRAME_SHAPE,
 ) -> ActorState:
-    """What acts before the first update, by stacks of such frames."""
+    """What acts before the first update, by stacks u8[..., 84, 84, 4] of such frames H, W."""
     params = init_params(network, key, frame_shape)
     return ActorState(params, init_statistics(network.config, frame_shape), jnp.int32(0))
 
 
 def next_actor(actor: ActorState, params: Any, trajectory: Trajectory) -> ActorState:
-    """What acts after an update with the trajectory that ended in such parameters.
+    """What acts after an update with the trajectory [T, E] that ended in such parameters.
 
-    To be made after the gradients: a loss must see the statistics that acting saw.
+    Its frames u8[T, E, 84, 84] join the statistics, of all devices. To be called after the
+    gradients: a loss must see the statistics that acting saw.
     """
     newest_frames = trajectory.observation[:-1, ..., -1]
     statistics = update_statistics(actor.statistics, newest_frames)
