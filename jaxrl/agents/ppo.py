@@ -40,7 +40,7 @@ class Learner(NamedTuple):
     """What the gradient steps keep."""
 
     moments: PyTree  # the optimizer's
-    learning_rate: jax.Array  # f32[], of the next gradient step
+    learning_rate: jax.Array  # f32[], of the next epoch
 
 
 class Rows(NamedTuple):
@@ -106,7 +106,7 @@ def explained_variance(value: jax.Array, target: jax.Array, weight: jax.Array) -
 
 
 def adapt(learning_rate: jax.Array, kl: jax.Array, target: float) -> jax.Array:
-    """A rate that keeps the divergence within about a factor of two of its target."""
+    """Returns the rate after an epoch whose mean divergence was `kl` (rl_games' rule)."""
     slower = jnp.maximum(learning_rate / ADAPTIVE_FACTOR, ADAPTIVE_RATES[0])
     faster = jnp.minimum(learning_rate * ADAPTIVE_FACTOR, ADAPTIVE_RATES[1])
     return jnp.where(kl > 2 * target, slower, jnp.where(kl < target / 2, faster, learning_rate))
@@ -195,15 +195,25 @@ def make(config: Config, spec: EnvSpec) -> Agent:
                 "loss/gradient_norm": optax.tree.norm(gradients),
                 "loss/learning_rate": rate,
             }
-            if adaptive:
-                rate = adapt(rate, metrics["policy/approx_kl"], settings.kl_target)
             return (params, Learner(moments, rate)), metrics
+
+        def epoch(
+            carry: tuple[PyTree, Learner], order: jax.Array
+        ) -> tuple[tuple[PyTree, Learner], dict[str, jax.Array]]:
+            (params, learner), metrics = jax.lax.scan(learn, carry, order)
+            if adaptive:
+                # Not after every minibatch: the first one's divergence is always 0.
+                kl = jnp.mean(metrics["policy/approx_kl"])
+                rate = adapt(learner.learning_rate, kl, settings.kl_target)
+                learner = learner._replace(learning_rate=rate)
+            return (params, learner), metrics
 
         learner = state.optimizer
         if not adaptive:
             learner = learner._replace(learning_rate=schedule(actor.updates))
         order = minibatches.order(key, settings, spec.num_envs)
-        (params, learner), metrics = jax.lax.scan(learn, (actor.params, learner), order)
+        epochs = order.reshape(settings.epochs, -1, *order.shape[1:])
+        (params, learner), metrics = jax.lax.scan(epoch, (actor.params, learner), epochs)
         newest_frames = trajectory.observation[:-1, ..., -1]
         new_actor = ActorState(
             params=params,
