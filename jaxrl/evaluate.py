@@ -85,7 +85,7 @@ def _step(agent: Agent, engine: EnvEngine, actor: ActorState, games: _Games) -> 
         state=state,
         finished=games.finished | ends,
         score=jnp.where(ends, before.score + state.timestep.score, games.score),
-        length=jnp.where(ends, before.length + 1, games.length),
+        length=jnp.where(ends, before.length + ~state.timestep.reset, games.length),
     )
 
 

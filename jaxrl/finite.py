@@ -23,9 +23,9 @@ def _as_mean(value: Any) -> Mean:
 def guarded(agent: Agent, skip: bool) -> Agent:
     """The agent, of whose updates, with `skip`, those leave no trace that are not finite.
 
-    Parameters, statistics and optimizer stay as they were; the memory has what was played, and the
-    update counts for the schedules. The metrics are means over the other updates; they have the
-    same form without `skip`, so that a run may change it.
+    Parameters, statistics and optimizer stay as they were, but for what `Agent.skip` does; the
+    memory has what was played, and the update counts for the schedules. The metrics are means over
+    the other updates; they have the same form without `skip`, so that a run may change it.
     """
 
     def update(
@@ -48,10 +48,11 @@ def guarded(agent: Agent, skip: bool) -> Agent:
             total, number = _as_mean(value)
             return Mean(jnp.where(fine, total, 0), jnp.where(fine, number, 0))
 
-        actor = choose(new.actor, state.actor)._replace(updates=new.actor.updates)
+        old = agent.skip(state)
+        actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
         kept: Metrics = {name: counted(value) for name, value in metrics.items()}
         kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
-        return AgentState(actor, choose(new.optimizer, state.optimizer), new.memory), kept
+        return AgentState(actor, choose(new.optimizer, old.optimizer), new.memory), kept
 
     return agent._replace(update=update)
 

@@ -188,15 +188,20 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         share = jnp.minimum(updates / max(config.num_updates(), 1), 1.0)
         return settings.importance_exponent + share * (1 - settings.importance_exponent)
 
+    def copy_target(state: AgentState) -> AgentState:
+        """Copies the parameters into the target network in every `target_updates`-th update."""
+        target = optax.periodic_update(
+            state.actor.params, state.optimizer.target, state.actor.updates, target_updates
+        )
+        return state._replace(optimizer=state.optimizer._replace(target=target))
+
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
         memory = replay.add(state.memory, trajectory)
         if prioritises:
             memory = prioritised.follow(memory, len(trajectory.action), settings.n_step)
-        actor, learner = state.actor, state.optimizer
-        target = optax.periodic_update(actor.params, learner.target, actor.updates, target_updates)
-        learner = learner._replace(target=target)
+        actor, learner = state.actor, copy_target(state).optimizer
         ready = (memory.steps[0] >= settings.learning_starts / config.num_envs) & (
             replay.num_places(memory, settings.n_step) > 0
         )
@@ -227,4 +232,6 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         new_actor = networks.next_actor(actor, params, trajectory)
         return AgentState(new_actor, learner, memory._replace(priorities=priorities)), metrics
 
-    return Agent(init, act, update, settings.rollout_length, replay.interrupt)
+    return Agent(
+        init, act, update, settings.rollout_length, replay.interrupt, skip=copy_target
+    )

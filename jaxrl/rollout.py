@@ -74,9 +74,10 @@ def fill_stack(frame: jax.Array) -> jax.Array:
 def stack_frames(observation: jax.Array, previous: TimeStep, timestep: TimeStep) -> jax.Array:
     """The next stack: filled anew where a game begins, else shifted by the newest frame.
 
-    A reset after a lost life goes on in the same game, so it shifts (EnvPool does the same).
+    A reset after a lost life goes on in the same game, so it shifts, but where the game ended
+    during the reset (EnvPool does the same).
     """
-    new_game = (timestep.reset & previous.game_over)[:, None, None]
+    new_game = (timestep.reset & (previous.game_over | timestep.game_over))[:, None, None]
     # A pixel's four bytes as one word, oldest lowest: a shift, four times faster than moving bytes.
     words = jax.lax.bitcast_convert_type(observation, jnp.uint32)
     newest = timestep.frame.astype(jnp.uint32)

@@ -36,7 +36,9 @@ class TimeStep(NamedTuple):
     score: jax.Array  # f32[E], unclipped
     terminated: jax.Array  # b[E], a terminal of the learner's MDP (life lost, when so configured)
     truncated: jax.Array  # b[E], time limit: bootstrap from the frame that came with it
-    game_over: jax.Array  # b[E], the emulator's own end of game, or time limit
+    # b[E], the game ended with this row, by the emulator or the time limit; on a reset row, during
+    # the reset, so that this row begins another game and the score is that of the row before
+    game_over: jax.Array
     reset: jax.Array  # b[E], this row is an auto-reset: its action was ignored
 
 
@@ -67,8 +69,8 @@ class AgentState(NamedTuple):
     memory: PyTree  # sharded by device along the first axis (replay, windows); () if none
 
 
-def _keep(memory: PyTree) -> PyTree:
-    return memory
+def _keep(value: Any) -> Any:
+    return value
 
 
 class Mean(NamedTuple):
@@ -98,6 +100,8 @@ class Agent(NamedTuple):
     rollout_length: int  # T
     # interrupt(memory) -> memory: other games follow, which do not continue those it remembers
     interrupt: Callable[[PyTree], PyTree] = _keep
+    # skip(state) -> state: what remains of an update that is left out, as the copy of a target
+    skip: Callable[[AgentState], AgentState] = _keep
 
 
 class EnvEngine(NamedTuple):

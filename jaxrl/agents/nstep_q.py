@@ -103,12 +103,18 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         )
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
+    def copy_target(state: AgentState) -> AgentState:
+        """Copies the parameters into the target network in every `target_updates`-th update."""
+        target = optax.periodic_update(
+            state.actor.params, state.optimizer.target, state.actor.updates, target_updates
+        )
+        return state._replace(optimizer=state.optimizer._replace(target=target))
+
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
-        actor, learner = state.actor, state.optimizer
-        target = optax.periodic_update(actor.params, learner.target, actor.updates, target_updates)
-        rows = as_rows(key, actor, learner._replace(target=target), trajectory)
+        actor, learner = state.actor, copy_target(state).optimizer
+        rows = as_rows(key, actor, learner, trajectory)
 
         def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
             return loss(predict(params, actor.statistics, part.observation), part)
@@ -127,6 +133,6 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
         }
         new_actor = networks.next_actor(actor, params, trajectory)
-        return AgentState(new_actor, Learner(moments, target), state.memory), metrics
+        return AgentState(new_actor, Learner(moments, learner.target), state.memory), metrics
 
-    return Agent(init, act, update, settings.rollout_length)
+    return Agent(init, act, update, settings.rollout_length, skip=copy_target)

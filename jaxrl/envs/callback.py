@@ -17,7 +17,8 @@ from jax.experimental import io_callback
 
 from jaxrl.types import FRAME_SHAPE
 
-INFO = {"reward": np.float32, "terminated": np.int32}  # what engines read of EnvPool's `info`
+# What engines read of EnvPool's `info`.
+INFO = {"lives": np.int32, "reward": np.float32, "terminated": np.int32}
 
 
 class Calls(NamedTuple):

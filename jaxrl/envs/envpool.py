@@ -5,6 +5,9 @@ What EnvPool means by its outputs differs from what agents need; all of it is se
 - after the end of an episode the next row is the reset, whose action was ignored (`reset`);
 - the frame that comes with the end is the true last one, so truncation bootstraps from it;
 - a lost life may end the learner's episode, but the score's ends with the game (`game_over`);
+- the reset after a lost life plays no-ops, and a game that ends within them is not reported: there
+  the lives rise, and the reset row has `game_over` (the time limit goes on counting from the
+  game before);
 - actions are checked here, because C++ does not;
 - a pool's address is a constant of the compiled call, so each device must call a pool of its own.
 """
@@ -30,6 +33,13 @@ class EnvPoolState(NamedTuple):
 
     token: jax.typing.ArrayLike  # u8[8]
     done: jax.typing.ArrayLike  # b[E], the newest row ended an episode, so the next one is a reset
+    game_over: jax.typing.ArrayLike  # b[E], and the game with it
+    lives: jax.typing.ArrayLike  # i32[E], after the newest row
+
+    def after(self, token: jax.typing.ArrayLike, timestep: TimeStep, lives: Any) -> "EnvPoolState":
+        """Returns the state after the next row."""
+        done = timestep.terminated | timestep.truncated
+        return EnvPoolState(token, done, timestep.game_over, lives)
 
 
 def task_id(game: str) -> str:
@@ -76,14 +86,17 @@ def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
     return envpool.make(task_id(config.game), env_type="gymnasium", **(settings | options))
 
 
-def time_step(answer: tuple[Any, ...], was_done: Any, episodic_life: bool) -> TimeStep:
-    """EnvPool's answer as a `TimeStep`; `was_done` b[E] tells whether the row before was an end."""
+def time_step(answer: tuple[Any, ...], before: EnvPoolState, episodic_life: bool) -> TimeStep:
+    """Returns EnvPool's answer as a `TimeStep`; `before` tells of the row before."""
     observation, reward, terminated, truncated, info = answer
     # A life lost is `terminated` too; the game's own end stands in `info`. Where the game and the
     # time limit end together only `truncated` is set.
     game_over = (info["terminated"] != 0) | truncated
     if not episodic_life:
         game_over = game_over | terminated
+    # A game that the reset's FIRE ends is reported by the row after it.
+    unseen = before.done & ~before.game_over & (info["lives"] > before.lives)
+    game_over = (game_over & ~before.done) | unseen
     return TimeStep(
         frame=observation[:, 0],
         reward=reward,
@@ -91,11 +104,13 @@ def time_step(answer: tuple[Any, ...], was_done: Any, episodic_life: bool) -> Ti
         terminated=terminated,
         truncated=truncated,
         game_over=game_over,
-        reset=was_done,
+        reset=before.done,
     )
 
 
-def _start(pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life: bool) -> TimeStep:
+def _start(
+    pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life: bool
+) -> tuple[EnvPoolState, TimeStep]:
     """Resets a pool and moves each environment a random number of uniform random steps on.
 
     Without it all environments start their games together, and stay together for long
@@ -105,7 +120,9 @@ def _start(pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life
     num_envs = len(observation)
     never = np.zeros(num_envs, bool)
     first = (observation, np.zeros(num_envs, np.float32), never, never, info)
-    rows = jax.tree.map(np.array, time_step(first, never, episodic_life))
+    nothing = EnvPoolState(np.zeros(8, np.uint8), never, never, info["lives"])
+    rows = jax.tree.map(np.array, time_step(first, nothing, episodic_life))
+    lives = np.array(info["lives"])
     # A generator for each environment: how the games are spread over pools changes none of them.
     random = [np.random.default_rng(seed + env) for env in range(num_envs)]
     steps = np.array([generator.integers(0, max_steps + 1) for generator in random])
@@ -114,11 +131,13 @@ def _start(pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life
         (moving,) = np.nonzero(steps > step)
         if not moving.size:
             break
-        was_done = (rows.terminated | rows.truncated)[moving]
+        part = TimeStep(*(row[moving] for row in rows))
+        before = nothing.after(nothing.token, part, lives[moving])
         answer = pool.step(actions[moving, step], moving.astype(np.int32))
-        for row, new in zip(rows, time_step(answer, was_done, episodic_life), strict=True):
+        for row, new in zip(rows, time_step(answer, before, episodic_life), strict=True):
             row[moving] = new
-    return rows
+        lives[moving] = answer[-1]["lives"]
+    return nothing.after(nothing.token, rows, lives), rows
 
 
 def has_custom_call() -> bool:
@@ -153,7 +172,7 @@ def make_envpool(
 
     def init(seed: int) -> tuple[EnvPoolState, TimeStep]:
         close()
-        starts, tokens = [], []
+        states, starts = [], []
         for device in range(num_local_devices):
             pool_seed = first_env_seed(seed) + int(ids[device, 0])
             # Pools that share the machine keep off each other's cores.
@@ -174,14 +193,16 @@ def make_envpool(
             token, recv_pool, send_pool = calls
             sends.append(send_pool)
             recvs.append(recv_pool)
-            tokens.append(np.array(token))
-            rows = _start(
+            state, rows = _start(
                 pool, pool_seed, len(actions), config.random_start_steps, config.episodic_life
             )
+            states.append(state._replace(token=np.array(token)))
             starts.append(rows)
-        timestep = jax.tree.map(lambda *rows: np.concatenate(rows), *starts)
-        done = timestep.terminated | timestep.truncated
-        return EnvPoolState(np.concatenate(tokens), done), timestep
+
+        def join(parts: list[Any]) -> Any:
+            return jax.tree.map(lambda *rows: np.concatenate(rows), *parts)
+
+        return join(states), join(starts)
 
     def on_own_pool(calls: list[Any], *operands: Any) -> Any:
         if not calls:
@@ -201,8 +222,8 @@ def make_envpool(
 
     def recv(state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
         token, answer = on_own_pool(recvs, state.token)
-        timestep = time_step(answer, state.done, config.episodic_life)
-        return EnvPoolState(token, timestep.terminated | timestep.truncated), timestep
+        timestep = time_step(answer, state, config.episodic_life)
+        return state.after(token, timestep, answer[-1]["lives"]), timestep
 
     def close() -> None:
         for pool in pools:
