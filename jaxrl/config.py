@@ -142,13 +142,15 @@ class Config:
     random_start_steps: int = 500
     """every environment first takes a random number, up to this, of uniform random actions"""
     episodic_life: bool = True
-    """a lost life is terminal to the learner; scores are always of whole games"""
+    """a lost life is terminal to the learner, and no-ops and FIRE follow as at the start of a game;
+    scores are always of whole games"""
     reward_clip: bool = True
     """the learner sees only the sign of the reward; scores are never clipped"""
     noop_max: int = 30
-    """each game starts with 1 to this many no-ops"""
+    """each game starts with 1 to this many no-ops; where FIRE is pressed, with one less and FIRE"""
     fire_reset: bool = True
-    """press FIRE after a reset in the games that wait for it; never with full_action_space"""
+    """press FIRE after every reset (with episodic_life also after a lost life) in every game whose
+    action set has FIRE; never with full_action_space"""
     repeat_action_probability: float = 0.0
     """probability that the emulator repeats the last action (sticky actions)"""
     full_action_space: bool = False
@@ -172,7 +174,8 @@ class Config:
     """seconds that the emulators may take to answer a compiled call, or 20 times their usual,
     before training ends; 0 waits for ever"""
     evaluation_episodes: int = 30
-    """games of the evaluation at the end of training; 0 leaves it out"""
+    """games of the evaluation at the end of training, by the protocol sticky where actions were
+    sticky in training, else noop; 0 leaves it out"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     agent: AgentConfig = field(default_factory=A2CConfig)

@@ -25,7 +25,11 @@ class Episodes(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The last WINDOW games over all devices; None before the first."""
+    """The last WINDOW games over all devices; None before the first.
+
+    The first games to end are the shortest of those that began together, so that early means favor
+    short games: `jaxrl.metrics.games_needed` says until when.
+    """
 
     episodes: int  # ended so far
     return_mean: float | None

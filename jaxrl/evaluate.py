@@ -15,11 +15,11 @@ from jaxrl import episodes, rollout
 from jaxrl.agent_config import ValueConfig
 from jaxrl.agents import make_agent
 from jaxrl.checkpoint import restore_actor
-from jaxrl.config import Config
-from jaxrl.envs import make_engine
+from jaxrl.config import CATCH, Config
+from jaxrl.envs import make_engine, presses_fire
 from jaxrl.errors import UserError
 from jaxrl.runs import load_config
-from jaxrl.scores import STICKINESS, Evaluation, summarise
+from jaxrl.scores import STICKINESS, Conditions, Evaluation, summarise
 from jaxrl.types import ActorState, Agent, EnvEngine
 from jaxrl.watch import Watch
 
@@ -30,10 +30,10 @@ SEED_OFFSET = 1_000_003  # evaluation never plays the games of training
 ProtocolName = Literal["noop", "sticky"]
 # What differs from training; both play whole games with unclipped scores and 27,000 steps at most.
 PROTOCOLS: dict[str, dict[str, Any]] = {
-    # 1 to 30 no-ops at the start, no sticky actions (Mnih 2015)
+    # Up to 30 no-ops at the start, no sticky actions (Mnih 2015)
     "noop": {"noop_max": 30},
-    # Machado 2018: actions repeat with probability 0.25. EnvPool takes at least one no-op.
-    "sticky": {"noop_max": 1, "fire_reset": False},
+    # Machado 2018: actions repeat with probability 0.25. EnvPool takes at least one no-op or FIRE.
+    "sticky": {"noop_max": 1},
 }
 
 
@@ -47,13 +47,13 @@ class _Games(NamedTuple):
 
 
 def protocol_config(config: Config, protocol: str) -> Config:
-    """The run's configuration, with the games as the protocol plays them.
+    """Returns the run's configuration, with the games as the protocol plays them.
 
-    The set of actions stays the one that the policy was trained with; a value-based agent explores
-    as `evaluation_epsilon` says.
+    What the policy cannot know otherwise stays as it was trained: the set of actions, and who
+    presses FIRE at the start and after a lost life (`episodic_life`, `fire_reset`). A value-based
+    agent explores as `evaluation_epsilon` says.
     """
     whole_games: dict[str, Any] = {
-        "episodic_life": False,
         "reward_clip": False,
         "random_start_steps": 0,
         "max_episode_steps": 27_000,
@@ -66,6 +66,27 @@ def protocol_config(config: Config, protocol: str) -> Config:
             agent, epsilon_start=rate, epsilon_end=rate, epsilon_spread=False
         )
     return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol], agent=agent)
+
+
+def protocol_of(config: Config) -> str:
+    """Returns the protocol whose games are like those of training."""
+    return "sticky" if config.repeat_action_probability > 0 else "noop"
+
+
+def conditions(played: Config) -> Conditions:
+    """Returns how games of this configuration are played, as `evaluation.json` tells it."""
+    if played.game == CATCH:  # which knows none of these options
+        return Conditions((0, 0), False, False, 0.0, False, 0)
+    fire = presses_fire(played)
+    return Conditions(
+        # FIRE stands for one of them.
+        noops=(0, played.noop_max - 1) if fire else (1, played.noop_max),
+        fire=fire,
+        life_resets=played.episodic_life,
+        stickiness=played.repeat_action_probability,
+        all_actions=played.full_action_space,
+        max_steps=played.max_episode_steps,
+    )
 
 
 def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.RolloutState:
@@ -127,7 +148,9 @@ def evaluate(
             engine.check()
     engine.close()
     found, lengths = np.asarray(games.score), np.asarray(games.length)
-    return summarise(config.game, protocol, step, found, lengths, epsilon_of(config))
+    return summarise(
+        config.game, protocol, step, found, lengths, epsilon_of(config), conditions(played)
+    )
 
 
 def epsilon_of(config: Config) -> float | None:

@@ -95,8 +95,9 @@ def _published() -> dict[tuple[str, str], list[PublishedScore]]:
 def published_scores(game: str, protocol: str) -> list[PublishedScore]:
     """What others reached in the game by this protocol of evaluation; none where none is known.
 
-    noop: 1 to 30 no-ops, no sticky actions, 108,000 frames at most. sticky: actions repeat with
-    probability 0.25 (Machado 2018). Scores by other protocols are left out of the table: human
-    starts, single lives, or no word on how the games were played.
+    noop: 1 to 30 no-ops, no sticky actions, 108,000 frames at most (Mnih 2015). sticky: actions
+    repeat with probability 0.25, nothing is pressed for the agent (Machado 2018). Scores by other
+    protocols are left out of the table: human starts, single lives, or no word on how the games
+    were played.
     """
     return list(_published().get((game, protocol), []))

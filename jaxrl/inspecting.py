@@ -14,20 +14,20 @@ from jaxrl.config import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.evaluate import PROTOCOLS, protocol_config, start_games
-from jaxrl.types import ActorState
+from jaxrl.types import ActorState, TimeStep
 
 
 class Trace(NamedTuple):
-    """T rows of play: a row for each decision, and one for the picture that a game ended with.
+    """T rows of play: one for each decision, and for each picture that a game or a life ended with.
 
-    A = actions, N = atoms of a return's distribution. At the end of a game nothing is chosen: the
-    action is -1, and what the policy says is NaN.
+    A = actions, N = atoms of a return's distribution. At such an end nothing is chosen: the action
+    is -1, and what the policy says is NaN.
     """
 
     game: str
     action_names: tuple[str, ...]  # [A]
     frames: np.ndarray  # u8[T, H, W, 3], what was on the screen when the action was chosen
-    actions: np.ndarray  # i32[T]
+    actions: np.ndarray  # i32[T], -1 where none was chosen
     rewards: np.ndarray  # f32[T], of the action, not clipped
     ends: np.ndarray  # b[T], the picture a game ended with
     probabilities: np.ndarray  # f32[T, A], of the actions
@@ -92,17 +92,20 @@ def trace(
     frames: list[np.ndarray] = []
     rows: list[_Row] = []
     ends: list[bool] = []
-    chosen, over, ended = 0, 0, False
+    chosen, over, ended, ignored = 0, 0, False, False
     while ended or (chosen < max_steps and over < games):
         shown = np.array(engine.render() if engine.render else state.timestep.frame[0][..., None])
         frames.append(np.broadcast_to(shown, (*shown.shape[:2], 3)))
         ends.append(ended)
         state, row = jax.block_until_ready(step(actor, state))
         engine.check()
-        rows.append(_nothing(row) if ended else jax.device_get(row))
-        chosen += not ended
-        ended = bool(state.timestep.game_over[0])
-        over += ended
+        rows.append(_nothing(row) if ignored else jax.device_get(row))
+        chosen += not ignored
+        reset, over_now, done = _flags(state.timestep)
+        if reset and over_now:  # the game ended during the reset, so with the picture before
+            ends[-1] = True
+        over += over_now
+        ended, ignored = over_now and not reset, done
     engine.close()
     return _join(config, engine.spec.action_meanings, frames, rows, ends)
 
@@ -148,6 +151,12 @@ def _look_at_values(
         return _Seen(policy, values.max(-1), distributions)
 
     return look
+
+
+def _flags(timestep: TimeStep) -> tuple[bool, bool, bool]:
+    """Returns of the one environment whether it was reset, its game is over, its episode ended."""
+    done = timestep.terminated | timestep.truncated
+    return bool(timestep.reset[0]), bool(timestep.game_over[0]), bool(done[0])
 
 
 def _nothing(row: _Row) -> _Row:

@@ -12,6 +12,7 @@ from jaxrl.arguments import at_least, check_target, parse
 from jaxrl.errors import UserError
 
 RunDir = Annotated[Path, tyro.conf.Positional]
+Protocol = Literal["noop", "sticky"]
 RunDirs = Annotated[tuple[Path, ...], tyro.conf.Positional]
 
 
@@ -35,7 +36,7 @@ def evaluate(arguments: list[str]) -> int:
     def command(
         runs: RunDirs,
         episodes: int = 30,
-        protocol: Literal["noop", "sticky"] = "noop",
+        protocol: Protocol | None = None,
         seed: int = 0,
         epsilon: float | None = None,
         checkpoint: int | None = None,
@@ -45,9 +46,10 @@ def evaluate(arguments: list[str]) -> int:
     ) -> dict[str, Any]:
         """Play whole games by a named protocol, write evaluation.json anew, and report the scores.
 
-        noop: 1 to 30 no-ops at the start, no sticky actions. sticky: actions repeat with
-        probability 0.25 and FIRE is not pressed for the agent (Machado 2018). Both play at most
-        27,000 agent steps, with unclipped scores and the actions the agent was trained with.
+        noop: up to 30 no-ops at the start (Mnih 2015), no sticky actions. sticky: actions repeat
+        with probability 0.25 (Machado 2018). Both play at most 27,000 agent steps, with unclipped
+        scores. The set of actions, and who presses FIRE at the start and after a lost life, stay
+        as they were in training.
         Several runs are aggregated over games and seeds, by configuration: median, interquartile
         mean, mean and optimality gap of human-normalised scores, with 95 % stratified bootstrap
         intervals (Agarwal 2021).
@@ -56,7 +58,8 @@ def evaluate(arguments: list[str]) -> int:
         Args:
             runs: run directories
             episodes: games to play, of each run
-            protocol: how games start and whether actions stick
+            protocol: how games start and whether actions stick; default is the one that is like
+                training: sticky where actions were sticky, else noop
             seed: of the games and the actions
             epsilon: probability of a random action, of value-based agents, from 0 to 1; default is
                 the run's agent.evaluation_epsilon. 0.05 (Mnih 2015), 0.001 (Bellemare 2017)
@@ -82,7 +85,7 @@ def evaluate(arguments: list[str]) -> int:
     found = {}
     for run_dir in run_dirs:
         found[run_dir] = scores.read(run_dir) if given["recorded"] else _played(run_dir, given)
-        if found[run_dir].protocol != given["protocol"]:
+        if given["protocol"] not in (None, found[run_dir].protocol):
             protocol = found[run_dir].protocol
             raise UserError(f"'{run_dir}' was evaluated by protocol {protocol}: add --protocol "
                             f"{protocol}, or leave --recorded out")  # fmt: skip
@@ -112,9 +115,8 @@ def _played(run_dir: Path, given: dict[str, Any]) -> Any:
     config, actor, step = evaluation.load_actor(run_dir, given["checkpoint"])
     if given["epsilon"] is not None:
         config = evaluation.with_epsilon(config, given["epsilon"])
-    result = evaluation.evaluate(
-        config, actor, given["protocol"], given["episodes"], given["seed"], step
-    )
+    protocol = given["protocol"] or evaluation.protocol_of(config)
+    result = evaluation.evaluate(config, actor, protocol, given["episodes"], given["seed"], step)
     try:
         before = scores.read(run_dir)
     except UserError:
@@ -160,7 +162,7 @@ def play(arguments: list[str]) -> int:
     def command(
         run: RunDir,
         output: Path | None = None,
-        protocol: Literal["noop", "sticky"] = "noop",
+        protocol: Protocol | None = None,
         seed: int = 0,
         checkpoint: int | None = None,
         max_seconds: float = 300.0,
@@ -184,13 +186,14 @@ def play(arguments: list[str]) -> int:
     at_least("max_seconds", given["max_seconds"], 1)
     _check_runs((given["run"],), "play")
     from jaxrl import video
-    from jaxrl.evaluate import load_actor
+    from jaxrl.evaluate import load_actor, protocol_of
 
     target = given["output"] or given["run"] / video.FILE
     check_target(target, (".mp4", ".gif"))
     config, actor, step = load_actor(given["run"], given["checkpoint"])
+    protocol = given["protocol"] or protocol_of(config)
     score, length, over = video.record(
-        config, actor, given["protocol"], target, given["seed"], given["max_seconds"]
+        config, actor, protocol, target, given["seed"], given["max_seconds"]
     )
     print(f"{target}: {config.game} after {step:,} steps of training, score {score:g}, "
           f"{length:,} agent steps{', cut before the end of the game' * (not over)}")  # fmt: skip

@@ -225,10 +225,16 @@ def run(
         keeper.write(_line(progress, rate, games, wall, keeper.seconds) | extra | means)
         state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
         extra, interval_start = {}, (step, seconds)
-        keeper.save_if_due(state, progress, games.return_mean)
+        keeper.save_if_due(state, progress, _mean_to_keep(_games(state), session.config))
     stop.agreed()  # a signal that came with the last update
-    keeper.save_last(state, progress, _games(state).return_mean)
+    keeper.save_last(state, progress, _mean_to_keep(_games(state), session.config))
     return state, progress
+
+
+def _mean_to_keep(games: episodes.Summary, config: Config) -> float | None:
+    """Returns the mean by which a checkpoint may be the best; None while it favors short games."""
+    fair = games.episodes >= metrics.games_needed(config.num_envs)
+    return games.return_mean if fair else None
 
 
 def _games(state: LoopState, elsewhere: int = 0) -> episodes.Summary:

@@ -21,7 +21,19 @@ from jaxrl.errors import UserError
 from jaxrl.types import Count, Mean, Metrics
 
 FILE = "metrics.jsonl"
+GAMES = 100  # that `return_mean` is the mean of, at most
+ROUNDS = 2  # games of each environment after which long ones have ended as often as they begin
 LARGEST = 2.0**63
+
+
+def games_needed(num_envs: int) -> int:
+    """Returns how many games must have ended before their mean stops favoring short ones.
+
+    The first games to end are the shortest of those that began together: where scores grow with
+    length, the mean of the first 100 was 0.98 of the truth with 16 environments, 0.71 with 128 and
+    0.43 with 1,200.
+    """
+    return max(GAMES, ROUNDS * num_envs)
 
 
 def read(run_dir: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Learning curves, of runs and of several seeds together, throughput and scaling: for files and
 for notebooks.
 
-Returns are the mean of the last 100 games, as metrics.jsonl has them. Nothing is smoothed unless
-`smooth` says over how many lines; the label of the axis then says so too.
+Returns are the mean of the last 100 games, as metrics.jsonl has them; a circle marks those of the
+first games, which favor short ones. Nothing is smoothed unless `smooth` says over how many lines;
+the label of the axis then says so too.
 """
 
 import statistics
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import matplotlib
 import numpy as np
 
-from jaxrl import metrics
+from jaxrl import metrics, runs
 from jaxrl.errors import UserError
 from jaxrl.grouping import Group, group
 
@@ -32,6 +33,7 @@ UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")  # once all colours are taken
 POINTS = 200  # of a mean over seeds
+EARLY = "of the first games:\nfavors short ones"
 
 
 class Band(NamedTuple):
@@ -60,6 +62,16 @@ def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[f
         ends = range(1, len(returns) + 1)
         returns = [statistics.fmean(returns[max(0, end - smooth) : end]) for end in ends]
     return [row[axis] / UNITS[axis] for row in rows], returns
+
+
+def num_early(run_dir: Path) -> int:
+    """Returns how many points of `curve` are means of first games, which favor short ones."""
+    try:
+        needed = metrics.games_needed(runs.load_config(run_dir).num_envs)
+    except UserError:  # the curve can be drawn without
+        needed = metrics.GAMES
+    rows = [row for row in metrics.read(run_dir) if row["return_mean"] is not None]
+    return sum((row.get("episodes") or 0) < needed for row in rows)
 
 
 def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Band:
@@ -112,6 +124,7 @@ def draw(
     for number, run_dir in enumerate(run_dirs):
         x, y = curve(run_dir, axis, smooth)
         axes.plot(x, y, label=run_dir.name, **_style(number), marker="o" if len(x) == 1 else None)
+        _mark_early(axes, run_dir, x, y, _style(number)["color"])
     _finish(axes, axis, smooth)
 
 
@@ -133,9 +146,12 @@ def draw_seeds(
         if number == 1:
             x, y = curve(one.run_dirs[0], axis, smooth)
             axes.plot(x, y, label=f"{one.label}: 1 seed", **style)
+            _mark_early(axes, one.run_dirs[0], x, y, style["color"])
             continue
         for run_dir in one.run_dirs:  # also where not all have come
-            axes.plot(*curve(run_dir, axis, smooth), **style, linewidth=0.7, alpha=0.45)
+            x, y = curve(run_dir, axis, smooth)
+            axes.plot(x, y, **style, linewidth=0.7, alpha=0.45)
+            _mark_early(axes, run_dir, x, y, style["color"])
         seeds = band(one.run_dirs, axis, smooth)
         label = f"{one.label}: mean of {number} seeds,\nband from lowest to highest"
         axes.plot(seeds.x, seeds.mean, label=label, **style)
@@ -198,6 +214,20 @@ def _style(number: int) -> dict[str, Any]:
     """Colour, and line once the colours are used up."""
     line = LINES[number // len(COLOURS) % len(LINES)]
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": line}
+
+
+def _mark_early(
+    axes: "matplotlib.axes.Axes", run_dir: Path, x: list[float], y: list[float], color: str
+) -> None:
+    """Draws a circle at each mean of first games; the legend says what it is, once."""
+    number = num_early(run_dir)
+    if not number:
+        return
+    told = any(marks.get_label() == EARLY for marks in axes.collections)
+    axes.scatter(
+        x[:number], y[:number], 14, facecolors="white", edgecolors=color, linewidths=0.8, zorder=3,
+        label="_" if told else EARLY,
+    )  # fmt: skip
 
 
 def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:

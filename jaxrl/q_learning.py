@@ -232,6 +232,4 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         new_actor = networks.next_actor(actor, params, trajectory)
         return AgentState(new_actor, learner, memory._replace(priorities=priorities)), metrics
 
-    return Agent(
-        init, act, update, settings.rollout_length, replay.interrupt, skip=copy_target
-    )
+    return Agent(init, act, update, settings.rollout_length, replay.interrupt, skip=copy_target)

@@ -86,7 +86,7 @@ def _page(runs: list[Run], video: bool) -> str:
         axes=report_plots.axes(),
         evaluated=[run for run in runs if run.evaluation],
         published=_published([run.evaluation for run in runs if run.evaluation]),
-        protocols=scores.PROTOCOLS,
+        protocols=scores.PUBLISHED,
         videos=[found for run in runs if (found := _video(run))] if video else [],
         style=_data("report.css"),
         script=_data("report.js"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl import plotting
+from jaxrl.metrics import games_needed
 from jaxrl.plotting import LABELS, UNITS
 from jaxrl.report_runs import SKIPPED, Run, number
 
@@ -19,7 +20,8 @@ FEW = 40  # points that are marked one by one
 RETURN = "return_mean"
 LOSSES = ("loss/", "policy/", "value/")
 CAPTIONS = {
-    RETURN: "Return, mean of the last 100 games of training",
+    RETURN: "Return, mean of the last 100 games of training; circles: of the first games, which "
+    "favor short ones",
     "steps_per_second": "Throughput, agent steps per second",
     "goodput": "Goodput, share of all time that was training",
     "memory_gb": "Resident memory, GB",
@@ -60,23 +62,35 @@ def charts(runs: list[Run], keys: list[str] | tuple[str, ...], prefix: str) -> l
     found: list[Chart] = []
     for key in keys:
         curves = {run.name: curve(run, key) for run in runs}
+        early = {run.name: _num_early(run) if key == RETURN else 0 for run in runs}
         if any(len(columns["y"]) for columns in curves.values()):
             target = f"{prefix}-{len(found)}"
             caption = CAPTIONS.get(key, key)
             height = 380 if key == RETURN else 200
-            found.append(Chart(target, key, caption, _item(curves, height, target)))
+            found.append(Chart(target, key, caption, _item(curves, early, height, target)))
     return found
 
 
 def curve(run: Run, key: str) -> dict[str, np.ndarray]:
     """f32[N] of each axis, in the unit of its label, and of y; N is at most `POINTS` + 1."""
-    rows = [row for row in run.rows if _drawable(row.get(key))]
-    every = -(-len(rows) // POINTS) or 1
-    # Counted from the end, which is what a run is judged by.
-    rows = rows[::-1][::every][::-1]
+    rows = _rows(run, key)
     columns = {axis: [row[axis] / UNITS[axis] for row in rows] for axis in LABELS}
     columns["y"] = [row[key] for row in rows]
     return {name: np.asarray(values, np.float32) for name, values in columns.items()}
+
+
+def _rows(run: Run, key: str) -> list[dict[str, Any]]:
+    """Returns the lines that are drawn of a run."""
+    rows = [row for row in run.rows if _drawable(row.get(key))]
+    every = -(-len(rows) // POINTS) or 1
+    # Counted from the end, which is what a run is judged by.
+    return rows[::-1][::every][::-1]
+
+
+def _num_early(run: Run) -> int:
+    """Returns how many of the returns drawn are of first games, which favor short ones."""
+    needed = games_needed(int(number(run.config.get("num_envs")) or 0))
+    return sum((number(row.get("episodes")) or 0) < needed for row in _rows(run, RETURN))
 
 
 def _drawable(value: Any) -> bool:
@@ -85,7 +99,9 @@ def _drawable(value: Any) -> bool:
     return found is not None and abs(found) < LARGEST
 
 
-def _item(curves: dict[str, dict[str, np.ndarray]], height: int, target: str) -> dict[str, Any]:
+def _item(
+    curves: dict[str, dict[str, np.ndarray]], early: dict[str, int], height: int, target: str
+) -> dict[str, Any]:
     from bokeh.core.types import ID
     from bokeh.embed import json_item
     from bokeh.models import (
@@ -125,4 +141,10 @@ def _item(curves: dict[str, dict[str, np.ndarray]], height: int, target: str) ->
         )
         if len(columns["y"]) <= FEW:
             plot.scatter("frames", "y", source=line.data_source, name=name, color=colour, size=5)
+        if early[name]:
+            first = {axis: values[: early[name]] for axis, values in columns.items()}
+            plot.scatter(
+                "frames", "y", source=first, name=name, size=6, line_color=colour,
+                fill_color="white",
+            )  # fmt: skip
     return dict(json_item(plot, ID(target)))

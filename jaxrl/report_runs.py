@@ -34,6 +34,7 @@ class Games:
     human_normalised: float | None
     lowest: float | None
     highest: float | None
+    played: str  # under which conditions; empty if not recorded
 
 
 @dataclass
@@ -184,7 +185,16 @@ def _games(found: dict[str, Any]) -> Games:
         human_normalised=number(found.get("human_normalised_mean")),
         lowest=min(good, default=None),
         highest=max(good, default=None),
+        played=_played(found.get("conditions")),
     )
+
+
+def _played(conditions: Any) -> str:
+    try:
+        found = scores.read_conditions(conditions)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{EVALUATION} cannot be read: {error}") from None
+    return found.describe() if found else ""
 
 
 def _concerns(run: Run) -> list[str]:

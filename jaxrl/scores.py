@@ -21,8 +21,15 @@ from jaxrl.runs import replace_text
 FILE = "evaluation.json"
 # Both play whole games of at most 27,000 agent steps (30 minutes of the console).
 PROTOCOLS = {
-    "noop": "1 to 30 no-ops, no sticky actions",
+    "noop": "up to 30 no-ops, no sticky actions",
     "sticky": "sticky actions, probability 0.25",
+}
+# What the published scores beside them were played by.
+PUBLISHED = {
+    "noop": "1 to 30 no-ops at the start of a game, no sticky actions, at most 108,000 frames "
+    "(Mnih 2015)",
+    "sticky": "actions repeat with probability 0.25, all 18 actions, no no-ops, nothing after a "
+    "lost life (Machado 2018)",
 }
 STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
 LARGEST = 1e12  # no score of any game is near it
@@ -30,6 +37,31 @@ FEW_GAMES = 10  # below it, scores that are all alike say nothing of chance
 REPETITIONS = 10_000  # of the bootstrap
 INTERVAL = (2.5, 97.5)  # percentiles: 95 % lie between
 Cells = dict[str, np.ndarray]  # game -> human-normalised scores f64[seeds]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How the games of an evaluation were played."""
+
+    noops: tuple[int, int]  # fewest and most that a game begins with
+    fire: bool  # pressed after them
+    life_resets: bool  # both again after every lost life, as in training
+    stickiness: float  # probability that an action is repeated
+    all_actions: bool  # 18 instead of those that the game uses
+    max_steps: int  # agent steps of a game; 0 without a limit
+
+    def describe(self) -> str:
+        """Returns one phrase: "0 to 29 no-ops and FIRE at the start, no sticky actions"."""
+        fewest, most = self.noops
+        noops = f"{most} no-op{'s' * (most > 1)}" if most else ""
+        if fewest < most:
+            noops = f"{fewest} to {noops}"
+        begins = " and ".join(filter(None, [noops, "FIRE" * self.fire])) or "nothing is pressed"
+        when = "at the start" + " and after every lost life" * self.life_resets
+        sticks = "no sticky actions"
+        if self.stickiness:
+            sticks = f"actions repeat with probability {self.stickiness:g}"
+        return ", ".join([f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions)
 
 
 @dataclass(frozen=True)
@@ -47,6 +79,7 @@ class Evaluation:
     scores: list[float]
     lengths: list[int]  # agent steps
     epsilon: float | None = None  # how often a value-based agent acted at random; None of others
+    conditions: Conditions | None = None  # None in files of an older jaxrl
 
 
 def summarise(
@@ -56,6 +89,7 @@ def summarise(
     scores: np.ndarray,
     lengths: np.ndarray,
     epsilon: float | None = None,
+    conditions: Conditions | None = None,
 ) -> Evaluation:
     """The evaluation of games with these unclipped scores f[N] and lengths i[N]."""
     scores = scores.astype(float)
@@ -71,6 +105,7 @@ def summarise(
         scores=scores.tolist(),
         lengths=lengths.tolist(),
         epsilon=epsilon,
+        conditions=conditions,
     )
 
 
@@ -99,7 +134,8 @@ def read(run_dir: Path) -> Evaluation:
         epsilon = found.get("epsilon")  # older files have none
         if not (epsilon is None or (type(epsilon) in (int, float) and 0 <= epsilon <= 1)):
             raise ValueError("'epsilon' is no probability")
-        return summarise(game, protocol, step, scores, lengths.astype(int), epsilon)
+        conditions = read_conditions(found.get("conditions"))
+        return summarise(game, protocol, step, scores, lengths.astype(int), epsilon, conditions)
     except FileNotFoundError:
         raise UserError(f"'{run_dir}' has no {FILE}: run `jaxrl evaluate {run_dir}`") from None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
@@ -117,6 +153,29 @@ def _numbers(given: Any) -> np.ndarray:
     return np.asarray(given, float)
 
 
+def read_conditions(given: Any) -> Conditions | None:
+    """Returns the conditions that a file names; an older file has none.
+
+    Raises `ValueError`, `KeyError` or `TypeError` where they make no sense.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ValueError("'conditions' is no object")
+    found = Conditions(**given | {"noops": tuple(given["noops"])})
+    flags = found.fire, found.life_resets, found.all_actions
+    counts = *found.noops, found.max_steps
+    if not (
+        len(found.noops) == 2
+        and all(type(x) is bool for x in flags)
+        and all(type(x) is int and 0 <= x < 2**31 for x in counts)
+        and type(found.stickiness) in (int, float)
+        and 0 <= found.stickiness <= 1
+    ):
+        raise ValueError("'conditions' make no sense")
+    return found
+
+
 def is_of_end(run_dir: Path, total_steps: int) -> bool:
     """Whether a run's evaluation is of a policy that was trained to the end."""
     try:
@@ -132,8 +191,9 @@ def describe(result: Evaluation) -> str:
     normalised = "" if human is None else f", human-normalised {human:.2f}"
     trained = "" if result.step is None else f" after {result.step:,} steps"
     random = "" if result.epsilon is None else f"epsilon {result.epsilon:g}, "
+    played = result.conditions.describe() if result.conditions else PROTOCOLS[result.protocol]
     return (
-        f"{result.game}{trained}, protocol {result.protocol} ({PROTOCOLS[result.protocol]}), "
+        f"{result.game}{trained}, protocol {result.protocol} ({played}), "
         f"{random}{result.episodes} games: mean {result.mean:.1f} "
         f"(standard deviation {result.std:.1f}), "
         f"median {result.median:.1f}{normalised}"

@@ -119,7 +119,7 @@ def film(trace: Trace, frames_per_second: float = REAL_TIME) -> bytes:
 def _check_step(trace: Trace, step: int) -> None:
     if not trace.atoms.size:
         raise UserError("only C51 learns the distribution of the return: take a run of it")
-    if not 0 <= step < len(trace.actions) or trace.ends[step]:
+    if not 0 <= step < len(trace.actions) or trace.actions[step] < 0:
         raise UserError(f"step {step}: no action was chosen there, of {len(trace.actions)} rows")
 
 
@@ -145,8 +145,14 @@ def _draw_frames(panels: Any, trace: Trace) -> None:
     places = np.linspace(0, len(trace.frames) - 1, len(panels)).round().astype(int)
     for axes, step in zip(panels, places, strict=True):
         _show(axes, trace.frames[step])
-        said = "over" if trace.ends[step] else trace.action_names[trace.actions[step]]
-        axes.set_title(f"{step}: {said}", fontsize="small")
+        axes.set_title(f"{step}: {_said(trace, int(step))}", fontsize="small")
+
+
+def _said(trace: Trace, step: int) -> str:
+    """Returns the action of a row, or why there is none."""
+    if trace.actions[step] >= 0:
+        return trace.action_names[trace.actions[step]]
+    return "over" if trace.ends[step] else "life lost"
 
 
 def _draw_policy(axes: Any, trace: Trace) -> None:

@@ -83,7 +83,7 @@ def summarise(found: dict[Path, Evaluation]) -> Summary:
     if len(steps) > 1:
         warnings.append(f"trained for different numbers of agent steps, {steps[0]:,} to "
                         f"{steps[-1]:,}")  # fmt: skip
-    warnings += _epsilons(found.values())
+    warnings += _epsilons(found.values()) + _conditions(found.values())
     return Summary(protocol, found, cells, warnings + (_warnings(cells) if cells else []))
 
 
@@ -93,6 +93,20 @@ def _epsilons(results: Iterable[Evaluation]) -> list[str]:
     if len(found) < 2:
         return []
     return [f"evaluated with different epsilons, {found[0]:g} to {found[-1]:g}"]
+
+
+def _conditions(results: Iterable[Evaluation]) -> list[str]:
+    """Returns a note for each game that was not played in the same way in all evaluations."""
+    by: dict[str, set[str]] = {}
+    for result in results:
+        played = result.conditions
+        told = played.describe() if played else "not recorded, by an older jaxrl"
+        by.setdefault(result.game, set()).add(told)
+    return [
+        f"{game} was played in different ways ({'; '.join(sorted(ways))}): evaluate all again"
+        for game, ways in by.items()
+        if len(ways) > 1
+    ]
 
 
 def table(summary: Summary) -> dict[str, Any]:
@@ -241,7 +255,7 @@ def _two_runs(found: dict[Path, Evaluation], protocol: str) -> Result:
     if x.step != y.step:
         steps = [f"{r.step:,}" if r.step is not None else "?" for r in (x, y)]
         notes.insert(0, f"trained for {steps[0]} and {steps[1]} agent steps")
-    notes += _epsilons((x, y))
+    notes += _epsilons((x, y)) + _conditions((x, y))
     if min(x.episodes, y.episodes) < scores.FEW_GAMES:
         notes.append(f"fewer than {scores.FEW_GAMES} games tell little: evaluate with more "
                      "--episodes")  # fmt: skip
@@ -280,7 +294,7 @@ def _two_groups(groups: dict[str, list[Evaluation]], protocol: str) -> Result:
     steps = {r.step for r in both}
     if len(steps) > 1:
         notes.append("they were not trained for the same number of steps")
-    notes += _epsilons(both)
+    notes += _epsilons(both) + _conditions(both)
     means = tuple(float(scores.mean(list(of_one.values()))) for of_one in cells)
     unit = "human-normalised" if normalised else "points"
     comparison = scores.compare(cells[0], cells[1])

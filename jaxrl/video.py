@@ -83,7 +83,10 @@ def record(
             state = jax.block_until_ready(step(actor, state))
             engine.check()
             row = jax.device_get(state.timestep)
-            score, length, over = score + float(row.score[0]), length + 1, bool(row.game_over[0])
+            score, length = score + float(row.score[0]), length + int(~row.reset[0])
+            over = bool(row.game_over[0])
+            if over and row.reset[0]:  # it ended during the reset: another game has begun
+                break
             game = engine.render() if engine.render else row.frame[0][..., None].repeat(3, -1)
             caption = f"{config.game}   score {score:g}"
             picture = _picture(game, caption, HEIGHT[target.suffix])

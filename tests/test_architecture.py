@@ -55,7 +55,7 @@ ALLOWED = {
     "metrics": {"types", "errors"},
     "progress": {"types", "episodes"},
     "runs": {"config", "errors", "metrics"},
-    "plotting": {"errors", "grouping", "metrics"},
+    "plotting": {"errors", "grouping", "metrics", "runs"},
     "scores": {"errors", "games", "runs"},
     "grouping": {"config", "runs"},
     "summaries": {"errors", "grouping", "scores"},
@@ -90,7 +90,7 @@ ALLOWED = {
     "arguments": {"config", "errors", "checks", "games"},
     "measuring": {"arguments", "config", "errors", "plotting", "bench", "tune", "progress"},
     "report_runs": {"errors", "metrics", "runs", "scores", "stored"},
-    "report_plots": {"plotting", "report_runs"},
+    "report_plots": {"metrics", "plotting", "report_runs"},
     "report": {
         "errors", "games", "progress", "report_plots", "report_runs", "runs", "scores",
     },

@@ -5,6 +5,7 @@ from jaxrl.envs.catch import make_catch
 from jaxrl.envs.engine import WHOLE, Group
 from jaxrl.envs.envpool import has_custom_call as has_custom_call
 from jaxrl.envs.envpool import make_envpool
+from jaxrl.envs.envpool import presses_fire as presses_fire
 from jaxrl.types import EnvEngine
 
 

@@ -32,9 +32,9 @@ class EnvPoolState(NamedTuple):
     """The thread of data that orders the calls; the games themselves live in the pool."""
 
     token: jax.typing.ArrayLike  # u8[8]
-    done: jax.typing.ArrayLike  # b[E], the newest row ended an episode, so the next one is a reset
-    game_over: jax.typing.ArrayLike  # b[E], and the game with it
-    lives: jax.typing.ArrayLike  # i32[E], after the newest row
+    done: Any  # b[E], the newest row ended an episode, so the next one is a reset
+    game_over: Any  # b[E], and the game with it
+    lives: Any  # i32[E], after the newest row
 
     def after(self, token: jax.typing.ArrayLike, timestep: TimeStep, lives: Any) -> "EnvPoolState":
         """Returns the state after the next row."""
@@ -64,6 +64,16 @@ def _import_envpool() -> Any:
     return envpool
 
 
+def presses_fire(config: Config) -> bool:
+    """Returns whether EnvPool presses FIRE after every reset of the configuration's game.
+
+    It does so in every game whose action set has FIRE, so never with all 18 actions.
+    """
+    if not config.fire_reset or config.full_action_space:
+        return False
+    return "FIRE" in minimal_actions(config.game)
+
+
 def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
     """A pool of single grey frames that plays as the configuration says."""
     envpool = _import_envpool()
@@ -79,8 +89,7 @@ def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
         reward_clip=config.reward_clip,
         repeat_action_probability=config.repeat_action_probability,
         full_action_space=config.full_action_space,
-        # With all 18 actions EnvPool would press FIRE after a reset in every game.
-        use_fire_reset=config.fire_reset and not config.full_action_space,
+        use_fire_reset=presses_fire(config),
         max_episode_steps=config.max_episode_steps,
     )
     return envpool.make(task_id(config.game), env_type="gymnasium", **(settings | options))
