@@ -20,12 +20,15 @@ from jaxrl.envs import make_engine, presses_fire
 from jaxrl.errors import UserError
 from jaxrl.runs import load_config
 from jaxrl.scores import STICKINESS, Conditions, Evaluation, summarise
-from jaxrl.types import ActorState, Agent, EnvEngine
+from jaxrl.types import ActorState, Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 from jaxrl.watch import Watch
 
 STEPS_PER_CALL = 200  # agent steps between two looks at who has finished
 SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # that one may take at least, with its compilation
 SEED_OFFSET = 1_000_003  # evaluation never plays the games of training
+# Agent steps of FIRE after a reset whose own may be swallowed by sticky actions: 8 frames, of which
+# one in 65,000 times none comes through.
+FIRE_STEPS = 2
 
 ProtocolName = Literal["noop", "sticky"]
 # What differs from training; both play whole games with unclipped scores and 27,000 steps at most.
@@ -35,6 +38,25 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     # Machado 2018: actions repeat with probability 0.25. EnvPool takes at least one no-op or FIRE.
     "sticky": {"noop_max": 1},
 }
+
+
+class Stage(NamedTuple):
+    """What a protocol is played with."""
+
+    engine: EnvEngine
+    agent: Agent
+    conditions: Conditions
+
+
+class Pressing(NamedTuple):
+    """Games in which FIRE is pressed for the agent for some steps after every reset."""
+
+    env: PyTree  # the engine's
+    left: Any  # i32[E], steps to come with FIRE
+
+    def sent(self, action: jax.Array, spec: EnvSpec) -> jax.Array:
+        """Returns the actions i32[E] that reach the games in place of the agent's."""
+        return jnp.where(self.left > 0, jnp.int32(spec.action_meanings.index("FIRE")), action)
 
 
 class _Games(NamedTuple):
@@ -73,20 +95,55 @@ def protocol_of(config: Config) -> str:
     return "sticky" if config.repeat_action_probability > 0 else "noop"
 
 
-def conditions(played: Config) -> Conditions:
-    """Returns how games of this configuration are played, as `evaluation.json` tells it."""
+def set_up(config: Config, protocol: str, num_envs: int) -> Stage:
+    """Makes the games of a protocol, and the agent that plays them."""
+    played = protocol_config(config, protocol)
+    engine = make_engine(played, num_envs)
+    agent = make_agent(played, engine.spec)
+    told = conditions(config, protocol)
+    return Stage(pressing_fire(engine) if told.fire_steps else engine, agent, told)
+
+
+def conditions(config: Config, protocol: str) -> Conditions:
+    """Returns how the run's policy is played by the protocol, as `evaluation.json` tells it."""
+    played = protocol_config(config, protocol)
     if played.game == CATCH:  # which knows none of these options
-        return Conditions((0, 0), False, False, 0.0, False, 0)
+        return Conditions((0, 0), False, 0, False, 0.0, False, 0)
     fire = presses_fire(played)
+    # A policy that was trained with sticky actions has learned to press it where it must.
+    unknown = played.repeat_action_probability > 0 and config.repeat_action_probability == 0
     return Conditions(
         # FIRE stands for one of them.
         noops=(0, played.noop_max - 1) if fire else (1, played.noop_max),
         fire=fire,
+        fire_steps=FIRE_STEPS if fire and unknown else 0,
         life_resets=played.episodic_life,
         stickiness=played.repeat_action_probability,
         all_actions=played.full_action_space,
         max_steps=played.max_episode_steps,
     )
+
+
+def pressing_fire(engine: EnvEngine) -> EnvEngine:
+    """Returns the engine with FIRE in place of the first actions after every reset.
+
+    With sticky actions the emulator may ignore the FIRE of the reset itself, and a policy that has
+    never had to press it would stand still.
+    """
+
+    def init(seed: int) -> tuple[Pressing, TimeStep]:
+        env, timestep = engine.init(seed)
+        return Pressing(env, np.full(len(timestep.reset), FIRE_STEPS, np.int32)), timestep
+
+    def send(state: Pressing, action: jax.Array) -> Pressing:
+        return state._replace(env=engine.send(state.env, state.sent(action, engine.spec)))
+
+    def recv(state: Pressing) -> tuple[Pressing, TimeStep]:
+        env, timestep = engine.recv(state.env)
+        left = jnp.where(timestep.reset, FIRE_STEPS, jnp.maximum(state.left - 1, 0))
+        return Pressing(env, left), timestep
+
+    return engine._replace(init=init, send=send, recv=recv)
 
 
 def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.RolloutState:
@@ -128,9 +185,7 @@ def evaluate(
       seed: of the games and the actions.
       step: agent steps of training behind the actor, for the record.
     """
-    played = protocol_config(config, protocol)
-    engine = make_engine(played, num_episodes)
-    agent = make_agent(played, engine.spec)
+    engine, agent, told = set_up(config, protocol, num_episodes)
 
     @jax.jit
     def advance(actor: ActorState, games: _Games) -> _Games:
@@ -148,9 +203,7 @@ def evaluate(
             engine.check()
     engine.close()
     found, lengths = np.asarray(games.score), np.asarray(games.length)
-    return summarise(
-        config.game, protocol, step, found, lengths, epsilon_of(config), conditions(played)
-    )
+    return summarise(config.game, protocol, step, found, lengths, epsilon_of(config), told)
 
 
 def epsilon_of(config: Config) -> float | None:

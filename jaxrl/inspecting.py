@@ -9,11 +9,9 @@ import numpy as np
 
 from jaxrl import distributional, networks, rollout
 from jaxrl.agent_config import C51Config, PPOConfig, ValueConfig
-from jaxrl.agents import make_agent
 from jaxrl.config import Config
-from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
-from jaxrl.evaluate import PROTOCOLS, protocol_config, start_games
+from jaxrl.evaluate import PROTOCOLS, Pressing, set_up, start_games
 from jaxrl.types import ActorState, TimeStep
 
 
@@ -74,18 +72,19 @@ def trace(
         raise UserError(f"protocol '{protocol}': must be one of {', '.join(PROTOCOLS)}")
     if max_steps < 1 or games < 1:
         raise UserError(f"max_steps = {max_steps}, games = {games}: must be at least 1")
-    config = protocol_config(config, protocol)
-    engine = make_engine(config, 1)
-    agent = make_agent(config, engine.spec)
+    engine, agent, _ = set_up(config, protocol, 1)
     look = _look(config, engine.spec.num_actions)
 
     @jax.jit
     def step(actor: ActorState, state: rollout.RolloutState) -> tuple[rollout.RolloutState, _Row]:
-        seen = look(actor, state.observation)
+        seen, before = look(actor, state.observation), state
         state, played = rollout.step(agent, engine, actor, state)
         # PPO's network may predict in other units than those of the return.
         value = getattr(played.extras, "value", seen.value)
-        row = _Row(played.action, state.timestep.score, seen._replace(value=value))
+        action = played.action
+        if isinstance(before.env, Pressing):
+            action = before.env.sent(action, engine.spec)
+        row = _Row(action, state.timestep.score, seen._replace(value=value))
         return state, jax.tree.map(lambda x: x[0], row)
 
     state = start_games(config, engine, seed)

@@ -124,7 +124,8 @@ def draw(
     for number, run_dir in enumerate(run_dirs):
         x, y = curve(run_dir, axis, smooth)
         axes.plot(x, y, label=run_dir.name, **_style(number), marker="o" if len(x) == 1 else None)
-        _mark_early(axes, run_dir, x, y, _style(number)["color"])
+    colors = {run_dir: _style(number)["color"] for number, run_dir in enumerate(run_dirs)}
+    _mark_early(axes, colors, axis, smooth)
     _finish(axes, axis, smooth)
 
 
@@ -146,18 +147,21 @@ def draw_seeds(
         if number == 1:
             x, y = curve(one.run_dirs[0], axis, smooth)
             axes.plot(x, y, label=f"{one.label}: 1 seed", **style)
-            _mark_early(axes, one.run_dirs[0], x, y, style["color"])
             continue
         for run_dir in one.run_dirs:  # also where not all have come
-            x, y = curve(run_dir, axis, smooth)
-            axes.plot(x, y, **style, linewidth=0.7, alpha=0.45)
-            _mark_early(axes, run_dir, x, y, style["color"])
+            axes.plot(*curve(run_dir, axis, smooth), **style, linewidth=0.7, alpha=0.45)
         seeds = band(one.run_dirs, axis, smooth)
         label = f"{one.label}: mean of {number} seeds,\nband from lowest to highest"
         axes.plot(seeds.x, seeds.mean, label=label, **style)
         axes.fill_between(
             seeds.x, seeds.lowest, seeds.highest, color=style["color"], alpha=0.2, linewidth=0
         )
+    colors = {
+        run_dir: _style(order.index(one.label))["color"]
+        for one in groups
+        for run_dir in one.run_dirs
+    }
+    _mark_early(axes, colors, axis, smooth)
     _finish(axes, axis, smooth)
 
 
@@ -217,17 +221,17 @@ def _style(number: int) -> dict[str, Any]:
 
 
 def _mark_early(
-    axes: "matplotlib.axes.Axes", run_dir: Path, x: list[float], y: list[float], color: str
+    axes: "matplotlib.axes.Axes", colors: dict[Path, Any], axis: Axis, smooth: int
 ) -> None:
     """Draws a circle at each mean of first games; the legend says what it is, once."""
-    number = num_early(run_dir)
-    if not number:
-        return
-    told = any(marks.get_label() == EARLY for marks in axes.collections)
-    axes.scatter(
-        x[:number], y[:number], 14, facecolors="white", edgecolors=color, linewidths=0.8, zorder=3,
-        label="_" if told else EARLY,
-    )  # fmt: skip
+    label = EARLY
+    for run_dir, color in colors.items():
+        number = num_early(run_dir)
+        x, y = (values[:number] for values in curve(run_dir, axis, smooth))
+        if number:
+            axes.scatter(x, y, 14, facecolors="white", edgecolors=color, linewidths=0.8, zorder=3,
+                         label=label)  # fmt: skip
+            label = "_"
 
 
 def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:

@@ -45,7 +45,8 @@ class Conditions:
 
     noops: tuple[int, int]  # fewest and most that a game begins with
     fire: bool  # pressed after them
-    life_resets: bool  # both again after every lost life, as in training
+    fire_steps: int  # agent steps with FIRE that follow, where it may be ignored
+    life_resets: bool  # all of this again after every lost life, as in training
     stickiness: float  # probability that an action is repeated
     all_actions: bool  # 18 instead of those that the game uses
     max_steps: int  # agent steps of a game; 0 without a limit
@@ -58,6 +59,8 @@ class Conditions:
             noops = f"{fewest} to {noops}"
         begins = " and ".join(filter(None, [noops, "FIRE" * self.fire])) or "nothing is pressed"
         when = "at the start" + " and after every lost life" * self.life_resets
+        if self.fire_steps:
+            when += f" (and for {self.fire_steps} steps, because one may be ignored)"
         sticks = "no sticky actions"
         if self.stickiness:
             sticks = f"actions repeat with probability {self.stickiness:g}"
@@ -164,7 +167,7 @@ def read_conditions(given: Any) -> Conditions | None:
         raise ValueError("'conditions' is no object")
     found = Conditions(**given | {"noops": tuple(given["noops"])})
     flags = found.fire, found.life_resets, found.all_actions
-    counts = *found.noops, found.max_steps
+    counts = *found.noops, found.fire_steps, found.max_steps
     if not (
         len(found.noops) == 2
         and all(type(x) is bool for x in flags)

@@ -12,10 +12,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from jaxrl import rollout
-from jaxrl.agents import make_agent
 from jaxrl.config import Config
-from jaxrl.envs import make_engine
-from jaxrl.evaluate import protocol_config, start_games
+from jaxrl.evaluate import set_up, start_games
 from jaxrl.types import ActorState
 
 FILE = "video.mp4"
@@ -63,9 +61,7 @@ def record(
       seed: of the game and the actions.
       max_seconds: of video; a longer game is cut there.
     """
-    played = protocol_config(config, protocol)
-    engine = make_engine(played, 1)
-    agent = make_agent(played, engine.spec)
+    engine, agent, _ = set_up(config, protocol, 1)
 
     @jax.jit
     def step(actor: ActorState, state: rollout.RolloutState) -> Any:

@@ -19,7 +19,7 @@ from jaxrl.config import Config
 from jaxrl.distribute import SHARDED
 from jaxrl.envs import engine as engine_module
 from jaxrl.envs.engine import first_env_seed
-from jaxrl.envs.envpool import EnvPoolState, make_envpool, make_pool
+from jaxrl.envs.envpool import EnvPoolState, make_envpool, make_pool, time_step
 from jaxrl.types import AXIS, ActorState, Agent
 
 BASE = Config(game="space_invaders", random_start_steps=0, num_threads=1)
@@ -161,6 +161,54 @@ def test_without_episodic_life_only_the_game_ends_the_episode():
     np.testing.assert_array_equal(timesteps.terminated | timesteps.truncated, timesteps.game_over)
 
 
+def test_lives_never_rise_without_a_closed_game():
+    """Road Runner loses lives within the no-ops of a reset; the last of them is not reported."""
+    config = dataclasses.replace(BASE, game="road_runner")
+    actions = np.random.default_rng(0).integers(0, 18, (800, 6))
+    _, timesteps, stacks, games = play(config, actions)
+    _, answers = raw(config, actions, stack_num=4)
+    lives = np.array([a[4]["lives"] for a in answers])
+    rises = np.concatenate([np.zeros((1, 6), bool), np.diff(lives, axis=0) > 0])
+    closed = timesteps.game_over
+    unseen = rises & ~np.roll(closed, 1, axis=0)
+    assert unseen.sum() > 2
+    np.testing.assert_array_equal(unseen, closed & timesteps.reset)
+    # A new game has a stack and a score of its own.
+    oracle = np.array([a[0] for a in answers]).transpose(0, 1, 3, 4, 2)
+    np.testing.assert_array_equal(stacks, oracle)
+    expected = []
+    for env in range(6):
+        score = length = 0
+        for t, answer in enumerate(answers):
+            if unseen[t, env]:
+                expected.append((score, length))
+                score = length = 0
+            score += answer[4]["reward"][env]
+            length += not timesteps.reset[t, env]
+            # A game that FIRE ends is over in the reset row, and again in the next.
+            over = answer[4]["terminated"][env] and not timesteps.reset[t, env]
+            if over or answer[3][env]:
+                expected.append((score, length))
+                score = length = 0
+    number = int(games.ended[-1, 0])
+    assert number == len(expected) < episodes.WINDOW
+    found = zip(games.scores[-1][:number], games.lengths[-1][:number], strict=True)
+    assert sorted(found) == sorted(expected)
+
+
+def test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it():
+    """FIRE ends the game: EnvPool's reset row says so, and so does the next; it is one end."""
+    info = {"terminated": np.ones(1, int), "lives": np.zeros(1, int), "reward": np.zeros(1)}
+    no = np.zeros(1, bool)
+    before = EnvPoolState(None, done=~no, game_over=no, lives=np.ones(1, int))
+    answer = (np.zeros((1, 1, 84, 84)), np.zeros(1), no, no, info)
+    reset = time_step(answer, before, episodic_life=True)
+    assert not reset.game_over[0]
+    after = before.after(None, reset, info["lives"])
+    end = time_step((*answer[:2], ~no, no, info), after, episodic_life=True)
+    assert (bool(end.game_over[0]), bool(end.reset[0])) == (True, False)
+
+
 # --- stacks --------------------------------------------------------------------------------------
 
 
@@ -233,7 +281,7 @@ def test_stepping_before_init_is_refused():
     engine = make_envpool(BASE, 2)
     with pytest.raises(RuntimeError, match="init"):
         engine.send(
-            EnvPoolState(jnp.zeros(8, jnp.uint8), jnp.zeros(2, bool)), jnp.zeros(2, jnp.int32)
+            EnvPoolState(jnp.zeros(8, jnp.uint8), *jnp.zeros((3, 2), int)), jnp.zeros(2, jnp.int32)
         )
 
 

@@ -17,6 +17,7 @@ from jaxrl.program import make_program
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, Count, EnvSpec, Mean, Trajectory
 from tests.conftest import CONFIGS, catch_config
 from tests.survival import SMALL
+from tests.test_c51 import SPEC, trajectory
 from tests.test_configs import few_environments
 
 NAN, INF = float("nan"), float("inf")
@@ -107,6 +108,38 @@ def test_every_recipe_can_skip_updates(path):
     mapped = jax.vmap(turn, in_axes=(None, None), axis_name=AXIS, axis_size=1)
     _, metrics = jax.eval_shape(mapped, jax.random.key(0), observation)
     assert metrics[finite.SKIPPED].total.shape == (1,)
+
+
+@pytest.mark.parametrize("recipe", ["nstep_q", "dqn"])
+def test_a_skipped_update_still_copies_the_target(recipe):
+    """The rewards of update 2 are not finite, and the target is copied in every second update."""
+    agent = {"target_update_interval": 32, "rollout_length": 4}
+    if recipe == "dqn":
+        agent |= {"learning_starts": 0, "batch_size": 32}
+    config = catch_config(recipe, num_envs=4, agent=agent)
+    guarded = finite.guarded(make_agent(config, SPEC), skip=True)
+    state = jax.tree.map(lambda x: x[None], guarded.init(jax.random.key(0)))
+    mapped = jax.jit(jax.vmap(guarded.update, in_axes=(0, 0, None), axis_name=AXIS))
+    params, targets, skipped = [], [], []
+    for i in range(3):
+        data = jax.tree.map(lambda x: x[None], trajectory(i))
+        if i == 2:
+            data = data._replace(reward=jnp.full_like(data.reward, NAN))
+        params.append(state.actor.params)
+        state, sums = mapped(state, data, jax.random.key(i))
+        targets.append(state.optimizer.target)
+        skipped.append(float(sums[finite.SKIPPED].total[0]))
+    assert skipped == [0, 0, 1]
+    assert differing(state.actor.params, params[2]) == 0
+    assert differing(targets[1], params[0]) == 0
+    assert differing(targets[2], params[2]) == 0  # by the update that was left out
+    assert differing(params[2], params[0]) > 0
+
+
+def differing(a, b):
+    """How many arrays are not the same."""
+    same = jax.tree.map(lambda x, y: bool((x == y).all()), a, b)
+    return sum(not x for x in jax.tree.leaves(same))
 
 
 def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):

@@ -6,26 +6,27 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from jaxrl import plotting
+from jaxrl import metrics, plotting
 from jaxrl.config import Config, OptimizerConfig, to_toml
 from jaxrl.errors import UserError
 
 
-def make_run(path, returns, config=None, steps=None):
+def make_run(path, returns, config=None, steps=None, episodes=None):
     """A run directory whose lines are 250,000 agent steps, 1,000,000 frames and a minute apart."""
     path.mkdir(parents=True)
     config = dataclasses.replace(config or Config(), run_dir=str(path))
     (path / "config.toml").write_text(to_toml(config))
-    lines = zip(steps or range(1, len(returns) + 1), returns, strict=True)
+    steps = steps or range(1, len(returns) + 1)
+    lines = zip(steps, returns, episodes or [60 * n for n in steps], strict=True)
     rows = [
         {
             "step": 250_000 * n,
             "frames": 1_000_000 * n,
             "seconds": 60.0 * n,
             "return_mean": score,
-            "episodes": 60 * n,
+            "episodes": ended,
         }
-        for n, score in lines
+        for n, score, ended in lines
     ]
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -113,15 +114,17 @@ def test_groups_with_one_name_are_told_apart_by_their_settings(tmp_path):
 
 def test_the_legend_names_the_interval_and_a_single_seed(tmp_path):
     three = [
-        make_run(tmp_path / f"pong-a-seed{s}", [1.0, 2.0 * s], Config(seed=s)) for s in (1, 2, 3)
+        make_run(tmp_path / f"pong-a-seed{s}", [1.0, 2.0 * s], Config(seed=s), episodes=[100, 200])
+        for s in (1, 2, 3)
     ]
-    single = make_run(tmp_path / "pong-b-seed1", [1.0, 3.0], Config(num_envs=8))
+    single = make_run(tmp_path / "pong-b-seed1", [1.0, 3.0], Config(num_envs=8), episodes=[50, 200])
     drawn = axes()
     plotting.draw_seeds(drawn, plotting.group([*three, single]))
-    assert legend(drawn) == ["a: mean of 3 seeds,\nband from lowest to highest", "b: 1 seed"]
+    seeds = "a: mean of 3 seeds,\nband from lowest to highest"
+    assert legend(drawn) == [seeds, "b: 1 seed", plotting.EARLY]
     mean = next(line for line in drawn.lines if line.get_label().startswith("a: mean"))
     assert mean.get_ydata()[-1] == pytest.approx((2 + 4 + 6) / 3)
-    assert len(drawn.collections) == 1  # the band of the three
+    assert len(drawn.collections) == 2  # the band of the three, and one mean of first games
 
 
 def test_a_picture_without_games_says_so(tmp_path):
@@ -132,7 +135,12 @@ def test_a_picture_without_games_says_so(tmp_path):
 
 def test_a_comparison_has_a_row_for_each_game_and_one_colour_for_each_configuration(tmp_path):
     runs = [
-        make_run(tmp_path / f"{game}-{name}-seed1", [1.0, 2.0], Config(game=game, num_envs=envs))
+        make_run(
+            tmp_path / f"{game}-{name}-seed1",
+            [1.0, 2.0],
+            Config(game=game, num_envs=envs),
+            episodes=[100, 200],
+        )
         for game, name, envs in (("pong", "a", 8), ("pong", "b", 16), ("boxing", "b", 16))
     ]
     figure = plotting.comparison(runs, ("step", "frames", "seconds"), smooth=2)
@@ -206,3 +214,18 @@ def test_scaling_is_drawn_beside_the_multiple_of_one_device():
 def test_colours_go_on_with_other_lines():
     styles = [tuple(plotting._style(n).values()) for n in range(4 * len(plotting.COLOURS))]
     assert len(set(styles)) == len(styles)
+
+
+def test_means_of_first_games_are_marked(tmp_path):
+    """With 60 environments 120 games must have ended: 30 and 119 have a circle, 120 has none."""
+    returns, ended = [None, 1.0, 2.0, 3.0, 4.0], [0, 30, 119, 120, 900]
+    run_dir = make_run(tmp_path / "x", returns, Config(num_envs=60), episodes=ended)
+    other = make_run(tmp_path / "y", [1.0], Config(num_envs=8), episodes=[100])
+    assert (plotting.num_early(run_dir), plotting.num_early(other)) == (2, 0)
+    drawn = axes()
+    again = make_run(tmp_path / "z", returns, Config(num_envs=60), episodes=ended)
+    plotting.draw(drawn, [run_dir, other, again])
+    assert [len(marks.get_offsets()) for marks in drawn.collections] == [2, 2]
+    np.testing.assert_allclose(drawn.collections[0].get_offsets()[:, 1], [1.0, 2.0])
+    assert legend(drawn) == ["x", "y", "z", plotting.EARLY]
+    assert [metrics.games_needed(n) for n in (1, 50, 51, 1200)] == [100, 100, 102, 2400]

@@ -96,7 +96,10 @@ def test_evaluate_prints_and_writes_the_scores(run_dir, capsys):
     assert printed["mean"] == pytest.approx(np.mean(printed["scores"]))
     assert printed["step"] == 2000
     assert main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
-    assert "after 2,000 steps, protocol noop (1 to 30 no-ops" in capsys.readouterr().out
+    assert (
+        "after 2,000 steps, protocol noop (nothing is pressed at the start"
+        in capsys.readouterr().out
+    )
     assert main(["evaluate", str(run_dir), "--epsilon", "0.1"]) == 2
     assert "epsilon: a2c draws its actions from its policy" in capsys.readouterr().err
 

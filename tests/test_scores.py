@@ -144,7 +144,7 @@ def test_an_evaluation_is_read_as_it_was_written(tmp_path):
     np.testing.assert_allclose(result.human_normalised_mean, (20 + 20.7) / (14.6 + 20.7))
     scores.write(tmp_path, result)
     assert scores.read(tmp_path) == result
-    assert "pong after 1,000 steps, protocol noop (1 to 30 no-ops" in scores.describe(result)
+    assert "pong after 1,000 steps, protocol noop (up to 30 no-ops" in scores.describe(result)
     assert "epsilon" not in scores.describe(result)
     explores = scores.summarise("pong", "noop", 1000, np.ones(2), np.ones(2), epsilon=0.05)
     scores.write(tmp_path, explores)

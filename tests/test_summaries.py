@@ -10,6 +10,7 @@ import pytest
 
 from jaxrl import config, grouping, runs, scores
 from jaxrl.cli import main
+from jaxrl.config import Config
 from tests.conftest import CONFIGS
 
 # Scores of Pong at which a run is at 0, 1 and 2 humans: -20.7 is random play, 14.6 a human.
@@ -54,7 +55,7 @@ def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     picture = tmp_path / "picture.png"
     assert main(["evaluate", *map(str, four), "--recorded", "--output", str(picture)]) == 0
     said = capsys.readouterr().out
-    assert "protocol noop (1 to 30 no-ops, no sticky actions)" in said
+    assert "protocol noop (up to 30 no-ops, no sticky actions)" in said
     assert "0.50 [0.00, 1.00]" in said
     assert said.count("mean 14.6") == 2
     assert main(["evaluate", str(four[0]), "--recorded", "--protocol", "sticky"]) == 2
@@ -91,6 +92,8 @@ def test_scores_of_two_protocols_are_not_mixed(tmp_path, capsys):
     assert main(["compare", str(noop), str(sticky)]) == 2
     assert "different protocols cannot be compared" in capsys.readouterr().err
     assert main(["evaluate", "--recorded", str(noop), str(sticky)]) == 2
+    assert "different protocols cannot be compared" in capsys.readouterr().err
+    assert main(["evaluate", "--recorded", "--protocol", "noop", str(noop), str(sticky)]) == 2
     assert "was evaluated by protocol sticky" in capsys.readouterr().err
 
 
@@ -145,7 +148,7 @@ def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
 
     def play(step):
         found = scores.summarise("pong", "noop", step, played, np.ones(2, int))
-        monkeypatch.setattr("jaxrl.evaluate.load_actor", lambda *_: (None, None, step))
+        monkeypatch.setattr("jaxrl.evaluate.load_actor", lambda *_: (Config(), None, step))
         monkeypatch.setattr("jaxrl.evaluate.evaluate", lambda *_: found)
 
     play(500)

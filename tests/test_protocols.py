@@ -1,0 +1,308 @@
+"""Evaluations play the game that was trained: who presses FIRE, what reaches the emulators."""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl import evaluate, inspecting, rollout, scores, video
+from jaxrl.agents import make_agent
+from jaxrl.cli import main
+from jaxrl.config import Config
+from jaxrl.envs import envpool, make_engine
+from jaxrl.envs.engine import first_env_seed
+from jaxrl.scores import Conditions
+from jaxrl.types import EnvEngine, EnvSpec
+from tests.conftest import catch_config
+from tests.survival import SMALL
+
+TRAINED = catch_config("a2c_fast", game="breakout", num_threads=1)
+NOOP, FIRE = 0, 1  # the first actions of Breakout
+
+
+def constant(config, action=None):
+    """An actor that draws evenly from all actions, or always takes one."""
+    engine = make_engine(config, 1)
+    actor = make_agent(config, engine.spec).init(jax.random.key(0)).actor
+    params = jax.tree.map(jnp.zeros_like, actor.params)
+    if action is not None:
+        bias = params["Dense_0"]["Dense_0"]["bias"]
+        params["Dense_0"]["Dense_0"]["bias"] = bias.at[action].set(100.0)
+    return actor._replace(params=params)
+
+
+# --- what reaches EnvPool ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "training", "expected"),
+    [
+        ("noop", {}, {"noop_max": 30, "episodic_life": True, "use_fire_reset": True}),
+        ("sticky", {}, {"noop_max": 1, "episodic_life": True, "use_fire_reset": True}),
+        (
+            "noop",
+            {"noop_max": 1, "episodic_life": False, "fire_reset": False},
+            {"noop_max": 30, "episodic_life": False, "use_fire_reset": False},
+        ),
+        (
+            "sticky",
+            {"full_action_space": True},
+            {"noop_max": 1, "use_fire_reset": False, "full_action_space": True},
+        ),
+    ],
+)
+def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, monkeypatch):
+    made = []
+
+    def make_pool(*args, **options):
+        made.append(true_make_pool(*args, **options))
+        return made[-1]
+
+    true_make_pool = envpool.make_pool
+    monkeypatch.setattr(envpool, "make_pool", make_pool)
+    trained = dataclasses.replace(TRAINED, max_episode_steps=99, reward_clip=True, **training)
+    played = evaluate.protocol_config(trained, protocol)
+    engine = make_engine(played, 2)
+    engine.init(0)
+    config = made[0].config
+    engine.close()
+    expected = expected | {
+        "repeat_action_probability": {"noop": 0.0, "sticky": 0.25}[protocol],
+        "reward_clip": False,
+        "max_episode_steps": 27_000,
+        "frame_skip": 4,
+        "num_envs": 2,
+    }
+    assert {key: config[key] for key in expected} == expected
+    assert played.random_start_steps == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noop_max": 7, "episodic_life": False, "reward_clip": False, "fire_reset": False},
+        {"repeat_action_probability": 0.25, "full_action_space": True, "max_episode_steps": 50},
+    ],
+)
+def test_settings_of_training_reach_envpool(changes):
+    pool = envpool.make_pool(dataclasses.replace(Config(), **changes), 1, 3)
+    found = {"use_fire_reset" if key == "fire_reset" else key: value
+             for key, value in changes.items()}  # fmt: skip
+    assert {key: pool.config[key] for key in found} == found
+    pool.close()
+
+
+def test_fire_is_pressed_in_every_game_that_has_it():
+    """Not only in those that wait for it: Pong has FIRE, Freeway has not."""
+    pressed = {game: envpool.presses_fire(Config(game=game))
+               for game in ("pong", "breakout", "ms_pacman", "freeway")}  # fmt: skip
+    assert pressed == {"pong": True, "breakout": True, "ms_pacman": False, "freeway": False}
+    assert not envpool.presses_fire(Config(fire_reset=False))
+    assert not envpool.presses_fire(Config(full_action_space=True))
+
+
+@pytest.mark.parametrize("game", ["pong", "freeway"])
+def test_noops_before_a_game_are_as_many_as_is_said(game):
+    """The frames of 64 starts are those of the console after so many no-ops and FIRE."""
+    ale_py = pytest.importorskip("ale_py")
+    trained = dataclasses.replace(TRAINED, game=game)
+    config = evaluate.protocol_config(trained, "noop")
+    fewest, most = evaluate.conditions(trained, "noop").noops
+    assert (fewest, most) == {"pong": (0, 29), "freeway": (1, 30)}[game]
+    pool = envpool.make_pool(config, 64, 5, stack_num=1, img_height=210, img_width=160,
+                             use_inter_area_resize=False, num_threads=1)  # fmt: skip
+    starts = {frame.tobytes() for frame in pool.reset()[0][:, 0]}
+    pool.close()
+    possible = set()
+    for number in range(fewest, most + 1):
+        console = ale_py.ALEInterface()
+        console.setInt("random_seed", 5)
+        console.setFloat("repeat_action_probability", 0.0)
+        console.loadROM(str(envpool_rom(game)))
+        console.reset_game()
+        for _ in range(number):
+            console.act(NOOP)
+        if envpool.presses_fire(config):
+            console.act(FIRE)
+        possible.add(console.getScreenGrayscale().tobytes())
+    assert starts <= possible
+    assert len(starts) > 1
+
+
+def envpool_rom(game):
+    """Where EnvPool keeps a cartridge."""
+    return Path(importlib.util.find_spec("envpool_assets").origin).parent / f"atari/roms/{game}.bin"
+
+
+# --- what is played ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["noop", "sticky"])
+def test_a_policy_that_never_fires_plays_on_after_a_lost_life(protocol):
+    """FIRE is pressed for it, as in training; else Breakout stands still to the time limit."""
+    found = evaluate.evaluate(TRAINED, constant(TRAINED, NOOP), protocol, num_episodes=2)
+    assert max(found.lengths) < 1000
+    assert found.conditions.fire
+    assert found.conditions.life_resets
+
+
+@pytest.mark.parametrize(
+    ("game", "num_games", "unseen_ends"), [("breakout", 3, 0), ("road_runner", 24, 1)]
+)
+def test_an_atari_evaluation_goes_on_after_a_lost_life(game, num_games, unseen_ends, monkeypatch):
+    """Scores and lengths are EnvPool's own for the actions that were played.
+
+    Some games of Road Runner end within the no-ops after a lost life; there the lives rise.
+    """
+    played = []
+
+    def step(*args):
+        state, row = true_step(*args)
+        jax.debug.callback(lambda action: played.append(np.asarray(action)), row.action,
+                           ordered=True)  # fmt: skip
+        return state, row
+
+    true_step = rollout.step
+    monkeypatch.setattr(rollout, "step", step)
+    config = dataclasses.replace(TRAINED, game=game)
+    found = evaluate.evaluate(config, constant(config), "noop", num_games, seed=2)
+    jax.effects_barrier()
+    config = evaluate.protocol_config(config, "noop")
+    seed = first_env_seed(evaluate.SEED_OFFSET + 2)
+    pool = envpool.make_pool(config, num_games, seed, num_threads=1)
+    pool.reset()
+    score, length, lost, unseen = np.zeros((4, num_games), int)
+    finished = was_done = np.zeros(num_games, bool)
+    lives = np.zeros(num_games, int)
+    for action in played:
+        _, _, terminated, truncated, info = pool.step(action)
+        began = was_done & ~finished & (info["lives"] > lives)
+        unseen += began
+        finished = finished | began
+        score += np.where(finished, 0, info["reward"]).astype(int)
+        length += ~finished & ~was_done
+        lost += terminated & ~finished
+        finished = finished | (info["terminated"] != 0) | truncated
+        was_done, lives = terminated | truncated, info["lives"]
+    pool.close()
+    assert finished.all()
+    assert (lost > 1).sum() > num_games // 2
+    assert unseen.sum() >= unseen_ends
+    assert found.scores == score.tolist()
+    assert found.lengths == length.tolist()
+    assert sum(found.scores) > 0
+
+
+def test_fire_is_pressed_for_some_steps_after_each_reset():
+    """Rows 0 and 1 press it for the start; the reset in row 3 begins with rows 4 and 5."""
+    sent, resets = [], iter([False, False, False, True, False, False, False])
+    spec = EnvSpec(1, 3, ("NOOP", "LEFT", "FIRE"), "pong")
+
+    def recv(env):
+        return env, SimpleNamespace(reset=jnp.array([next(resets)]))
+
+    engine = EnvEngine(
+        spec, lambda seed: ((), SimpleNamespace(reset=[False])),
+        lambda env, action: sent.append(int(action[0])) or env, recv,
+        None, False, None, None, None,
+    )  # fmt: skip
+    pressing = evaluate.pressing_fire(engine)
+    state, _ = pressing.init(0)
+    for _ in range(7):
+        state, _ = pressing.recv(pressing.send(state, jnp.array([1], jnp.int32)))
+    assert sent == [2, 2, 1, 1, 2, 2, 1]
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_films_and_traces_play_the_game_that_was_trained(tmp_path):
+    actor = constant(TRAINED, NOOP)
+    score, length, over = video.record(TRAINED, actor, "noop", tmp_path / "x.gif", 0, 60.0)
+    assert over
+    found = inspecting.trace(TRAINED, actor, "noop", seed=0, max_steps=2000)
+    ignored = found.actions < 0
+    assert ignored.sum() == 5  # four lost lives, and the end of the game
+    assert found.ends.sum() == 1
+    assert found.ends[-1]
+    assert (~ignored).sum() == length
+    assert found.rewards.sum() == score
+    assert np.isnan(found.values[ignored]).all()
+    assert not np.isnan(found.values[~ignored]).any()
+
+
+# --- what is told --------------------------------------------------------------------------------
+
+
+LIVES = "at the start and after every lost life"
+
+
+@pytest.mark.parametrize(
+    ("changes", "protocol", "told"),
+    [
+        ({}, "noop", f"0 to 29 no-ops and FIRE {LIVES}, no sticky actions"),
+        ({"game": "freeway"}, "noop", f"1 to 30 no-ops {LIVES}, no sticky actions"),
+        (
+            {},
+            "sticky",
+            f"FIRE {LIVES} (and for 2 steps, because one may be ignored), actions repeat with "
+            "probability 0.25",
+        ),
+        (
+            {"episodic_life": False, "repeat_action_probability": 0.1},
+            "sticky",
+            "FIRE at the start, actions repeat with probability 0.25",
+        ),
+        (
+            {"full_action_space": True},
+            "sticky",
+            f"1 no-op {LIVES}, actions repeat with probability 0.25, all 18 actions",
+        ),
+        ({"game": "catch"}, "sticky", "nothing is pressed at the start, no sticky actions"),
+    ],
+)
+def test_conditions_are_told_exactly(changes, protocol, told):
+    trained = dataclasses.replace(TRAINED, **changes)
+    assert evaluate.conditions(trained, protocol).describe() == told
+
+
+def test_conditions_are_read_as_they_were_written(tmp_path):
+    played = Conditions((0, 29), True, 2, True, 0.25, False, 27_000)
+    result = scores.summarise(
+        "breakout", "sticky", 5, np.array([1.0]), np.array([9]), conditions=played
+    )
+    scores.write(tmp_path, result)
+    assert scores.read(tmp_path) == result
+    assert f"protocol sticky ({played.describe()})" in scores.describe(result)
+    good = json.loads((tmp_path / scores.FILE).read_text())
+    for wrong in (
+        3,
+        {},
+        good["conditions"] | {"noops": [1]},
+        good["conditions"] | {"x": 1},
+        good["conditions"] | {"stickiness": 2},
+        good["conditions"] | {"fire": "yes"},
+    ):
+        text = json.dumps(good | {"conditions": wrong})
+        (tmp_path / scores.FILE).write_text(text)
+        with pytest.raises(scores.UserError, match="cannot be read"):
+            scores.read(tmp_path)
+
+
+def test_a_run_with_sticky_actions_ends_with_the_protocol_sticky(tmp_path, capsys):
+    run_dir = tmp_path / "x"
+    arguments = [*SMALL, "--total-steps", "400", "--evaluation-episodes", "2"]
+    assert main(["train", *arguments, "--repeat-action-probability", "0.25",
+                 "--run-dir", str(run_dir)]) == 0  # fmt: skip
+    assert scores.read(run_dir).protocol == "sticky"
+    # So do later evaluations and films that name none.
+    capsys.readouterr()
+    assert main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
+    assert "protocol sticky" in capsys.readouterr().out
+    assert main(["evaluate", str(run_dir), "--episodes", "2", "--protocol", "noop"]) == 0
+    assert scores.read(run_dir).protocol == "noop"
+    assert evaluate.protocol_of(TRAINED) == "noop"
