@@ -168,12 +168,12 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     """The devices to train on. Raises `UserError` where the configuration does not fit them."""
     heap.keep_together()  # before JAX and the emulators begin their threads
     check(config)
+    if config.num_devices > processes.count():  # before a device is touched
+        simulate_cpu_devices(config.num_devices // processes.count())
     if config.engine == "xla" and not has_custom_call():
         raise UserError(
             "engine = 'xla': EnvPool has no custom call for this platform; take auto or callback"
         )
-    if config.num_devices > processes.count():
-        simulate_cpu_devices(config.num_devices // processes.count())
     mesh = make_mesh(config.num_devices)
     envs_per_device(config, mesh)
     memory.check_memory(config, mesh)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl import distribute
+from jaxrl import train as training
 from jaxrl.agents import make_agent
 from jaxrl.envs import make_engines
 from jaxrl.errors import UserError
@@ -91,3 +92,13 @@ def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, orde
 def test_more_devices_than_there_are_is_a_users_mistake():
     with pytest.raises(UserError, match="4 cpu devices"):
         distribute.make_mesh(5)
+
+
+def test_devices_are_simulated_before_one_is_touched(monkeypatch):
+    """Afterwards JAX refuses to simulate any, with a traceback."""
+    events = []
+    monkeypatch.setattr(training, "simulate_cpu_devices", lambda _: events.append("simulated"))
+    monkeypatch.setattr(training, "has_custom_call", lambda: events.append("touched") or True)
+    config = catch_config(game="pong", engine="xla", num_devices=2, num_envs=4)
+    training._open_mesh(config)
+    assert events == ["simulated", "touched"]
