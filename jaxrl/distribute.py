@@ -65,6 +65,20 @@ def make_mesh(num_devices: int) -> Mesh:
     return Mesh(chosen, (AXIS,), axis_types=(AxisType.Auto,))
 
 
+def compiler_options(mesh: Mesh) -> dict[str, bool] | None:
+    """Returns what XLA must know of a program that calls emulators; None if nothing.
+
+    Processes with GPUs divide the tuning of kernels: each waits up to 24 hours for the results that
+    the others store under the fingerprint of the whole module (`GetKvStoreKey` in XLA's
+    xla/backends/autotuner/autotuner.cc). The addresses of the emulators are in it, so that no two
+    processes have the same one, and none would ever compile. Each tunes for itself.
+    """
+    devices = list(mesh.devices.flat)
+    together = len({device.process_index for device in devices}) > 1
+    on_gpu = any(device.platform == "gpu" for device in devices)
+    return {"xla_gpu_shard_autotuning": False} if together and on_gpu else None
+
+
 def num_local_devices(mesh: Mesh) -> int:
     """Devices of the mesh that belong to this process."""
     return len(mesh.local_devices)

@@ -123,6 +123,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
         return jax.lax.fori_loop(0, num_updates // team.updates, updates_and_merge, state)
 
     mapped = distribute.map_over_devices(run, mesh, (SPECS, REPLICATED), SPECS)
+    options = distribute.compiler_options(mesh)
 
     def send_first(state: LoopState) -> LoopState:
         actor = team.spread(state.agent).actor
@@ -130,8 +131,10 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
 
     def under_way(state: LoopState) -> LoopState:
         """With the first step sent, where the order is overlapped."""
+        if not overlapped:
+            return state
         mapped = distribute.map_over_devices(send_first, mesh, (SPECS,), SPECS)
-        return jax.jit(mapped, donate_argnums=0)(state) if overlapped else state
+        return jax.jit(mapped, donate_argnums=0, compiler_options=options)(state)
 
     def no_metrics(state: LoopState) -> Metrics:
         def metrics(state: LoopState) -> Metrics:
@@ -190,7 +193,7 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
     return Program(
         init=init,
         restart=restart,
-        run=jax.jit(mapped, donate_argnums=0),
+        run=jax.jit(mapped, donate_argnums=0, compiler_options=options),
         steps_per_update=config.steps_per_update(),
         updates_between_merges=team.updates,
     )

@@ -1,7 +1,9 @@
 import dataclasses
 from functools import partial
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -102,3 +104,28 @@ def test_devices_are_simulated_before_one_is_touched(monkeypatch):
     config = catch_config(game="pong", engine="xla", num_devices=2, num_envs=4)
     training._open_mesh(config)
     assert events == ["simulated", "touched"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "processes", "expected"),
+    [("gpu", 2, False), ("gpu", 1, None), ("cpu", 2, None), ("tpu", 2, None)],
+)
+def test_processes_with_gpus_do_not_wait_for_the_tuning_of_others(platform, processes, expected):
+    """Their programs differ by the addresses of their emulators."""
+    devices = [SimpleNamespace(platform=platform, process_index=p) for p in range(processes)]
+    options = distribute.compiler_options(SimpleNamespace(devices=np.array(devices)))
+    assert (options or {}).get("xla_gpu_shard_autotuning") is expected
+    # XLA has the option: an unknown one is an error, on every platform.
+    assert jax.jit(lambda x: x + 1, compiler_options=options)(jnp.float32(1)) == 2
+
+
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
+def test_the_options_reach_every_program_that_calls_emulators(monkeypatch, order):
+    monkeypatch.setattr(distribute, "compiler_options", lambda _: {"xla_no_such_option": False})
+    config = catch_config("a2c_fast", order=order, num_envs=4)
+    engines = make_engines(config, 4)
+    agent = make_agent(config, engines[0].spec)
+    program = make_program(config, agent, engines, distribute.make_mesh(1))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
+        # In the overlapped order the first step is sent by a program before.
+        program.run(program.init(), np.int32(1))
