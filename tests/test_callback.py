@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -58,8 +59,18 @@ def test_both_engines_train_alike_on_two_devices_and_in_two_groups():
     jax.tree.map(close, xla.agent.actor, host.agent.actor)
 
 
-@pytest.mark.parametrize(("platform", "expected"), [("cpu", 0), ("gpu", 0), ("tpu", 2)])
-def test_callbacks_are_taken_where_there_is_no_custom_call(monkeypatch, platform, expected):
+@pytest.mark.parametrize(
+    ("platform", "version", "expected"),
+    [
+        ("cpu", "cpu", 0),
+        ("gpu", "PJRT C API\ncuda 12090", 0),
+        ("gpu", "PJRT C API\nrocm 70200000", 2),
+        ("tpu", "PJRT C API\nTFRT TPU v5 lite", 2),
+    ],
+)
+def test_callbacks_are_taken_where_there_is_no_custom_call(
+    monkeypatch, platform, version, expected
+):
     made = []
 
     def count(*arguments):
@@ -67,7 +78,9 @@ def test_callbacks_are_taken_where_there_is_no_custom_call(monkeypatch, platform
         return callback.host_calls(*arguments)
 
     monkeypatch.setattr(envpool, "host_calls", count)
+    client = SimpleNamespace(platform_version=version)
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(client=client)])
     engine = envpool.make_envpool(BASE, 1, num_local_devices=2)
     engine.init(0)
     engine.close()

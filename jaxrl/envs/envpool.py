@@ -151,7 +151,10 @@ def _start(
 
 def has_custom_call() -> bool:
     """Whether EnvPool's custom call exists for the devices of this process."""
-    return jax.default_backend() in ("cpu", "gpu", "cuda")
+    platform = jax.default_backend()
+    if platform == "gpu":  # which AMD's are called too; the call loads NVIDIA's driver, or aborts
+        return "rocm" not in jax.devices()[0].client.platform_version
+    return platform == "cpu"
 
 
 def make_envpool(
