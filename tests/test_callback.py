@@ -13,7 +13,7 @@ from jaxrl.agents import make_agent
 from jaxrl.cli import main
 from jaxrl.config import Config, load
 from jaxrl.envs import callback, envpool, make_engines
-from jaxrl.errors import EngineError
+from jaxrl.errors import EngineError, UserError
 from jaxrl.program import envs_per_device, make_program
 from tests.conftest import CONFIGS
 from tests.test_envpool import play, random_actions
@@ -85,6 +85,15 @@ def test_callbacks_are_taken_where_there_is_no_custom_call(
     engine.init(0)
     engine.close()
     assert len(made) == expected
+
+
+def test_callbacks_need_jax_to_have_the_cpu(monkeypatch):
+    def none(**_):
+        raise RuntimeError("Unknown backend cpu")
+
+    monkeypatch.setattr(jax, "local_devices", none)
+    with pytest.raises(UserError, match="JAX_PLATFORMS=cuda,cpu"):
+        envpool.make_envpool(dataclasses.replace(BASE, engine="callback"), 1)
 
 
 class Failing:

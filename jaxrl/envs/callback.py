@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
+from jaxrl.errors import UserError
 from jaxrl.types import FRAME_SHAPE
 
 # What engines read of EnvPool's `info`.
@@ -27,6 +28,16 @@ class Calls(NamedTuple):
     token: np.ndarray  # u8[8]
     recv: Callable[[jax.Array], Any]  # token -> (token, answer)
     send: Callable[[jax.Array, jax.Array], jax.Array]  # (token, action i32[E]) -> token
+
+
+def check_host() -> None:
+    """Raises `UserError` where JAX has no CPU, on which it puts what a callback is given."""
+    try:
+        jax.local_devices(backend="cpu")
+    except RuntimeError:
+        raise UserError(
+            "host callbacks need JAX's CPU too: name it last, as in JAX_PLATFORMS=cuda,cpu"
+        ) from None
 
 
 def host_calls(

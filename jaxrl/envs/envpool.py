@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config import Config
-from jaxrl.envs.callback import host_calls
+from jaxrl.envs.callback import check_host, host_calls
 from jaxrl.envs.engine import WHOLE, Group, cores_by_device, env_ids, first_env_seed, on_cores
 from jaxrl.errors import EngineError
 from jaxrl.games import full_actions, minimal_actions
@@ -177,6 +177,8 @@ def make_envpool(
     spec = EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape())
     cores = cores_by_device(num_local_devices)
     uses_xla = has_custom_call() if config.engine == "auto" else config.engine == "xla"
+    if not uses_xla:
+        check_host()
     failures: list[Exception] = []
     pools: list[Any] = []  # held here: the compiled program does not keep them alive
     sends: list[Any] = []
