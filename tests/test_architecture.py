@@ -77,6 +77,7 @@ ALLOWED = {
         "memory", "program", "progress", "scaling",
     },
     "scaling": set(),
+    "machine": {"envs", "distribute", "runs"},
     "tune": {"agent_config", "config", "errors", "checks", "distribute", "bench", "progress"},
     "train": {
         "config", "errors", "checks", "memory", "overrides", "agents", "envs", "distribute",

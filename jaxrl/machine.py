@@ -1,0 +1,265 @@
+"""The machine that this process runs on: devices, host, versions, compilers.
+
+Nothing here raises: a value that cannot be found is None, or is left out of its table.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "envpool", "numpy")
+# How the names of the packages begin that bring JAX to an accelerator.
+PLUGINS = ("jax-", "libtpu", "nvidia-cudnn")
+COMPILERS = ("c++", "g++", "clang++", "nvcc")
+PROBE_SECONDS = 10.0  # that a program may take to say its version
+DEVICE_SECONDS = 60.0  # that JAX may take to start its devices
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """The devices that JAX sees."""
+
+    platform: str | None  # jax.default_backend(): "cpu", "gpu", "tpu"
+    device_kind: str | None
+    num_devices: int | None
+    device_memory_gb: float | None  # that JAX may use of each device; None on CPUs
+    error: str | None = None  # why JAX has no devices
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """A machine, in plain values of JSON; a GB is 1e9 bytes."""
+
+    date: str  # UTC, ISO 8601
+    platform: str | None  # jax.default_backend(): "cpu", "gpu", "tpu"
+    device_kind: str | None
+    num_devices: int | None
+    device_memory_gb: float | None  # that JAX may use of each device; None on CPUs
+    device_error: str | None  # why JAX has no devices
+    driver: str | None  # NVIDIA's driver, or libtpu
+    system: str
+    cpu: str | None  # model
+    cores: int  # that this process may use
+    host_memory_gb: float | None  # of the machine, or of its container if that is less
+    host_memory_free_gb: float | None
+    disk_free_gb: float | None  # where the working directory is
+    python: str
+    versions: dict[str, str]  # by package; what is not installed is left out
+    compilers: dict[str, str]  # by command; what is not found is left out
+    commit: str | None
+
+
+def describe() -> Machine:
+    """Returns the machine, with the devices of this process: JAX starts them."""
+    return _with_host(devices())
+
+
+def describe_apart(seconds: float = DEVICE_SECONDS) -> Machine:
+    """Returns the machine, with the devices that another process sees.
+
+    JAX reserves most of a GPU's memory when it starts, and may hang; here neither touches the
+    caller.
+    """
+    return _with_host(_devices_apart(seconds))
+
+
+def devices() -> Devices:
+    """Returns the devices that JAX sees in this process."""
+    try:
+        import jax
+
+        local = jax.local_devices()
+        statistics = _or_none(local[0].memory_stats) or {}
+        limit = statistics.get("bytes_limit")
+        return Devices(
+            platform=jax.default_backend(),
+            device_kind=local[0].device_kind,
+            num_devices=jax.device_count(),
+            device_memory_gb=None if limit is None else _gigabytes(limit),
+        )
+    except Exception as error:
+        return _no_devices(f"{type(error).__name__}: {error}")
+
+
+def _no_devices(reason: str) -> Devices:
+    return Devices(None, None, None, None, " ".join(reason.split()))
+
+
+def _devices_apart(seconds: float) -> Devices:
+    command = [sys.executable, "-m", "jaxrl.machine", "--devices"]
+    try:
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return _no_devices(f"JAX did not start its devices within {seconds:g} s")
+    except OSError as error:
+        return _no_devices(str(error))
+    try:
+        return Devices(**json.loads(found.stdout.splitlines()[-1]))
+    except (IndexError, TypeError, ValueError):
+        said = found.stderr.split("\n") if found.stderr else []
+        last = next((line for line in reversed(said) if line.strip()), "")
+        return _no_devices(f"JAX ended with status {found.returncode}: {last}")
+
+
+def _with_host(found: Devices) -> Machine:
+    versions = installed_versions()
+    return Machine(
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        platform=found.platform,
+        device_kind=found.device_kind,
+        num_devices=found.num_devices,
+        device_memory_gb=found.device_memory_gb,
+        device_error=found.error,
+        driver=_driver() or versions.get("libtpu"),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        cpu=_cpu_model(),
+        cores=_cores(),
+        host_memory_gb=_host_memory_gb(),
+        host_memory_free_gb=_host_memory_free_gb(),
+        disk_free_gb=_disk_free_gb(),
+        python=platform.python_version(),
+        versions=versions,
+        compilers=_compilers(),
+        commit=_commit(),
+    )
+
+
+# --- probes --------------------------------------------------------------------------------------
+
+
+def _or_none(probe: Callable[[], T]) -> T | None:
+    try:
+        return probe()
+    except Exception:
+        return None
+
+
+def _gigabytes(size: float) -> float:
+    return round(size / 1e9, 1)
+
+
+def _output(command: list[str]) -> str | None:
+    """Returns the output of a program that ends well and soon."""
+    try:
+        found = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROBE_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout if found.returncode == 0 else None
+
+
+def _driver() -> str | None:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    lines = (_output(query) or "").split()
+    return lines[0] if lines else None
+
+
+def _cpu_model() -> str | None:
+    with contextlib.suppress(OSError, ValueError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+        if found:
+            return found[1].strip()
+    return platform.processor() or None
+
+
+def _cores() -> int:
+    def count() -> int:
+        from jaxrl.envs.engine import cores
+
+        return len(cores())
+
+    return _or_none(count) or os.cpu_count() or 1
+
+
+def _host_memory_gb() -> float | None:
+    total = _or_none(lambda: psutil.virtual_memory().total)
+    if total is None:
+        return None
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # control groups 2 and 1
+        with contextlib.suppress(OSError, ValueError):  # no such file, or no limit ("max")
+            total = min(total, int((Path("/sys/fs/cgroup") / name).read_text(encoding="utf-8")))
+    return _gigabytes(total)
+
+
+def _host_memory_free_gb() -> float | None:
+    def free() -> float:
+        from jaxrl.distribute import free_host_memory
+
+        return _gigabytes(free_host_memory())
+
+    return _or_none(free)
+
+
+def _disk_free_gb() -> float | None:
+    return _or_none(lambda: _gigabytes(shutil.disk_usage(".").free))
+
+
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of the packages that training needs, and of JAX's plugins."""
+    versions: dict[str, str] = {}
+    for package in PACKAGES:
+        with contextlib.suppress(Exception):  # missing, or broken
+            versions[package] = metadata.version(package)
+    plugins: dict[str, str] = {}
+    with contextlib.suppress(Exception):
+        for installed in metadata.distributions():
+            name = str(installed.name).lower().replace("_", "-")
+            if name.startswith(PLUGINS):
+                plugins[name] = installed.version
+    return versions | dict(sorted(plugins.items()))
+
+
+def _compilers() -> dict[str, str]:
+    """Returns the line with the version of each compiler; $CXX may have options."""
+    commands: dict[str, list[str]] = {}
+    with contextlib.suppress(ValueError):  # a quotation that does not end
+        words = shlex.split(os.environ.get("CXX", ""))
+        commands |= {"$CXX": words} if words else {}
+    commands |= {name: [name] for name in COMPILERS}
+    found: dict[str, str] = {}
+    for name, command in commands.items():
+        lines = (_output([*command, "--version"]) or "").splitlines()
+        # nvcc opens with its name and its copyright.
+        version = next((line for line in lines if re.search(r"\d\.\d", line)), "").strip()
+        if version:
+            found[name] = version
+    return found
+
+
+def _commit() -> str | None:
+    def read() -> str | None:
+        from jaxrl.runs import _git_commit
+
+        return _git_commit()
+
+    return _or_none(read)
+
+
+if __name__ == "__main__":
+    print(json.dumps(dataclasses.asdict(devices() if "--devices" in sys.argv else describe())))
