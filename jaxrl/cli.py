@@ -20,6 +20,7 @@ import tyro
 from jaxrl.arguments import at_least, parse, parse_settings
 from jaxrl.config import Config
 from jaxrl.errors import RunError, StorageError, UserError
+from jaxrl.examining import doctor
 from jaxrl.launch import Launch, check_launch
 from jaxrl.looking import RunDir, compare, evaluate, play, plot, report, watch
 from jaxrl.measuring import bench, tune
@@ -142,6 +143,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "games": games,
     "bench": bench,
     "tune": tune,
+    "doctor": doctor,
 }
 
 

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 
-def _convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+def xla_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """`conv2d`, with its shapes, as XLA's own operation."""
     return jax.lax.conv_general_dilated(
         x, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
@@ -112,4 +113,4 @@ def conv2d(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
     """
     if jax.default_backend() == "cpu":
         return block_convolution(x, kernel, stride)
-    return _convolution(x, kernel, stride)
+    return xla_convolution(x, kernel, stride)

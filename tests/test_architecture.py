@@ -78,6 +78,12 @@ ALLOWED = {
     },
     "scaling": set(),
     "machine": {"envs", "distribute", "runs"},
+    "doctor": {"machine"},
+    "probes": {
+        "types", "agent_config", "config", "agents", "convolution", "distribute", "envs",
+        "episodes", "networks", "program",
+    },
+    "examining": {"arguments", "doctor", "machine"},
     "tune": {"agent_config", "config", "errors", "checks", "distribute", "bench", "progress"},
     "train": {
         "config", "errors", "checks", "memory", "overrides", "agents", "envs", "distribute",
@@ -105,8 +111,8 @@ ALLOWED = {
         "scores", "summaries", "video",
     },
     "cli": {
-        "arguments", "measuring", "looking", "sweeping", "config", "errors", "games", "runs",
-        "train", "processes", "launch",
+        "arguments", "examining", "measuring", "looking", "sweeping", "config", "errors", "games",
+        "runs", "train", "processes", "launch",
     },
     "__main__": {"cli"},
     "__init__": set(),

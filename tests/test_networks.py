@@ -35,7 +35,7 @@ def test_both_lowerings_agree_in_values_and_gradients(shape):
 
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(x, w)
 
-    (_, expected), expected_gradients = of(convolution._convolution)
+    (_, expected), expected_gradients = of(convolution.xla_convolution)
     for form in (convolution.block_convolution, convolution.conv2d):
         (_, y), gradients = jax.jit(lambda form=form: of(form))()
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)

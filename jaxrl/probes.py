@@ -1,0 +1,392 @@
+"""What `jaxrl doctor` tries in a process of its own: `python -m jaxrl.probes NAME ...`.
+
+Each probe answers with one line of JSON on standard output; one that crashes or hangs answers
+nothing, and `jaxrl.doctor` says so.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+
+from jaxrl import convolution, distribute, episodes, networks
+from jaxrl.agent_config import A2CConfig
+from jaxrl.agents import make_agent
+from jaxrl.config import CATCH, Config, NetworkConfig, OptimizerConfig
+from jaxrl.envs import has_custom_call, make_engine
+from jaxrl.envs.catch import MAX_SCORE
+from jaxrl.envs.engine import first_env_seed
+from jaxrl.envs.envpool import make_pool
+from jaxrl.program import make_program
+from jaxrl.types import FRAME_SHAPE, STACK_SIZE, Agent, EnvEngine, TimeStep
+
+NUM_ENVS = 4  # games of Pong
+NUM_STEPS = 40  # of each, long enough for the ball to be served
+SEED = 1
+BATCH = 4  # images of a gradient
+# Largest relative difference of a parameter's gradient that float32's rounding explains; on two
+# cores up to 2e-6 was seen.
+ROUNDING = 1e-4
+SOLVED = 0.9 * MAX_SCORE  # mean of the last 100 games
+LEARNING_SECONDS = 120.0
+
+Answer = dict[str, Any]
+
+
+def _config(**changes: Any) -> Config:
+    """A2C as `configs/a2c_fast.toml` has it."""
+    network = NetworkConfig(torso="nips", normalise_observations=True)
+    optimizer = OptimizerConfig(
+        name="rmsprop",
+        learning_rate=1.3e-3,
+        schedule="linear",
+        eps=1e-5,
+        eps_inside_root=False,
+    )
+    return dataclasses.replace(
+        Config(algorithm="a2c", seed=SEED, network=network, optimizer=optimizer), **changes
+    )
+
+
+# --- the emulators -------------------------------------------------------------------------------
+
+
+def _pong(engine: str) -> Config:
+    return _config(
+        game="pong", num_envs=NUM_ENVS, num_devices=1, random_start_steps=0, engine=engine
+    )
+
+
+def _actions(num_actions: int) -> np.ndarray:
+    """Random actions, i32[T, E]."""
+    random = np.random.default_rng(SEED)
+    return random.integers(0, num_actions, (NUM_STEPS, NUM_ENVS)).astype(np.int32)
+
+
+def _digests(*rows: Any) -> list[int]:
+    """Returns a checksum for each step of arrays [T, E, ...]: frames, rewards, ends of games."""
+    sums = []
+    for step in zip(*(np.asarray(row) for row in rows), strict=True):
+        total = 0
+        for row in step:
+            total = zlib.crc32(np.ascontiguousarray(row).tobytes(), total)
+        sums.append(total)
+    return sums
+
+
+def _played(digests: list[int], how: str) -> Answer:
+    if len(set(digests)) < NUM_STEPS // 2:
+        return {"mark": "cross", "text": f"{how}: the frames stand still"}
+    return {"mark": "ok", "text": f"{how}: {NUM_STEPS} steps of Pong", "played": digests}
+
+
+def envpool() -> Answer:
+    """Imports EnvPool and plays from plain Python."""
+    try:
+        import envpool
+    except ImportError as error:
+        return {"mark": "cross", "text": f"cannot be imported: {error}"}
+    pool = make_pool(_pong("xla"), NUM_ENVS, first_env_seed(SEED))
+    try:
+        pool.reset()
+        steps = [pool.step(action) for action in _actions(pool.action_space.n)]
+        rows = [
+            (observation[:, 0], info["reward"].astype(np.float32), terminated, truncated)
+            for observation, _, terminated, truncated, info in steps
+        ]
+    finally:
+        pool.close()
+    return _played(
+        _digests(*map(np.stack, zip(*rows, strict=True))), f"{envpool.__version__}, from Python"
+    )
+
+
+def _play_compiled(engine_name: str) -> list[int]:
+    """Plays within one compiled program; the checksums of its steps."""
+    engine = make_engine(_pong(engine_name), NUM_ENVS)
+
+    def play(state: Any, actions: jax.Array) -> tuple[Any, TimeStep]:
+        def step(state: Any, action: jax.Array) -> tuple[Any, TimeStep]:
+            return engine.recv(engine.send(state, action))
+
+        return jax.lax.scan(step, state, actions)
+
+    try:
+        state, _ = engine.init(SEED)
+        state = jax.tree.map(jnp.asarray, state)
+        actions = _actions(engine.spec.num_actions)
+        _, row = jax.block_until_ready(jax.jit(play)(state, actions))
+        if engine.check is not None:
+            engine.check()
+        return _digests(row.frame, row.score, row.terminated, row.truncated)
+    finally:
+        engine.close()
+
+
+def custom_call() -> Answer:
+    """Plays through EnvPool's custom call."""
+    if not has_custom_call():
+        text = f"EnvPool has none for {jax.default_backend()}: host callbacks play"
+        return {"mark": "ok", "text": text}
+    return _played(_play_compiled("xla"), f"inside a compiled program, {jax.default_backend()}")
+
+
+def host_callbacks() -> Answer:
+    """Plays through host callbacks."""
+    text = f"inside a compiled program, {jax.default_backend()}"
+    return _played(_play_compiled("callback"), text)
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+def _params(network: networks.PolicyValueNetwork) -> Any:
+    """Returns random parameters of the usual size; nothing is compiled for them."""
+    images = jax.ShapeDtypeStruct((1, *FRAME_SHAPE, STACK_SIZE), jnp.float32)
+    shapes = jax.eval_shape(network.init, jax.random.key(SEED), images)["params"]
+    random = np.random.default_rng(SEED)
+
+    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        fan_in = np.prod(leaf.shape[:-1])
+        return (random.normal(size=leaf.shape) / np.sqrt(fan_in)).astype(np.float32)
+
+    return jax.tree.map(draw, shapes)
+
+
+def _gradient(torso: Any, device: jax.Device, precision: str | None) -> Any:
+    """Returns the gradient of a network with this torso, computed on a device, on the host."""
+    network = networks.PolicyValueNetwork(6, NetworkConfig(torso=torso))
+    random = np.random.default_rng(SEED)
+    images = random.integers(0, 256, (BATCH, *FRAME_SHAPE, STACK_SIZE)).astype(np.uint8)
+    targets = random.normal(size=(BATCH, 7)).astype(np.float32)
+
+    def loss(params: Any, images: jax.Array, targets: jax.Array) -> jax.Array:
+        predicted = network.apply({"params": params}, networks.normalise(images, ()))
+        outputs = jnp.concatenate([predicted.logits, predicted.value[:, None]], axis=1)
+        return jnp.mean(jnp.square(outputs - targets))
+
+    arguments = jax.device_put((_params(network), images, targets), device)
+    with jax.default_matmul_precision(precision):
+        return jax.device_get(jax.jit(jax.grad(loss))(*arguments))
+
+
+def _difference(ours: Any, theirs: Any) -> float:
+    """Returns the largest difference of a parameter's gradient, relative to its norm."""
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    return max(float(np.linalg.norm(a - b) / (np.linalg.norm(b) + 1e-30)) for a, b in pairs)
+
+
+@contextlib.contextmanager
+def _xla_convolutions() -> Iterator[None]:
+    """Makes networks use XLA's convolution on CPUs too."""
+    module: Any = networks
+    before = module.conv2d
+    module.conv2d = convolution.xla_convolution
+    try:
+        yield
+    finally:
+        module.conv2d = before
+
+
+def gradients() -> Answer:
+    """Compares gradients on an accelerator with the CPU's; on a CPU its two convolutions."""
+    device = jax.local_devices()[0]
+    try:
+        cpu = jax.devices("cpu")[0]
+    except RuntimeError:
+        remedy = f"let JAX have the CPU too: JAX_PLATFORMS={device.platform},cpu"
+        return {"mark": "warning", "text": "cannot be told without a CPU device", "remedy": remedy}
+    on_cpu = device.platform == "cpu"
+    found, rounded = {}, {}
+    for torso in ("nips", "nature", "impala"):
+        with _xla_convolutions():
+            expected = _gradient(torso, cpu, "highest")
+        found[torso] = _difference(_gradient(torso, device, "highest"), expected)
+        if not on_cpu:
+            rounded[torso] = _difference(_gradient(torso, device, None), expected)
+    text = ", ".join(f"{torso} {difference:.0e}" for torso, difference in found.items())
+    against = "block convolution against XLA's own" if on_cpu else "against the CPU's"
+    text = f"relative difference {against}: {text}"
+    if rounded:
+        # TF32 or bfloat16 products, where the platform takes them for float32.
+        text += f"; {max(rounded.values()):.0e} in the precision of training"
+    # Not a number is no small difference either.
+    good = all(difference <= ROUNDING for difference in found.values())
+    return {"mark": "ok" if good else "cross", "text": text}
+
+
+# --- the overlapped order ------------------------------------------------------------------------
+
+SCOPE = "jaxrl_update"
+
+
+def _overlapped(game: str) -> tuple[EnvEngine, Agent, Config]:
+    """An agent whose updates are marked in the compiled text."""
+    config = _config(
+        game=game, num_envs=NUM_ENVS, num_devices=1, random_start_steps=0, order="overlapped",
+        agent=A2CConfig(rollout_length=1),
+    )  # fmt: skip
+    engine = make_engine(config, NUM_ENVS)
+    agent = make_agent(config, engine.spec)
+    return engine, agent._replace(update=jax.named_scope(SCOPE)(agent.update)), config
+
+
+def read_schedule(text: str) -> bool | None:
+    """Returns whether a compiled program starts the environments' step before the gradients.
+
+    Its text lists instructions in the order of execution. None where it has no such list, or
+    does not show the calls.
+    """
+    if "is_scheduled=true" not in text:
+        return None
+    for body in re.split(r"\n(?=\S)", text):
+        lines = body.splitlines()
+
+        def places(pattern: str, lines: list[str] = lines) -> list[int]:
+            return [i for i, line in enumerate(lines) if re.search(pattern, line)]
+
+        receives = places(r'custom_call_target="\w+_recv"')
+        sends = places(r'custom_call_target="\w+_send"')
+        # Not what needs no trajectory: zeros, or the parameters in another layout.
+        product = r"(dot_general|conv_general_dilated)"
+        gradients = places(rf'op_name="[^"]*{SCOPE}[^"]*transpose\([^"]*/{product}')
+        if receives and sends and gradients:
+            return max(receives) < min(sends) and max(sends) < min(gradients)
+    return None
+
+
+def _schedule_of_pong() -> bool | None:
+    engine, agent, config = _overlapped("pong")
+    try:
+        program = make_program(config, agent, (engine,), distribute.make_mesh(1))
+        lowered = program.run.lower(program.init(), np.int32(1))
+        return read_schedule(lowered.compile().as_text() or "")
+    finally:
+        engine.close()
+
+
+def _note(events: list[str], event: str, value: jax.Array) -> jax.Array:
+    """Returns the value, after the event is noted; by data alone, as all that orders."""
+
+    def call(x: Any) -> Any:
+        events.append(event)
+        return x
+
+    return io_callback(call, jax.ShapeDtypeStruct(value.shape, value.dtype), value)
+
+
+def observe_order(turns: int = 3) -> list[str]:
+    """Returns what a program on Catch does, in the order of execution."""
+    engine, agent, config = _overlapped(CATCH)
+    events: list[str] = []
+
+    def send(env: Any, action: jax.Array) -> Any:
+        return engine.send(env._replace(paddle=_note(events, "send", env.paddle)), action)
+
+    def recv(env: Any) -> Any:
+        return engine.recv(env._replace(paddle=_note(events, "receive", env.paddle)))
+
+    def update(state: Any, trajectory: Any, key: jax.Array) -> Any:
+        observation = _note(events, "update", trajectory.observation)
+        return agent.update(state, trajectory._replace(observation=observation), key)
+
+    noted = engine._replace(send=send, recv=recv)
+    program = make_program(config, agent._replace(update=update), (noted,), distribute.make_mesh(1))
+    jax.block_until_ready(program.run(program.init(), np.int32(turns)))
+    return events
+
+
+def overlapped_order() -> Answer:
+    """Reads XLA's schedule where it can be read, and else observes a run."""
+    kept, how = None, "read in XLA's schedule"
+    with contextlib.suppress(ImportError):
+        kept = _schedule_of_pong() if has_custom_call() else None
+    if kept is None:
+        how = "observed through host callbacks, for XLA's schedule cannot be read"
+        kept = observe_order() == ["send", *["receive", "send", "update"] * 3]
+    if kept:
+        return {"mark": "ok", "text": f"the emulators step while the update runs: {how}"}
+    return {"mark": "cross", "text": f"the emulators wait for the update: {how}"}
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+def learning() -> Answer:
+    """Trains A2C on Catch, on every device that training would take, until it is solved."""
+    mesh = distribute.make_mesh(0)
+    num_envs = 16 if 16 % mesh.size == 0 else mesh.size
+    config = _config(game=CATCH, num_envs=num_envs, total_steps=30_000)
+    engine = make_engine(config, num_envs // mesh.size, distribute.num_local_devices(mesh))
+    spec = engine.spec
+    program = make_program(config, make_agent(config, spec), (engine,), mesh)
+    state = program.init()
+    run = program.run.lower(state, np.int32(1)).compile()
+    began = time.perf_counter()
+    updates, interval = 0, max(1, 800 // program.steps_per_update)
+    while True:
+        state = run(state, np.int32(interval))
+        updates += interval
+        games = episodes.summarise(*(group.episodes for group in distribute.fetch(state.games)))
+        seconds = time.perf_counter() - began
+        score = -MAX_SCORE if games.return_mean is None else games.return_mean
+        steps = updates * program.steps_per_update
+        text = (
+            f"A2C on Catch, {mesh.size} x {mesh.devices.flat[0].device_kind}: return "
+            f"{score:.2f} of {MAX_SCORE:g} after {steps:,} steps in {seconds:.0f} s"
+        )
+        if score >= SOLVED:
+            return {"mark": "ok", "text": f"{text}, solved"}
+        if updates >= config.num_updates():
+            return {"mark": "cross", "text": f"{text}, not solved"}
+        if seconds > LEARNING_SECONDS:
+            remedy = "stop other programs, and run it once more"
+            return {"mark": "warning", "text": f"{text}, too slow to tell", "remedy": remedy}
+
+
+PROBES: dict[str, Callable[[], Answer]] = {
+    "EnvPool": envpool,
+    "custom call": custom_call,
+    "host callbacks": host_callbacks,
+    "gradients": gradients,
+    "overlapped order": overlapped_order,
+    "learning": learning,
+}
+
+
+def run(name: str) -> Answer:
+    """Runs one probe; an error is its answer."""
+    try:
+        return PROBES[name]()
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "envpool":
+            remedy = "install EnvPool first"
+            return {"mark": "warning", "text": "cannot be told without EnvPool", "remedy": remedy}
+        said = " ".join(str(error).split())
+        return {"mark": "cross", "text": f"{type(error).__name__}: {said[:200]}"}
+
+
+def main(names: list[str]) -> None:
+    """Answers on standard output, which nothing else writes to."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for name in names:
+        print(json.dumps(run(name)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    # Threads of a broken driver or of callbacks must not keep the process.
+    sys.stderr.flush()
+    os._exit(0)
