@@ -51,10 +51,12 @@ REMEDIES = {
     "EnvPool": "install it for this Python: pip install envpool (Linux on x86-64); "
     "Catch needs none",
     "custom call": "train with --engine callback, and look for another version of EnvPool or JAX",
-    "host callbacks": "look for another version of JAX; nothing but --engine callback needs them",
+    "host callbacks": "leave --engine at auto where there is a custom call, and look for another "
+    "version of JAX",
     "gradients": "look for another version of JAX, its plugin or the driver; "
     "JAX_PLATFORMS=cpu trains on the CPU",
-    "overlapped order": "--order strict loses nothing here; look for another version of JAX",
+    "overlapped order": "train with --order strict, which loses nothing here; look for another "
+    "version of JAX",
     "learning": "look for another version of JAX; --num-devices 1 and JAX_PLATFORMS=cpu say "
     "whether devices or their network are at fault",
 }
@@ -69,6 +71,7 @@ TESTED = {
     "envpool": ("1.2.5", "1.2.7"),
     "numpy": ("2", "2"),
 }
+COMMAND = (sys.executable, "-m", "jaxrl.probes")
 LEAST_MEMORY_GB = 2.0  # JAX, 16 emulators and a small agent
 LEAST_DISK_GB = 2.0  # a run with its checkpoints and without a replay takes less
 WRITTEN = 1 << 20  # bytes that the disk must take
@@ -231,7 +234,7 @@ class _Process:
     def __init__(self, names: Sequence[str]) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "jaxrl.probes", *names],
+            [*COMMAND, *names],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -337,25 +340,24 @@ def _to_check(name: str, answer: Answer, machine: Machine) -> Check:
     return Check(name, mark, answer["text"], remedy, needed, round(answer["seconds"], 1))
 
 
-def compare_frames(answers: dict[str, Answer]) -> Check:
+def compare_frames(answers: dict[str, Answer], machine: Machine) -> Check:
     """Checks that all ways to the emulators gave the same frames, rewards and ends of games."""
-    name, needed = "equal frames", True
+    name = "equal frames"
     played = {way: answer["played"] for way, answer in answers.items() if answer.get("played")}
     if len(played) < 2:
-        remedy = "it takes two that play: EnvPool, its custom call, host callbacks"
-        return Check(name, "warning", "cannot be told", remedy, needed)
+        return Check(name, "warning", "cannot be told: fewer than two ways play", "see above")
     (first, expected), *others = played.items()
     for way, steps in others:
-        for step, (a, b) in enumerate(zip(expected, steps, strict=True)):
-            if a != b:
-                text = f"{first} and {way} differ at step {step}"
-                remedy = (
-                    "train with --engine callback if that is the one that is right; "
-                    "look for another version of EnvPool or JAX"
-                )
-                return Check(name, "cross", text, remedy, needed)
-    text = f"{len(expected)} steps of Pong, the same from {', '.join(played)}"
-    return Check(name, "ok", text, needed=needed)
+        different = [
+            step
+            for step, pair in enumerate(zip(expected, steps, strict=True))
+            if len(set(pair)) > 1
+        ]
+        if different:
+            text = f"{way} and {first} differ from step {different[0]} on"
+            return Check(name, "cross", text, REMEDIES[way], _needed(way, machine))
+    text = f"{len(expected)} steps of {len(played)} ways: {', '.join(played)}"
+    return Check(name, "ok", text, needed=True)
 
 
 # --- all of it -----------------------------------------------------------------------------------
@@ -386,7 +388,7 @@ def diagnose(
             answers[name] = answer
             yield _to_check(name, answer, machine)
             if name == "host callbacks":
-                yield compare_frames(answers)
+                yield compare_frames(answers, machine)
 
 
 def failures(checks: Sequence[Check]) -> list[Check]:

@@ -34,6 +34,7 @@ from jaxrl.types import FRAME_SHAPE, STACK_SIZE, Agent, EnvEngine, TimeStep
 NUM_ENVS = 4  # games of Pong
 NUM_STEPS = 40  # of each, long enough for the ball to be served
 SEED = 1
+TORSOS = ("nips", "nature", "impala")
 BATCH = 4  # images of a gradient
 # Largest relative difference of a parameter's gradient that float32's rounding explains; on two
 # cores up to 2e-6 was seen.
@@ -209,7 +210,7 @@ def gradients() -> Answer:
         return {"mark": "warning", "text": "cannot be told without a CPU device", "remedy": remedy}
     on_cpu = device.platform == "cpu"
     found, rounded = {}, {}
-    for torso in ("nips", "nature", "impala"):
+    for torso in TORSOS:
         with _xla_convolutions():
             expected = _gradient(torso, cpu, "highest")
         found[torso] = _difference(_gradient(torso, device, "highest"), expected)
