@@ -2,8 +2,9 @@
 
 Exit status: 0 done; 2 a user's mistake; 3 a loss or a parameter is not finite; 65 damaged files; 74
 the disk cannot be written; 75 the emulators, or another process, were lost; 130 (Ctrl-C), 138
-(SIGUSR1) or 143 (SIGTERM) stopped and saved; 1 anything else. All but the last in one line. Heavy
-modules are imported by the commands that need them, so that a mistake is answered at once.
+(SIGUSR1) or 143 (SIGTERM) stopped and saved; 1 anything else, or a machine that cannot train
+(doctor). All but the last in one line. Heavy modules are imported by the commands that need them,
+so that a mistake is answered at once.
 """
 
 import dataclasses

@@ -17,7 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl import bench, config, distribute, episodes, finite, processes, train, tune
+from jaxrl import (
+    bench,
+    config,
+    distribute,
+    episodes,
+    examining,
+    finite,
+    machine,
+    processes,
+    train,
+    tune,
+)
 from jaxrl.agents import make_agent
 from jaxrl.checks import check
 from jaxrl.cli import COMMANDS, main
@@ -77,6 +88,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     rates = dict.fromkeys(bench.LOADS, bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0))
     monkeypatch.setattr(bench, "measure", lambda config, *_: started.append(config) or rates)
     monkeypatch.setattr(tune, "search", lambda config, *_: started.append(config) or config)
+    monkeypatch.setattr(examining, "describe_apart", machine.describe)
+    monkeypatch.setattr(examining, "diagnose", lambda *_: (check for check in ()))
     command, *arguments = shlex.split(line)[1:]
     if command == "--help":
         assert main(["--help"]) == 0
@@ -91,7 +104,7 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
         arguments = [*arguments, "--dry-run", *root]
     status = main([command, *arguments])
     told = capsys.readouterr().err
-    if command in ("train", "bench", "tune", "games", "sweep") or "notebooks/" in line:
+    if command in ("train", "bench", "tune", "games", "sweep", "doctor") or "notebooks/" in line:
         assert status == 0, told
     else:
         # The options are understood; only the run is missing here.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl import bench, processes, sweep, train, tune
+from jaxrl import bench, examining, machine, processes, sweep, train, tune
 from jaxrl.cli import COMMANDS, main
 from jaxrl.games import known_games
 
@@ -47,6 +47,10 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(tune, "search", lambda config, *_: seen.append(config) or config)
     monkeypatch.setattr(sweep, "run", lambda members, *_: seen.extend(members) or [])
     monkeypatch.setattr(sweep, "report", lambda *_: None)
+    monkeypatch.setattr(examining, "describe_apart", machine.describe)
+    monkeypatch.setattr(
+        examining, "diagnose", lambda *_: (check for check in seen.append("doctor") or ())
+    )
     command, *arguments = shlex.split(line)[1:]
     assert command in COMMANDS
     written = {"tuned.toml", "throughput.png", "report.html", "scores.png", "comparison.png"}
@@ -54,7 +58,7 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
         str(tmp_path / a) if a in written or a.startswith("runs/") else a for a in arguments
     ]
     status = main([command, *arguments])
-    if command in ("train", "bench", "tune", "games", "sweep"):
+    if command in ("train", "bench", "tune", "games", "sweep", "doctor"):
         assert status == 0
         assert seen or command == "games"
     else:
