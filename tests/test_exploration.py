@@ -8,7 +8,7 @@ import pytest
 from jaxrl import exploration
 from jaxrl.agent_config import C51Config, NStepQConfig
 from jaxrl.checks import check, check_divides
-from jaxrl.config import load
+from jaxrl.config import Config, load
 from jaxrl.errors import UserError
 from tests.conftest import CONFIGS
 
@@ -17,6 +17,13 @@ def test_epsilon_falls_linearly_by_step():
     config = C51Config(epsilon_start=1.0, epsilon_end=0.1, epsilon_decay_steps=1000)
     found = [exploration.epsilon(config, jnp.float32(s), 2) for s in (0, 500, 1000, 5000)]
     np.testing.assert_allclose(found, [[1.0] * 2, [0.55] * 2, [0.1] * 2, [0.1] * 2], rtol=1e-6)
+
+
+def test_epsilon_falls_by_the_steps_of_all_environments():
+    agent = C51Config(rollout_length=4, epsilon_end=0.0, epsilon_decay_steps=1000)
+    schedule = exploration.schedule(Config("c51", num_envs=10, agent=agent))
+    # An update has 4 · 10 steps, 10 updates have 400 of 1000.
+    np.testing.assert_allclose(schedule(jnp.int32(10), 2), [0.6] * 2, rtol=1e-6)
 
 
 def test_epsilon_ends_elsewhere_in_some_environments():

@@ -42,6 +42,14 @@ def test_stack_is_refilled_by_a_new_game_and_shifted_otherwise(ended_game, reset
     np.testing.assert_array_equal(after[0, 0, 0], expected)
 
 
+@pytest.mark.parametrize(("reset", "expected"), [(True, [7, 7, 7, 7]), (False, [2, 3, 4, 7])])
+def test_a_game_that_ends_during_a_reset_refills_the_stack(reset, expected):
+    """Where the reset after a lost life ended it; else the last frame of a game joins the stack."""
+    stack = jnp.broadcast_to(jnp.arange(1, 5, dtype=jnp.uint8), (1, 84, 84, 4))
+    after = rollout.stack_frames(stack, timestep_of(False, False), timestep_of(reset, True))
+    np.testing.assert_array_equal(after[0, 0, 0], expected)
+
+
 def by_hand(agent, engine, state, order, turns):
     """One environment step, one update at a time, on the host.
 

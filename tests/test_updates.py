@@ -21,11 +21,12 @@ from jaxrl.agent_config import (
     VTraceConfig,
 )
 from jaxrl.agents import a2c, make_agent, ppo, pqn, vtrace
-from jaxrl.config import Config, OptimizerConfig
+from jaxrl.config import Config, NetworkConfig, OptimizerConfig
 from jaxrl.types import AXIS, EnvSpec, Trajectory
 
 FRAME = (4, 4)
 SPEC = EnvSpec(1, 2, ("NOOP", "FIRE"), "catch", FRAME)
+PLAIN = NetworkConfig()
 RATE = 0.1
 LN3 = np.log(3)
 
@@ -71,10 +72,12 @@ def on_paper(monkeypatch):
     monkeypatch.setattr(optimizers, "make_optimizer", lambda config: optax.identity())
 
 
-def make(algorithm, settings, **optimizer):
+def make(algorithm, settings, network=PLAIN, **optimizer):
     """An agent of one environment, and its first state."""
     optimizer = OptimizerConfig(**({"learning_rate": RATE} | optimizer))
-    config = Config(algorithm, "catch", num_envs=1, optimizer=optimizer, agent=settings)
+    config = Config(
+        algorithm, "catch", num_envs=1, network=network, optimizer=optimizer, agent=settings
+    )
     agent = make_agent(config, SPEC)
     return agent, agent.init(jax.random.key(0))
 
@@ -226,6 +229,29 @@ def test_a_second_epoch_of_ppo_goes_on_from_the_first():
     close(after.actor.params["p"], [-0.2 - step, 0.2 + step])
     close(after.actor.params["v"], 0.2 + RATE * 0.5 * (4 - 0.2))
     check(metrics, loss_policy=-(4 + 2 * policy * 4) / 2, loss_value=(4**2 + 3.8**2) / 4)
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+def test_a_loss_sees_the_statistics_of_acting(algorithm):
+    """Those of an update's frames join them after it."""
+    settings, extras = {
+        "a2c": (A2CConfig(2, gamma=0.5), a2c.Extras(OLD_VALUE)),
+        "ppo": (
+            PPOConfig(2, 0.5, epochs=1, num_minibatches=1),
+            ppo.Extras(OLD_VALUE, OLD_LOG_PROB),
+        ),
+    }[algorithm]
+    agent, state = make(algorithm, settings, NetworkConfig(normalise_observations=True))
+    state = with_params(state, ONLINE)
+    after, metrics = update(agent, state, played(S, ACTION, REWARD, extras))
+    # Of nothing yet: mean 0, variance 1, so that the values stay 2, 4 and 6.
+    if algorithm == "a2c":
+        check(metrics, value_target=4.25, loss_value=(1.5**2 + 1) / 2)
+    statistics = after.actor.statistics
+    statistics = statistics if algorithm == "a2c" else statistics.observation
+    # The frames that were acted on are of s = 1 and 2; the last one joins with the next update.
+    assert float(statistics.samples) == 2
+    close(statistics.mean, np.full((*FRAME, 1), 1.5 / 255))
 
 
 # Acting took one action at random: log 1/2. The policy that learns stays uniform at s = 0, whatever
