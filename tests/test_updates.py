@@ -157,7 +157,7 @@ def test_acting_says_the_value_and_the_probability_of_its_action():
 
 
 @pytest.mark.usefixtures("strict_shapes")
-def test_a2c_bootstraps_from_what_learns_and_takes_the_values_of_what_acted():
+def test_a2c_keeps_the_values_of_what_acted():
     agent, state = make("a2c", A2CConfig(2, gamma=0.5, entropy_coef=0.0, value_coef=0.25))
     data = played(S, ACTION, REWARD, a2c.Extras(OLD_VALUE))
     after, metrics = update(agent, with_params(state, ONLINE), data)
@@ -268,7 +268,7 @@ MEAN_KL = (1 - np.log(2)) / 4  # 0.077
         (0.20, 1.5),  # below half of it, although one minibatch is above
     ],
 )
-def test_ppo_adapts_its_rate_once_an_epoch_on_the_mean_divergence(target, factor):
+def test_ppo_adapts_its_rate_once_an_epoch(target, factor):
     settings = PPOConfig(rollout_length=4, epochs=3, num_minibatches=4, kl_target=target)
     agent, state = make("ppo", settings, learning_rate=1e-3, schedule="adaptive")
     after, metrics = update(agent, state, played([0] * 5, [0] * 4, [1.0] * 4, FOUR))
@@ -294,7 +294,7 @@ def test_the_rate_of_ppo_stays_within_an_epoch(monkeypatch):
     close(after.optimizer.learning_rate, 0.8)
 
 
-def test_vtrace_weighs_what_learns_against_what_acted():
+def test_vtrace_compares_what_learns_with_what_acted():
     settings = VTraceConfig(
         rollout_length=5, window=2, num_minibatches=1, gamma=0.5, entropy_coef=0.0, value_coef=0.5
     )
@@ -323,7 +323,7 @@ LEARNS, TARGET = {"w": [1.0, 2.0]}, {"w": jnp.array([5.0, -1.0])}
 
 
 @pytest.mark.usefixtures("strict_shapes")
-def test_pqn_bootstraps_from_what_learns_and_takes_the_values_of_what_acted():
+def test_pqn_keeps_the_values_of_what_acted():
     settings = PQNConfig(gamma=0.5, rollout_length=2, q_lambda=0.5, epochs=2, num_minibatches=1)
     agent, state = make("pqn", settings)
     data = played([1, 2, 3], [0, 1], [1.0, 2.0], pqn.Extras(OLD_VALUE))

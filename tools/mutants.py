@@ -1,0 +1,349 @@
+"""Breaks one line at a time in a copy of the tree, and runs the test that must notice.
+
+    python tools/mutants.py                     all of them, some twenty minutes
+    python tools/mutants.py ppo test_envpool    those with this in their name, file or test
+    python tools/mutants.py --list
+
+All the tests that are named must pass before anything is broken. The exit status is 1 where a
+mutant survives, where its text is not in the file exactly once, or where its test did not run.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LEFT_OUT = (".git", ".venv", "runs", "build", "*.egg-info", "__pycache__", ".*cache", ".hypothesis")
+CACHE = ".pytest_cache/jax"  # compiled programs, by their text: those of a mutant are others
+DEADLINE = 600  # seconds of one test; a mutant that never ends is noticed too
+# By file of jaxrl/. A mutant's name and its test; indented the text, which occurs once, and what
+# it becomes.
+TABLE = """
+# q_learning.py
+dqn-no-target: test_updates.py::test_dqn_bootstraps_from_the_target_network
+    there = predict(learner.target, => there = predict(actor.params,
+c51-no-target: test_updates.py::test_c51_bootstraps_from_the_target_network
+    there = predict(learner.target, => there = predict(actor.params,
+dqn-no-copy: test_updates.py::test_dqn_bootstraps_from_the_target_network
+    copy_target(state).optimizer => state.optimizer
+dqn-copy-early: test_updates.py::test_dqn_bootstraps_from_the_target_network
+    state.actor.updates, target_updates => state.actor.updates + 1, target_updates
+dqn-never-double: test_updates.py::test_dqn_bootstraps_from_the_target_network
+    if settings.double_q: => if False:
+dqn-double-reversed: test_updates.py::test_dqn_bootstraps_from_the_target_network
+    bootstrap(method, there, selector) => bootstrap(method, selector, there)
+dqn-older-steps: test_updates.py::test_double_dqn_selects_by_the_newest_parameters
+    actor._replace(params=params), memory => actor, memory
+replay-learns-too-soon:
+    test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
+    (memory.steps[0] >= settings.learning_starts / config.num_envs) => jnp.bool_(True)
+priorities-never-change: test_dqn.py::test_priorities_are_the_newest_errors
+    prioritised.update(memory, place, errors, settings.priority_exponent) => memory.priorities
+importance-ignored: test_dqn.py::test_rows_count_by_their_importance
+    rows.weight * rows.importance * losses => rows.weight * losses
+importance-exponent-stays: test_dqn.py::test_an_exponent_of_importance_rises_to_one
+    share * (1 - settings.importance_exponent) => 0 * share
+# agents/nstep_q.py
+nstep-q-no-target: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
+    values = predict(learner.target, => values = predict(actor.params,
+nstep-q-no-copy: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
+    copy_target(state).optimizer => state.optimizer
+nstep-q-copy-early: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
+    state.actor.updates, target_updates => state.actor.updates + 1, target_updates
+sarsa-best-action: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
+    distributional.select(values, action) if sarsa else values.max(axis=-1) => values.max(axis=-1)
+# agents/pqn.py
+pqn-no-bootstrap: test_updates.py::test_pqn_keeps_the_values_of_what_acted
+    last[None]] => 0 * last[None]]
+pqn-older-steps: test_updates.py::test_pqn_keeps_the_values_of_what_acted
+    optimizers.gradient(objective, params, => optimizers.gradient(objective, actor.params,
+# agents/a2c.py
+a2c-no-bootstrap: test_updates.py::test_a2c_keeps_the_values_of_what_acted
+    bootstrap[None]] => 0 * bootstrap[None]]
+a2c-rewards-certainty: test_a2c.py::test_hand_worked_loss_with_an_invalid_row
+    - config.entropy_coef => + config.entropy_coef
+# agents/ppo.py
+ppo-no-bootstrap: test_updates.py::test_ppo_compares_what_learns_with_what_acted
+    bootstrap[None]] => 0 * bootstrap[None]]
+ppo-bootstrap-units: test_updates.py::test_ppo_bootstraps_in_units_of_the_return
+    bootstrap = _to_returns(bootstrap, value_statistics) => pass
+ppo-ratio-to-itself: test_updates.py::test_ppo_compares_what_learns_with_what_acted
+    log_prob=trajectory.extras.log_prob, =>
+    log_prob=distributional.select(distributional.log_probabilities(jax.vmap(lambda x: predict(
+    actor.params, actor.statistics, x))(trajectory.observation[:-1]).logits), trajectory.action),
+ppo-clips-the-wrong-side: test_ppo.py::test_hand_worked_loss
+    surrogate = jnp.minimum( => surrogate = jnp.maximum(
+ppo-older-steps: test_updates.py::test_a_second_epoch_of_ppo_goes_on_from_the_first
+    optimizers.gradient(objective, params, => optimizers.gradient(objective, actor.params,
+ppo-adapt-often: test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
+    (params, Learner(moments, rate)), metrics => (params, Learner(moments, adapt(rate,
+    metrics["policy/approx_kl"], settings.kl_target) if adaptive else rate)), metrics
+ppo-adapt-on-last: test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
+    kl = jnp.mean(metrics["policy/approx_kl"]) => kl = metrics["policy/approx_kl"][-1]
+ppo-statistics-last-frame: test_updates.py::test_a_loss_sees_the_statistics_of_acting
+    trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
+# agents/vtrace.py
+vtrace-ratio-to-itself: test_updates.py::test_vtrace_compares_what_learns_with_what_acted
+    jnp.exp(log_prob - steps.extras.log_prob) => jnp.exp(log_prob - log_prob)
+# returns.py
+returns-ignore-terminations: test_returns.py::test_hand_worked_episode_with_termination_and_reset
+    delta_t = reward_t + continuation_t * value[1:] => delta_t = reward_t + gamma * value[1:]
+returns-run-through-resets:
+    test_returns.py::test_truncation_bootstraps_from_the_frame_that_came_with_it
+    jnp.where(valid, delta + continuation * lambda_ * advantage_tp1, 0.0) =>
+    delta + continuation * lambda_ * advantage_tp1
+vtrace-traces-not-cut: test_vtrace.py::test_its_settings_reach_the_returns
+    jnp.minimum(clip_c, ratio_t) => ratio_t
+vtrace-advantage-of-one-step: test_returns.py::test_hand_worked_vtrace
+    value[1:] + lambda_ * jnp.append(error_t[1:], 0.0) => value[1:]
+# distributional.py
+c51-atoms-not-clipped: test_c51.py::test_loss_equals_rlax
+    clipped = jnp.clip(atoms_tp1, atoms[0], atoms[-1]) => clipped = atoms_tp1
+# replay.py
+replay-draws-beyond-the-newest: test_replay.py::test_draws_are_uniform_over_environments_and_steps
+    replay.steps[0] - n_step - first_step(replay) => replay.steps[0] - first_step(replay)
+replay-draws-broken-stacks: test_replay.py::test_draws_are_uniform_over_environments_and_steps
+    valid.shape[1], 0) + STACK_SIZE - 1 => valid.shape[1], 0)
+replay-stacks-two-games: test_replay.py::test_samples_equal_what_was_played
+    jnp.max(jnp.where(fresh, steps, 0), axis=1, keepdims=True) => steps[:, :1]
+replay-sums-beyond-a-reset: test_replay.py::test_samples_equal_what_was_played
+    jnp.cumprod(replay.ring.valid[env, steps], axis=1) => replay.ring.valid[env, steps]
+replay-discounts-beyond-a-reset: test_replay.py::test_hand_worked_windows
+    discount = jnp.where(inside > 0, discount, 1.0) => pass
+replay-learns-from-resets: test_replay.py::test_hand_worked_windows
+    valid=replay.ring.valid[place.env, steps[:, 0]], => valid=jnp.ones(len(place.env), bool),
+# prioritised.py
+priorities-weigh-the-wrong-way: test_prioritised.py::test_hand_worked_weights
+    ** -exponent => ** exponent
+priorities-draw-resets:
+    test_prioritised.py::test_what_may_be_drawn_is_what_uniform_replay_draws_from
+    jnp.where(memory.ring.valid[:, rows], priorities.largest, 0.0) =>
+    jnp.full_like(memory.ring.reward[:, rows], priorities.largest[0])
+# exploration.py
+epsilon-reversed: test_exploration.py::test_epsilon_greedy_is_greedy_but_for_epsilon
+    (keys[:, 0]) < epsilon => (keys[:, 0]) >= epsilon
+epsilon-falls-by-updates: test_exploration.py::test_epsilon_falls_by_the_steps_of_all_environments
+    updates * steps_per_update => updates
+# minibatches.py
+minibatches-without-permutation:
+    test_ppo.py::test_minibatches_permute_every_environments_steps_whatever_the_devices
+    jax.random.permutation(k, config.rollout_length) => jnp.arange(config.rollout_length)
+minibatches-count-resets: test_ppo.py::test_invalid_rows_change_nothing
+    row_weights(rows.weight > 0) => row_weights(rows.weight >= 0)
+# optimizers.py
+weights-by-device: test_optimizers.py::test_row_weights_count_every_valid_row_of_all_devices_once
+    mean_over_devices(rows.sum()) => rows.sum()
+gradients-by-device: test_dqn.py::test_devices_share_parameters_whatever_their_priorities
+    return *mean_over_devices((gradients, sums)), each => return gradients, sums, each
+gradients-of-the-last-micro-batch: test_a2c.py::test_micro_batches_add_up_to_one_gradient
+    jax.tree.map(jnp.add, total, (gradients, sums)) => (gradients, sums)
+rate-does-not-fall: test_optimizers.py::test_linear_schedule_ends_at_zero
+    optax.linear_schedule(start, 0.0, => optax.linear_schedule(start, start,
+# finite.py
+devices-skip-alone: test_finite.py::test_devices_skip_together
+    mean_over_devices(here.astype(jnp.float32)) == 1 => here
+skipped-updates-not-counted: test_finite.py::test_a_skipped_update_leaves_no_trace_but_in_the_count
+    ._replace(updates=new.actor.updates) =>
+skipped-updates-copy-no-target: test_finite.py::test_a_skipped_update_still_copies_the_target
+    old = agent.skip(state) => old = state
+# networks.py
+variance-without-the-means: test_networks.py::test_statistics_equal_numpy_over_batches_and_devices
+    + jnp.square(delta) * share * (1 - share) =>
+statistics-last-frame: test_updates.py::test_a_loss_sees_the_statistics_of_acting
+    trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
+statistics-not-clipped: test_networks.py::test_normalisation_is_the_standard_score_and_is_clipped
+    jnp.clip(x, -CLIP, CLIP) => x
+dueling-not-centred: test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
+    x - x.mean(axis=1, keepdims=True) => x
+# learners.py
+learners-push-in-reverse: test_learners.py::test_pushes_worked_by_hand
+    jnp.float32(decay) ** later => jnp.float32(decay) ** (total - 1 - later)
+# rollout.py
+resets-are-valid: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
+    valid=~timestep.reset => valid=timestep.reset | True
+time-limits-terminate: test_envpool.py::test_truncation_bootstraps_from_the_true_last_frame
+    1.0 - timestep.terminated => 1.0 - (timestep.terminated | timestep.truncated)
+stacks-not-refilled: test_rollout.py::test_stack_is_refilled_by_a_new_game_and_shifted_otherwise
+    (timestep.reset & (previous => (False & timestep.reset & (previous
+stacks-not-refilled-within-a-reset:
+    test_rollout.py::test_a_game_that_ends_during_a_reset_refills_the_stack
+    (previous.game_over | timestep.game_over) => previous.game_over
+stacks-refilled-after-a-life: test_envpool.py::test_stacks_equal_those_of_envpool
+    & (previous.game_over | timestep.game_over) =>
+updates-before-the-emulators-step: test_rollout.py::test_updates_run_while_all_environments_step
+    trajectory = _after(trajectory, [state.env for state in games]) => pass
+# episodes.py
+games-of-others-count: test_episodes.py::test_games_whose_start_others_played_are_not_counted
+    ends = over & episodes.counted => ends = over
+# envs/envpool.py
+envpool-hides-ends-within-a-reset: test_envpool.py::test_lives_never_rise_without_a_closed_game
+    (info["lives"] > before.lives) => (info["lives"] != info["lives"])
+envpool-ends-a-game-twice: test_envpool.py::test_lives_never_rise_without_a_closed_game
+    (game_over & ~before.done) | unseen => game_over | unseen
+envpool-resets-not-marked: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
+    reset=before.done, => reset=before.done & False,
+envpool-without-lives: test_envpool.py::test_scores_are_of_whole_games_and_unclipped
+    episodic_life=config.episodic_life, =>
+envpool-always-with-lives:
+    test_envpool.py::test_without_episodic_life_only_the_game_ends_the_episode
+    episodic_life=config.episodic_life, => episodic_life=True,
+envpool-never-clips: test_envpool.py::test_scores_are_of_whole_games_and_unclipped
+    reward_clip=config.reward_clip, =>
+envpool-always-clips: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    reward_clip=config.reward_clip, => reward_clip=True,
+envpool-without-noop-max: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    noop_max=config.noop_max, =>
+envpool-without-sticky-actions: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    repeat_action_probability=config.repeat_action_probability, =>
+envpool-without-time-limit: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
+    max_episode_steps=config.max_episode_steps, =>
+envpool-fires-with-all-actions: test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
+    config.fire_reset and not config.full_action_space => config.fire_reset
+envpool-fires-in-each-protocol: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    config.fire_reset and not config.full_action_space => not config.full_action_space
+# envs/callback.py
+callback-hides-errors: test_callback.py::test_the_error_is_raised_by_the_engine_until_it_begins_anew
+    failures.append(error) => pass
+# envs/catch.py
+catch-resets-not-marked: test_catch.py::test_rows_follow_the_contract
+    reset=state.reset, => reset=state.reset & False,
+# evaluate.py
+evaluation-ends-with-a-life: test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+    ends = state.timestep.game_over & => ends = state.timestep.terminated &
+evaluation-counts-later-games:
+    test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+    state.timestep.game_over & ~games.finished => state.timestep.game_over
+evaluation-counts-clipped-rewards:
+    test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+    before.score + state.timestep.score => before.score + state.timestep.reward
+evaluation-counts-resets: test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+    before.length + ~state.timestep.reset => before.length + 1
+evaluation-explores-as-training: test_c51.py::test_evaluation_explores_as_it_says
+    epsilon_start=rate, epsilon_end=rate, =>
+evaluation-is-not-sticky: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    STICKINESS[protocol] => 0.0
+evaluation-clips-rewards: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    "reward_clip": False => "reward_clip": True
+# scores.py
+middle-half-is-wider: test_scores.py::test_aggregates_are_those_of_rliable
+    values.shape[-1] // 4 => values.shape[-1] // 5
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file, and the test that fails with it."""
+
+    name: str
+    file: str  # of jaxrl/
+    test: str  # of tests/, as pytest names it
+    original: str
+    changed: str
+
+
+def mutants() -> list[Mutant]:
+    """Returns the table's mutants."""
+    found: list[Mutant] = []
+    file = ""
+    for entry in re.split(r"\n(?=\S)", TABLE.strip()):
+        if entry.startswith("# "):
+            file = entry.removeprefix("# ")
+            continue
+        match = re.fullmatch(r"(\S+): (\S+) (.+) =>(.*)", " ".join(entry.split()))
+        assert match, entry
+        name, test, original, changed = (part.strip() for part in match.groups())
+        found.append(Mutant(name, file, test, original, changed))
+    return found
+
+
+def copy_tree(to: Path) -> None:
+    """Copies the checkout, with what earlier tests have compiled."""
+    shutil.copytree(ROOT, to, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    if (ROOT / CACHE).is_dir():
+        shutil.copytree(ROOT / CACHE, to / CACHE)
+
+
+def run(copy: Path, *arguments: str) -> tuple[int, str]:
+    """Runs Python on the copy: the exit status, -1 past the deadline, and what it said."""
+    # Without bytecode: a mutant may have the size and the second of the file before it.
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *arguments]
+    try:
+        ended = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=DEADLINE
+        )
+    except subprocess.TimeoutExpired:
+        return -1, ""
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def pytest(copy: Path, tests: Iterable[str]) -> tuple[int, str]:
+    """Runs tests until the first that fails."""
+    ids = [f"tests/{test}" for test in dict.fromkeys(tests)]
+    return run(copy, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider", *ids)
+
+
+def attempt(mutant: Mutant, copy: Path) -> str:
+    """Applies a mutant, runs its test and takes it back: killed, SURVIVED, STALE or BROKEN."""
+    path = copy / "jaxrl" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    if text.count(mutant.original) != 1:
+        return f"STALE: its text occurs {text.count(mutant.original)} times in {mutant.file}"
+    path.write_text(text.replace(mutant.original, mutant.changed), encoding="utf-8")
+    start = time.monotonic()
+    status, said = pytest(copy, [mutant.test])
+    seconds = time.monotonic() - start
+    path.write_text(text, encoding="utf-8")
+    # 1: a test failed. Other statuses say that none ran.
+    verdict = {0: "SURVIVED", 1: "killed", -1: "killed"}.get(status, f"BROKEN, status {status}")
+    reason = re.search(r"^\S+:\d+: (.*)$", said, re.MULTILINE) if status == 1 else None
+    return f"{verdict} in {seconds:.0f} s" + (f": {reason.group(1)[:100]}" if reason else "")
+
+
+def main() -> int:
+    """Tries the mutants that the command line names."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("parts", nargs="*", help="of names, files or tests; without any all")
+    parser.add_argument("--list", action="store_true", help="show them and end")
+    given = parser.parse_args()
+
+    def is_meant(mutant: Mutant) -> bool:
+        texts = mutant.name, mutant.file, mutant.test
+        return not given.parts or any(part in text for part in given.parts for text in texts)
+
+    chosen = [mutant for mutant in mutants() if is_meant(mutant)]
+    if given.list or not chosen:
+        print("\n".join(f"{m.name:32} {m.file:18} {m.test}" for m in chosen) or "no such mutant")
+        return 0 if chosen else 1
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "jaxrl"
+        copy_tree(copy)
+        _, imported = run(copy, "-c", "import jaxrl; print(jaxrl.__file__)")
+        assert imported.startswith(str(copy)), f"the tests would import {imported}"
+        print(f"{len(chosen)} mutants; first their tests without them ...", flush=True)
+        status, said = pytest(copy, [mutant.test for mutant in chosen])
+        if status:
+            print(f"{said[-2000:]}\nthese tests must pass before anything is broken")
+            return 1
+        left = []
+        for mutant in chosen:
+            result = attempt(mutant, copy)
+            print(f"{mutant.name:32} {result}", flush=True)
+            if not result.startswith("killed"):
+                left.append(mutant.name)
+    print(f"{len(chosen) - len(left)} of {len(chosen)} killed")
+    if left:
+        print(f"not killed: {', '.join(left)}")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
