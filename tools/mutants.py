@@ -159,8 +159,6 @@ variance-without-the-means: test_networks.py::test_statistics_equal_numpy_over_b
     + jnp.square(delta) * share * (1 - share) =>
 statistics-last-frame: test_updates.py::test_a_loss_sees_the_statistics_of_acting
     trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
-statistics-not-clipped: test_networks.py::test_normalisation_is_the_standard_score_and_is_clipped
-    jnp.clip(x, -CLIP, CLIP) => x
 dueling-not-centred: test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
     x - x.mean(axis=1, keepdims=True) => x
 # learners.py
@@ -186,15 +184,17 @@ games-of-others-count: test_episodes.py::test_games_whose_start_others_played_ar
 # envs/envpool.py
 envpool-hides-ends-within-a-reset: test_envpool.py::test_lives_never_rise_without_a_closed_game
     (info["lives"] > before.lives) => (info["lives"] != info["lives"])
-envpool-ends-a-game-twice: test_envpool.py::test_lives_never_rise_without_a_closed_game
+envpool-ends-a-game-twice:
+    test_envpool.py::test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it
     (game_over & ~before.done) | unseen => game_over | unseen
+envpool-fires-with-all-actions: test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
+    not config.fire_reset or config.full_action_space => not config.fire_reset
+envpool-fires-always: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    use_fire_reset=presses_fire(config), =>
 envpool-resets-not-marked: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
     reset=before.done, => reset=before.done & False,
 envpool-without-lives: test_envpool.py::test_scores_are_of_whole_games_and_unclipped
     episodic_life=config.episodic_life, =>
-envpool-always-with-lives:
-    test_envpool.py::test_without_episodic_life_only_the_game_ends_the_episode
-    episodic_life=config.episodic_life, => episodic_life=True,
 envpool-never-clips: test_envpool.py::test_scores_are_of_whole_games_and_unclipped
     reward_clip=config.reward_clip, =>
 envpool-always-clips: test_protocols.py::test_settings_of_each_protocol_reach_envpool
@@ -205,10 +205,6 @@ envpool-without-sticky-actions: test_protocols.py::test_settings_of_each_protoco
     repeat_action_probability=config.repeat_action_probability, =>
 envpool-without-time-limit: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
     max_episode_steps=config.max_episode_steps, =>
-envpool-fires-with-all-actions: test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
-    config.fire_reset and not config.full_action_space => config.fire_reset
-envpool-fires-in-each-protocol: test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    config.fire_reset and not config.full_action_space => not config.full_action_space
 # envs/callback.py
 callback-hides-errors: test_callback.py::test_the_error_is_raised_by_the_engine_until_it_begins_anew
     failures.append(error) => pass
@@ -228,6 +224,10 @@ evaluation-counts-resets: test_evaluate.py::test_the_first_whole_game_of_every_e
     before.length + ~state.timestep.reset => before.length + 1
 evaluation-explores-as-training: test_c51.py::test_evaluation_explores_as_it_says
     epsilon_start=rate, epsilon_end=rate, =>
+evaluation-noops-of-training: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    "noop": {"noop_max": 30}, => "noop": {},
+evaluation-limit-of-training: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    "max_episode_steps": 27_000, =>
 evaluation-is-not-sticky: test_protocols.py::test_settings_of_each_protocol_reach_envpool
     STICKINESS[protocol] => 0.0
 evaluation-clips-rewards: test_protocols.py::test_settings_of_each_protocol_reach_envpool
