@@ -321,7 +321,7 @@ def main() -> int:
 
     chosen = [mutant for mutant in mutants() if is_meant(mutant)]
     if given.list or not chosen:
-        print("\n".join(f"{m.name:32} {m.file:18} {m.test}" for m in chosen) or "no such mutant")
+        print("\n".join(f"{m.name:36} {m.file:18} {m.test}" for m in chosen) or "no such mutant")
         return 0 if chosen else 1
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "jaxrl"
@@ -336,7 +336,7 @@ def main() -> int:
         left = []
         for mutant in chosen:
             result = attempt(mutant, copy)
-            print(f"{mutant.name:32} {result}", flush=True)
+            print(f"{mutant.name:36} {result}", flush=True)
             if not result.startswith("killed"):
                 left.append(mutant.name)
     print(f"{len(chosen) - len(left)} of {len(chosen)} killed")
