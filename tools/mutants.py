@@ -49,8 +49,6 @@ priorities-never-change: test_dqn.py::test_priorities_are_the_newest_errors
     prioritised.update(memory, place, errors, settings.priority_exponent) => memory.priorities
 importance-ignored: test_dqn.py::test_rows_count_by_their_importance
     rows.weight * rows.importance * losses => rows.weight * losses
-importance-exponent-stays: test_dqn.py::test_an_exponent_of_importance_rises_to_one
-    share * (1 - settings.importance_exponent) => 0 * share
 # agents/nstep_q.py
 nstep-q-no-target: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     values = predict(learner.target, => values = predict(actor.params,
@@ -176,6 +174,8 @@ stacks-not-refilled-within-a-reset:
     (previous.game_over | timestep.game_over) => previous.game_over
 stacks-refilled-after-a-life: test_envpool.py::test_stacks_equal_those_of_envpool
     & (previous.game_over | timestep.game_over) =>
+update-before-sends: test_rollout.py::test_the_compiled_program_sends_before_it_updates
+    trajectory = _after(trajectory, [state.env for state in games]) => pass
 groups-no-order: test_rollout.py::test_of_two_groups_one_always_steps_while_the_other_is_answered
     state = _follow(state, after[-1] if after else games[-1]) => pass
 # episodes.py
