@@ -6,8 +6,8 @@ What EnvPool means by its outputs differs from what agents need; all of it is se
 - the frame that comes with the end is the true last one, so truncation bootstraps from it;
 - a lost life may end the learner's episode, but the score's ends with the game (`game_over`);
 - the reset after a lost life plays no-ops, and a game that ends within them is not reported: there
-  the lives rise, and the reset row has `game_over` (the time limit goes on counting from the
-  game before);
+  the lives rise, and the reset row has `game_over` (a life won within them would look the same;
+  the time limit goes on counting from the game before);
 - actions are checked here, because C++ does not;
 - a pool's address is a constant of the compiled call, so each device must call a pool of its own.
 """
