@@ -1,7 +1,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl import episodes
+from jaxrl import episodes, loop
+from jaxrl.config import Config
 from jaxrl.types import TimeStep
 
 
@@ -61,3 +62,15 @@ def test_rings_of_two_devices_merge_by_time():
     assert summary.episodes == 160
     assert (summary.return_min, summary.return_max) == (30.0, 1079.0)
     assert summary.return_mean == 554.5
+
+
+def test_the_best_checkpoint_needs_more_than_the_first_games():
+    """With 16 environments 100 games, with 128 two of each: before, short games are favored."""
+    found = {}
+    for num_envs in (16, 128):
+        for ended in (99, 100, 255, 256):
+            games = episodes.Summary(ended, 5.0, 0.0, 9.0, 7.0)
+            found[num_envs, ended] = loop._mean_to_keep(games, Config(num_envs=num_envs))
+    fair = {(16, 100), (16, 255), (16, 256), (128, 256)}
+    assert {key for key, mean in found.items() if mean == 5.0} == fair
+    assert {mean for key, mean in found.items() if key not in fair} == {None}
