@@ -232,6 +232,12 @@ def _check_optimizer(config: Config) -> None:
         return
     if algorithm != "ppo":
         raise UserError("optimizer.schedule = 'adaptive': only ppo has it; take constant or linear")
+    agent = config.agent
+    if isinstance(agent, PPOConfig) and agent.epochs * agent.num_minibatches == 1:
+        raise UserError(
+            "optimizer.schedule = 'adaptive': the policy does not diverge within one gradient "
+            "step; take more of agent.epochs or agent.num_minibatches"
+        )
     least, most = ADAPTIVE_RATES
     start = config.initial_learning_rate()
     if not least <= start <= most:

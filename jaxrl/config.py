@@ -147,7 +147,8 @@ class Config:
     reward_clip: bool = True
     """the learner sees only the sign of the reward; scores are never clipped"""
     noop_max: int = 30
-    """each game starts with 1 to this many no-ops; where FIRE is pressed, with one less and FIRE"""
+    """each game, with episodic_life each life, starts with 1 to this many no-ops; where FIRE is
+    pressed, it takes the place of one"""
     fire_reset: bool = True
     """press FIRE after every reset (with episodic_life also after a lost life) in every game whose
     action set has FIRE; never with full_action_space"""

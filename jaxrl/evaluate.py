@@ -90,11 +90,6 @@ def protocol_config(config: Config, protocol: str) -> Config:
     return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol], agent=agent)
 
 
-def protocol_of(config: Config) -> str:
-    """Returns the protocol whose games are like those of training."""
-    return "sticky" if config.repeat_action_probability > 0 else "noop"
-
-
 def set_up(config: Config, protocol: str, num_envs: int) -> Stage:
     """Makes the games of a protocol, and the agent that plays them."""
     played = protocol_config(config, protocol)

@@ -82,6 +82,8 @@ def evaluate(arguments: list[str]) -> int:
         check_target(given["output"], (".png",))
     from jaxrl import scores, summaries
 
+    if not given["recorded"]:
+        given["protocol"] = given["protocol"] or _like_training(run_dirs)
     found = {}
     for run_dir in run_dirs:
         found[run_dir] = scores.read(run_dir) if given["recorded"] else _played(run_dir, given)
@@ -108,6 +110,18 @@ def evaluate(arguments: list[str]) -> int:
     return 0
 
 
+def _like_training(run_dirs: list[Path]) -> str:
+    """Returns the protocol that is like training. Raises `UserError` where runs differ in it."""
+    from jaxrl.runs import load_config
+    from jaxrl.scores import protocol_of
+
+    protocols = {protocol_of(load_config(run_dir)) for run_dir in run_dirs}
+    if len(protocols) > 1:
+        raise UserError("some of these runs were trained with sticky actions, some without: name "
+                        "one --protocol for all")  # fmt: skip
+    return protocols.pop()
+
+
 def _played(run_dir: Path, given: dict[str, Any]) -> Any:
     from jaxrl import evaluate as evaluation
     from jaxrl import scores
@@ -115,8 +129,9 @@ def _played(run_dir: Path, given: dict[str, Any]) -> Any:
     config, actor, step = evaluation.load_actor(run_dir, given["checkpoint"])
     if given["epsilon"] is not None:
         config = evaluation.with_epsilon(config, given["epsilon"])
-    protocol = given["protocol"] or evaluation.protocol_of(config)
-    result = evaluation.evaluate(config, actor, protocol, given["episodes"], given["seed"], step)
+    result = evaluation.evaluate(
+        config, actor, given["protocol"], given["episodes"], given["seed"], step
+    )
     try:
         before = scores.read(run_dir)
     except UserError:
@@ -186,7 +201,8 @@ def play(arguments: list[str]) -> int:
     at_least("max_seconds", given["max_seconds"], 1)
     _check_runs((given["run"],), "play")
     from jaxrl import video
-    from jaxrl.evaluate import load_actor, protocol_of
+    from jaxrl.evaluate import load_actor
+    from jaxrl.scores import protocol_of
 
     target = given["output"] or given["run"] / video.FILE
     check_target(target, (".mp4", ".gif"))

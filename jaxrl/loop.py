@@ -191,6 +191,8 @@ def run(
     extra = {"compile_seconds": round(compile_seconds, 3)}
     # Of devices that it was moved from; theirs are not among this state's.
     elsewhere = progress.episodes - _games(state).episodes
+    # Of games that do not go on: those of this session have begun together.
+    ended_before = 0 if session.engines[0].restorable else _games(state).episodes
     stop.savable = True
     while updates < session.num_updates and not stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)
@@ -225,15 +227,20 @@ def run(
         keeper.write(_line(progress, rate, games, wall, keeper.seconds) | extra | means)
         state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
         extra, interval_start = {}, (step, seconds)
-        keeper.save_if_due(state, progress, _mean_to_keep(_games(state), session.config))
+        best_by = _mean_to_keep(_games(state), ended_before, session.config)
+        keeper.save_if_due(state, progress, best_by)
     stop.agreed()  # a signal that came with the last update
-    keeper.save_last(state, progress, _mean_to_keep(_games(state), session.config))
+    best_by = _mean_to_keep(_games(state), ended_before, session.config)
+    keeper.save_last(state, progress, best_by)
     return state, progress
 
 
-def _mean_to_keep(games: episodes.Summary, config: Config) -> float | None:
-    """Returns the mean by which a checkpoint may be the best; None while it favors short games."""
-    fair = games.episodes >= metrics.games_needed(config.num_envs)
+def _mean_to_keep(games: episodes.Summary, before: int, config: Config) -> float | None:
+    """Returns the mean by which a checkpoint may be the best; None while it favors short games.
+
+    `before` counts the games that ended before those in progress began together.
+    """
+    fair = games.episodes - before >= metrics.games_needed(config.num_envs)
     return games.return_mean if fair else None
 
 

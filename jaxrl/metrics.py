@@ -29,11 +29,26 @@ LARGEST = 2.0**63
 def games_needed(num_envs: int) -> int:
     """Returns how many games must have ended before their mean stops favoring short ones.
 
-    The first games to end are the shortest of those that began together: where scores grow with
+    The first games to end are the shortest of those that began together: of scores that grow with
     length, the mean of the first 100 was 0.98 of the truth with 16 environments, 0.71 with 128 and
-    0.43 with 1,200.
+    0.43 with 1,200. Where lengths vary strongly it stays low for longer.
     """
     return max(GAMES, ROUNDS * num_envs)
+
+
+def of_first_games(rows: list[dict[str, Any]], num_envs: int, restorable: bool) -> list[bool]:
+    """Returns for each line whether its mean is of the first games of a session.
+
+    A session begins with the line that has `compile_seconds`. Its games began together, unless the
+    engine is `restorable` and goes on with those that were under way.
+    """
+    found, ended, before = [], 0, 0  # games, now and when the session began
+    for row in rows:
+        if "compile_seconds" in row and not restorable:
+            before = ended
+        ended = int(row.get("episodes") or 0)
+        found.append(ended - before < games_needed(num_envs))
+    return found
 
 
 def read(run_dir: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import matplotlib
 import numpy as np
 
 from jaxrl import metrics, runs
+from jaxrl.config import CATCH, Config
 from jaxrl.errors import UserError
 from jaxrl.grouping import Group, group
 
@@ -64,14 +65,13 @@ def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[f
     return [row[axis] / UNITS[axis] for row in rows], returns
 
 
-def num_early(run_dir: Path) -> int:
-    """Returns how many points of `curve` are means of first games, which favor short ones."""
+def of_first_games(run_dir: Path) -> list[bool]:
+    """Returns for each line of a run whether its mean is of first games, which favor short ones."""
     try:
-        needed = metrics.games_needed(runs.load_config(run_dir).num_envs)
+        config = runs.load_config(run_dir)
     except UserError:  # the curve can be drawn without
-        needed = metrics.GAMES
-    rows = [row for row in metrics.read(run_dir) if row["return_mean"] is not None]
-    return sum((row.get("episodes") or 0) < needed for row in rows)
+        config = Config(num_envs=1)
+    return metrics.of_first_games(metrics.read(run_dir), config.num_envs, config.game == CATCH)
 
 
 def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Band:
@@ -91,21 +91,18 @@ def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Ba
     return Band(points, values.mean(0), values.min(0), values.max(0))
 
 
-def _has_a_hundred_games(row: dict[str, Any]) -> bool:
-    return row["return_mean"] is not None and (row.get("episodes") or 0) >= 100
-
-
 def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.DataFrame":
     """When each run's mean of the last 100 games first reached each score; needs pandas.
 
     Columns `run`, `score`, and of the first line at or above it `step`, `frames` and `minutes` of
-    training; None where it never was. Lines of fewer than 100 games do not count.
+    training; None where it never was. Means of first games do not count.
     """
     import pandas
 
     found = []
     for run_dir in run_dirs:
-        rows = [row for row in metrics.read(run_dir) if _has_a_hundred_games(row)]
+        marked = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
+        rows = [row for row, first in marked if row["return_mean"] is not None and not first]
         for score in scores:
             reached = next((row for row in rows if row["return_mean"] >= score), None)
             when = (reached["step"], reached["frames"], reached["seconds"] / 60) if reached else ()
@@ -226,9 +223,10 @@ def _mark_early(
     """Draws a circle at each mean of first games; the legend says what it is, once."""
     label = EARLY
     for run_dir, color in colors.items():
-        number = num_early(run_dir)
-        x, y = (values[:number] for values in curve(run_dir, axis, smooth))
-        if number:
+        lines = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
+        early = [first for row, first in lines if row["return_mean"] is not None]
+        x, y = (np.asarray(values)[early] for values in curve(run_dir, axis, smooth))
+        if any(early):
             axes.scatter(x, y, 14, facecolors="white", edgecolors=color, linewidths=0.8, zorder=3,
                          label=label)  # fmt: skip
             label = "_"

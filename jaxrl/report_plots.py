@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from jaxrl import plotting
-from jaxrl.metrics import games_needed
+from jaxrl.config import CATCH
+from jaxrl.metrics import of_first_games
 from jaxrl.plotting import LABELS, UNITS
 from jaxrl.report_runs import SKIPPED, Run, number
 
@@ -62,7 +63,7 @@ def charts(runs: list[Run], keys: list[str] | tuple[str, ...], prefix: str) -> l
     found: list[Chart] = []
     for key in keys:
         curves = {run.name: curve(run, key) for run in runs}
-        early = {run.name: _num_early(run) if key == RETURN else 0 for run in runs}
+        early = {run.name: _early(run) if key == RETURN else [] for run in runs}
         if any(len(columns["y"]) for columns in curves.values()):
             target = f"{prefix}-{len(found)}"
             caption = CAPTIONS.get(key, key)
@@ -87,10 +88,12 @@ def _rows(run: Run, key: str) -> list[dict[str, Any]]:
     return rows[::-1][::every][::-1]
 
 
-def _num_early(run: Run) -> int:
-    """Returns how many of the returns drawn are of first games, which favor short ones."""
-    needed = games_needed(int(number(run.config.get("num_envs")) or 0))
-    return sum((number(row.get("episodes")) or 0) < needed for row in _rows(run, RETURN))
+def _early(run: Run) -> list[bool]:
+    """Returns for each return drawn whether it is of first games, which favor short ones."""
+    num_envs, game = run.config.get("num_envs"), run.config.get("game")
+    first = of_first_games(run.rows, int(number(num_envs) or 0), game == CATCH)
+    marked = {id(row): early for row, early in zip(run.rows, first, strict=True)}
+    return [marked[id(row)] for row in _rows(run, RETURN)]
 
 
 def _drawable(value: Any) -> bool:
@@ -100,7 +103,7 @@ def _drawable(value: Any) -> bool:
 
 
 def _item(
-    curves: dict[str, dict[str, np.ndarray]], early: dict[str, int], height: int, target: str
+    curves: dict[str, dict[str, np.ndarray]], early: dict[str, list[bool]], height: int, target: str
 ) -> dict[str, Any]:
     from bokeh.core.types import ID
     from bokeh.embed import json_item
@@ -141,8 +144,8 @@ def _item(
         )
         if len(columns["y"]) <= FEW:
             plot.scatter("frames", "y", source=line.data_source, name=name, color=colour, size=5)
-        if early[name]:
-            first = {axis: values[: early[name]] for axis, values in columns.items()}
+        if any(early[name]):
+            first = {axis: values[early[name]] for axis, values in columns.items()}
             plot.scatter(
                 "frames", "y", source=first, name=name, size=6, line_color=colour,
                 fill_color="white",

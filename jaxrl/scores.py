@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
+from jaxrl.config import Config
 from jaxrl.errors import UserError
 from jaxrl.games import human_normalised, known_games
 from jaxrl.runs import replace_text
@@ -26,10 +27,10 @@ PROTOCOLS = {
 }
 # What the published scores beside them were played by.
 PUBLISHED = {
-    "noop": "1 to 30 no-ops at the start of a game, no sticky actions, at most 108,000 frames "
-    "(Mnih 2015)",
-    "sticky": "actions repeat with probability 0.25, all 18 actions, no no-ops, nothing after a "
-    "lost life (Machado 2018)",
+    "noop": "1 to 30 no-ops at the start of a game, no sticky actions, nothing pressed for the "
+    "agent, at most 108,000 frames",
+    "sticky": "sticky actions with probability 0.25; actions, starts and time limit as each "
+    "source has them",
 }
 STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
 LARGEST = 1e12  # no score of any game is near it
@@ -60,7 +61,7 @@ class Conditions:
         begins = " and ".join(filter(None, [noops, "FIRE" * self.fire])) or "nothing is pressed"
         when = "at the start" + " and after every lost life" * self.life_resets
         if self.fire_steps:
-            when += f" (and for {self.fire_steps} steps, because one may be ignored)"
+            when += f" (held for {self.fire_steps} steps, as the emulator may ignore it)"
         sticks = "no sticky actions"
         if self.stickiness:
             sticks = f"actions repeat with probability {self.stickiness:g}"
@@ -83,6 +84,11 @@ class Evaluation:
     lengths: list[int]  # agent steps
     epsilon: float | None = None  # how often a value-based agent acted at random; None of others
     conditions: Conditions | None = None  # None in files of an older jaxrl
+
+
+def protocol_of(config: Config) -> str:
+    """Returns the protocol whose games are like those of training."""
+    return "sticky" if config.repeat_action_probability > 0 else "noop"
 
 
 def summarise(

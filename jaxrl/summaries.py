@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxrl import scores
+from jaxrl.config import CATCH
 from jaxrl.errors import UserError
 from jaxrl.grouping import by_configuration
-from jaxrl.scores import AGGREGATES, Cells, Comparison, Estimate, Evaluation
+from jaxrl.scores import AGGREGATES, Cells, Comparison, Conditions, Estimate, Evaluation
 
 FEW_SEEDS = 5  # below it a bootstrap's intervals are too narrow to trust
 
@@ -97,16 +98,19 @@ def _epsilons(results: Iterable[Evaluation]) -> list[str]:
 
 def _conditions(results: Iterable[Evaluation]) -> list[str]:
     """Returns a note for each game that was not played in the same way in all evaluations."""
-    by: dict[str, set[str]] = {}
+    by: dict[str, set[Conditions | None]] = {}
     for result in results:
-        played = result.conditions
-        told = played.describe() if played else "not recorded, by an older jaxrl"
-        by.setdefault(result.game, set()).add(told)
-    return [
-        f"{game} was played in different ways ({'; '.join(sorted(ways))}): evaluate all again"
-        for game, ways in by.items()
-        if len(ways) > 1
-    ]
+        if result.game != CATCH:
+            by.setdefault(result.game, set()).add(result.conditions)
+    notes = []
+    for game, ways in by.items():
+        known = sorted(way.describe() for way in ways if way)
+        if len(known) > 1:
+            notes.append(f"{game} was played in different ways: {'; '.join(known)}")
+        if known and None in ways:
+            notes.append(f"{game}: some evaluations are of an older jaxrl, which pressed no FIRE "
+                         "after a lost life: evaluate those again")  # fmt: skip
+    return notes
 
 
 def table(summary: Summary) -> dict[str, Any]:

@@ -334,7 +334,7 @@ def _finish(session: Session, state: LoopState, step: int) -> None:
     if config.evaluation_episodes:
         with display.busy(f"evaluating {config.evaluation_episodes} games"):
             actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
-            protocol = evaluate.protocol_of(config)
+            protocol = scores.protocol_of(config)
             games = config.evaluation_episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
         scores.write(run_dir, result)

@@ -148,6 +148,14 @@ def of(algorithm, agent=(), **changes):
         (of("ppo", optimizer=OptimizerConfig(schedule="adaptive", learning_rate=0.1)), "starts"),
         (of("a2c", network=NetworkConfig(dueling=True)), "a2c has no action values"),
         (of("a2c", optimizer=OptimizerConfig(schedule="adaptive")), "only ppo has it"),
+        (
+            of(
+                "ppo",
+                {"epochs": 1, "num_minibatches": 1},
+                optimizer=OptimizerConfig(schedule="adaptive"),
+            ),
+            "does not diverge within one gradient",
+        ),
     ],
 )
 def test_what_an_algorithm_cannot_do_is_refused(config, message):

@@ -333,6 +333,28 @@ def test_random_starts_move_each_environment_by_its_own_number_of_steps():
         np.testing.assert_array_equal(timestep.frame[env], frame[0, 0])
 
 
+def test_random_starts_tell_the_lives_that_are_left():
+    config = dataclasses.replace(BASE, game="breakout", random_start_steps=300)
+    engine = make_envpool(config, 6)
+    env, timestep = engine.init(1)
+    engine.close()
+    first = first_env_seed(1)
+    for number in range(6):
+        random = np.random.default_rng(first + number)
+        steps = int(random.integers(0, 301))
+        pool = make_pool(config, 1, first + number)
+        lives = pool.reset()[1]["lives"]
+        terminated = np.zeros(1, bool)
+        for action in random.integers(0, 4, 300, np.int32)[:steps]:
+            _, _, terminated, _, info = pool.step(np.array([action]))
+            lives = info["lives"]
+        pool.close()
+        assert env.lives[number] == lives[0]
+        assert env.done[number] == terminated[0]
+    assert len(set(env.lives.tolist())) > 2
+    np.testing.assert_array_equal(env.game_over, timestep.game_over)
+
+
 def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
     config = dataclasses.replace(BASE, random_start_steps=40)
     frames = []

@@ -221,11 +221,18 @@ def test_means_of_first_games_are_marked(tmp_path):
     returns, ended = [None, 1.0, 2.0, 3.0, 4.0], [0, 30, 119, 120, 900]
     run_dir = make_run(tmp_path / "x", returns, Config(num_envs=60), episodes=ended)
     other = make_run(tmp_path / "y", [1.0], Config(num_envs=8), episodes=[100])
-    assert (plotting.num_early(run_dir), plotting.num_early(other)) == (2, 0)
+    assert plotting.of_first_games(run_dir) == [True, True, True, False, False]
+    assert plotting.of_first_games(other) == [False]
     drawn = axes()
     again = make_run(tmp_path / "z", returns, Config(num_envs=60), episodes=ended)
     plotting.draw(drawn, [run_dir, other, again])
     assert [len(marks.get_offsets()) for marks in drawn.collections] == [2, 2]
     np.testing.assert_allclose(drawn.collections[0].get_offsets()[:, 1], [1.0, 2.0])
     assert legend(drawn) == ["x", "y", "z", plotting.EARLY]
+    # A resume begins new games: 900 have ended before it, and 120 must end again.
+    rows = [{"episodes": n} for n in (130, 900, 910, 1019, 1020)]
+    rows[2]["compile_seconds"] = 1.0
+    early = [False, False, True, True, False]
+    assert metrics.of_first_games(rows, 60, restorable=False) == early
+    assert not any(metrics.of_first_games(rows, 60, restorable=True))
     assert [metrics.games_needed(n) for n in (1, 50, 51, 1200)] == [100, 100, 102, 2400]

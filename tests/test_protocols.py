@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl import evaluate, inspecting, rollout, scores, video
+from jaxrl import evaluate, inspecting, rollout, scores, summaries, video
 from jaxrl.agents import make_agent
 from jaxrl.cli import main
 from jaxrl.config import Config
 from jaxrl.envs import envpool, make_engine
 from jaxrl.envs.engine import first_env_seed
+from jaxrl.runs import write_config
 from jaxrl.scores import Conditions
-from jaxrl.types import EnvEngine, EnvSpec
+from jaxrl.types import EnvEngine, EnvSpec, TimeStep
 from tests.conftest import catch_config
 from tests.survival import SMALL
 
@@ -107,37 +108,34 @@ def test_fire_is_pressed_in_every_game_that_has_it():
     assert not envpool.presses_fire(Config(full_action_space=True))
 
 
-@pytest.mark.parametrize("game", ["pong", "freeway"])
-def test_noops_before_a_game_are_as_many_as_is_said(game):
-    """The frames of 64 starts are those of the console after so many no-ops and FIRE."""
+@pytest.mark.parametrize(
+    ("game", "protocol"), [("breakout", "noop"), ("breakout", "sticky"), ("freeway", "noop")]
+)
+def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
+    """The memory of 256 consoles is that of one after each of so many no-ops, and FIRE."""
     ale_py = pytest.importorskip("ale_py")
+    rom = Path(importlib.util.find_spec("envpool_assets").origin).parent / f"atari/roms/{game}.bin"
     trained = dataclasses.replace(TRAINED, game=game)
-    config = evaluate.protocol_config(trained, "noop")
-    fewest, most = evaluate.conditions(trained, "noop").noops
-    assert (fewest, most) == {"pong": (0, 29), "freeway": (1, 30)}[game]
-    pool = envpool.make_pool(config, 64, 5, stack_num=1, img_height=210, img_width=160,
-                             use_inter_area_resize=False, num_threads=1)  # fmt: skip
-    starts = {frame.tobytes() for frame in pool.reset()[0][:, 0]}
+    told = evaluate.conditions(trained, protocol)
+    played = evaluate.protocol_config(trained, protocol)
+    played = dataclasses.replace(played, repeat_action_probability=0.0)
+    pool = envpool.make_pool(played, 256, 5, num_threads=1)
+    starts = {ram.tobytes() for ram in np.asarray(pool.reset()[1]["ram"])}
     pool.close()
-    possible = set()
-    for number in range(fewest, most + 1):
+    numbers = {}
+    for number in range(told.noops[1] + 3):
         console = ale_py.ALEInterface()
-        console.setInt("random_seed", 5)
         console.setFloat("repeat_action_probability", 0.0)
-        console.loadROM(str(envpool_rom(game)))
-        console.reset_game()
-        for _ in range(number):
-            console.act(NOOP)
-        if envpool.presses_fire(config):
-            console.act(FIRE)
-        possible.add(console.getScreenGrayscale().tobytes())
-    assert starts <= possible
-    assert len(starts) > 1
-
-
-def envpool_rom(game):
-    """Where EnvPool keeps a cartridge."""
-    return Path(importlib.util.find_spec("envpool_assets").origin).parent / f"atari/roms/{game}.bin"
+        console.setInt("random_seed", 5)
+        console.loadROM(str(rom))
+        for action in [NOOP] * number + [FIRE] * told.fire:
+            console.act(action)
+        numbers[console.getRAM().tobytes()] = number
+    assert starts <= set(numbers)
+    fewest, most = {"breakout": (0, 29), "freeway": (1, 30)}[game]
+    most = 0 if protocol == "sticky" else most
+    assert told.noops == (fewest, most)
+    assert {numbers[start] for start in starts} == set(range(fewest, most + 1))
 
 
 # --- what is played ------------------------------------------------------------------------------
@@ -235,6 +233,51 @@ def test_films_and_traces_play_the_game_that_was_trained(tmp_path):
     assert not np.isnan(found.values[~ignored]).any()
 
 
+def scripted(monkeypatch):
+    """One game over two lives: the second ends within the reset, after scores 1, 2 and 4.
+
+    Rows: score 1; score 2, a life lost; reset; score 4, a life lost; reset, of another game.
+    """
+    rows = [(1, 0, 0, 0), (2, 1, 0, 0), (0, 0, 0, 1), (4, 1, 0, 0), (0, 0, 1, 1), (9, 0, 0, 0)]
+    table = jnp.array(rows, jnp.float32)
+
+    def row(t):
+        score, lost, over, reset = table[t]
+        flag = lambda x: (x > 0)[None]  # noqa: E731
+        return TimeStep(
+            jnp.full((1, 84, 84), 10 * t, jnp.uint8), score[None], score[None], flag(lost),
+            jnp.zeros(1, bool), flag(over), flag(reset),
+        )  # fmt: skip
+
+    config = catch_config("a2c_fast")
+    spec = make_engine(config, 1).spec
+    engine = EnvEngine(
+        spec, lambda seed: (jnp.int32(0), row(0)._replace(score=jnp.zeros(1))),
+        lambda t, action: t, lambda t: (t + 1, row(t)), lambda: None, True, np.zeros((1, 1), int),
+        None, lambda: None,
+    )  # fmt: skip
+    agent = make_agent(config, spec)
+    stage = evaluate.Stage(engine, agent, evaluate.conditions(config, "noop"))
+    for module in (video, inspecting):
+        monkeypatch.setattr(module, "set_up", lambda *_: stage)
+    return config, constant(config)
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_a_film_ends_with_a_game_that_ends_during_a_reset(monkeypatch, tmp_path):
+    config, actor = scripted(monkeypatch)
+    found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0)
+    assert found == (7.0, 3, True)
+
+
+def test_a_trace_ends_with_a_game_that_ends_during_a_reset(monkeypatch):
+    config, actor = scripted(monkeypatch)
+    found = inspecting.trace(config, actor, "noop", seed=0, max_steps=99)
+    np.testing.assert_array_equal(found.actions < 0, [False, False, True, False, True])
+    np.testing.assert_array_equal(found.ends, [False, False, False, False, True])
+    np.testing.assert_array_equal(found.rewards, [1, 2, 0, 4, 0])
+
+
 # --- what is told --------------------------------------------------------------------------------
 
 
@@ -249,7 +292,7 @@ LIVES = "at the start and after every lost life"
         (
             {},
             "sticky",
-            f"FIRE {LIVES} (and for 2 steps, because one may be ignored), actions repeat with "
+            f"FIRE {LIVES} (held for 2 steps, as the emulator may ignore it), actions repeat with "
             "probability 0.25",
         ),
         (
@@ -305,4 +348,32 @@ def test_a_run_with_sticky_actions_ends_with_the_protocol_sticky(tmp_path, capsy
     assert "protocol sticky" in capsys.readouterr().out
     assert main(["evaluate", str(run_dir), "--episodes", "2", "--protocol", "noop"]) == 0
     assert scores.read(run_dir).protocol == "noop"
-    assert evaluate.protocol_of(TRAINED) == "noop"
+    assert scores.protocol_of(TRAINED) == "noop"
+
+
+def test_runs_trained_with_and_without_sticky_actions_need_a_protocol(tmp_path, capsys):
+    runs = [tmp_path / "x", tmp_path / "y"]
+    for run_dir, sticky in zip(runs, (0.0, 0.25), strict=True):
+        run_dir.mkdir()
+        config = dataclasses.replace(TRAINED, repeat_action_probability=sticky)
+        write_config(run_dir, dataclasses.replace(config, run_dir=str(run_dir)))
+    assert main(["evaluate", *map(str, runs)]) == 2
+    assert "name one --protocol for all" in capsys.readouterr().err
+
+
+def test_games_that_were_played_in_different_ways_are_told():
+    def result(game, conditions):
+        return scores.summarise(game, "noop", 1, np.ones(1), np.ones(1), conditions=conditions)
+
+    lives = evaluate.conditions(TRAINED, "noop")
+    whole = dataclasses.replace(lives, life_resets=False)
+    say = summaries._conditions
+    assert say([result("pong", lives), result("breakout", whole)]) == []
+    assert say([result("pong", lives), result("pong", None)]) == [
+        "pong: some evaluations are of an older jaxrl, which pressed no FIRE after a lost life: "
+        "evaluate those again"
+    ]
+    (note,) = say([result("pong", lives), result("pong", whole), result("catch", None)])
+    assert note.startswith(
+        "pong was played in different ways: 0 to 29 no-ops and FIRE at the start"
+    )

@@ -1,5 +1,6 @@
 """A report is one page that opens anywhere; what lies in a run directory does it no harm."""
 
+import dataclasses
 import json
 import os
 import re
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl import report, report_plots, report_runs, runs
+from jaxrl import report, report_plots, report_runs, runs, scores
 from jaxrl.errors import UserError
 
 ROOT = Path(__file__).parents[1]
@@ -83,6 +84,20 @@ def test_an_evaluation_stands_beside_scores_of_the_same_protocol(tmp_path):
     assert "y pong sticky 300 3 −3.2" in text
     assert "Dopamine" in text
     assert "Hessel" not in text
+
+
+def test_how_games_were_played_and_means_of_first_games_are_told(tmp_path):
+    played = scores.Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
+    found = evaluation(conditions=dataclasses.asdict(played))
+    rows = [row(n, return_mean=1.0 * n, episodes=n) for n in (50, 99, 100)]
+    run_dir = make_run(tmp_path / "x", rows, evaluation=found)
+    page = page_of(tmp_path, run_dir, make_run(tmp_path / "y", evaluation=evaluation()))
+    assert played.describe() in visible(page)
+    assert "not recorded" in visible(page)
+    (run,) = report_runs.read([run_dir])
+    assert report_plots._early(run) == [True, True, False]
+    wrong = make_run(tmp_path / "z", evaluation=evaluation(conditions={"noops": 3}))
+    assert any("evaluation.json cannot be read" in warning for warning in warnings(wrong))
 
 
 @pytest.mark.parametrize("changes", [{"game": "catch"}, {"protocol": "mine"}])

@@ -241,7 +241,7 @@ evaluation-fires-for-the-first-game-only:
 # train.py
 evaluation-is-always-noop:
     test_protocols.py::test_a_run_with_sticky_actions_ends_with_the_protocol_sticky
-    protocol = evaluate.protocol_of(config) => protocol = "noop"
+    protocol = scores.protocol_of(config) => protocol = "noop"
 # loop.py
 best-of-first-games: test_episodes.py::test_the_best_checkpoint_needs_more_than_the_first_games
     return games.return_mean if fair else None => return games.return_mean
