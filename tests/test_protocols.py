@@ -109,7 +109,7 @@ def test_fire_is_pressed_in_every_game_that_has_it():
 
 
 @pytest.mark.parametrize(
-    ("game", "protocol"), [("breakout", "noop"), ("breakout", "sticky"), ("freeway", "noop")]
+    ("game", "protocol"), [("breakout", "noop"), ("breakout", "sticky"), ("ms_pacman", "noop")]
 )
 def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
     """The memory of 256 consoles is that of one after each of so many no-ops, and FIRE."""
@@ -132,7 +132,7 @@ def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
             console.act(action)
         numbers[console.getRAM().tobytes()] = number
     assert starts <= set(numbers)
-    fewest, most = {"breakout": (0, 29), "freeway": (1, 30)}[game]
+    fewest, most = {"breakout": (0, 29), "ms_pacman": (1, 30)}[game]
     most = 0 if protocol == "sticky" else most
     assert told.noops == (fewest, most)
     assert {numbers[start] for start in starts} == set(range(fewest, most + 1))
