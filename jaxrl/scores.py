@@ -58,10 +58,11 @@ class Conditions:
         noops = f"{most} no-op{'s' * (most > 1)}" if most else ""
         if fewest < most:
             noops = f"{fewest} to {noops}"
-        begins = " and ".join(filter(None, [noops, "FIRE" * self.fire])) or "nothing is pressed"
+        fire = "FIRE" * self.fire
+        if self.fire_steps:  # the emulator may ignore one
+            fire += f" held for {self.fire_steps} steps more"
+        begins = " and ".join(filter(None, [noops, fire])) or "nothing is pressed"
         when = "at the start" + " and after every lost life" * self.life_resets
-        if self.fire_steps:
-            when += f" (held for {self.fire_steps} steps, as the emulator may ignore it)"
         sticks = "no sticky actions"
         if self.stickiness:
             sticks = f"actions repeat with probability {self.stickiness:g}"

@@ -292,8 +292,7 @@ LIVES = "at the start and after every lost life"
         (
             {},
             "sticky",
-            f"FIRE {LIVES} (held for 2 steps, as the emulator may ignore it), actions repeat with "
-            "probability 0.25",
+            f"FIRE held for 2 steps more {LIVES}, actions repeat with probability 0.25",
         ),
         (
             {"episodic_life": False, "repeat_action_probability": 0.1},
