@@ -472,12 +472,11 @@ def test_the_order_is_observed_where_the_schedule_cannot_be_read(monkeypatch):
 
 
 def test_an_agent_that_does_not_learn_is_a_cross(monkeypatch):
-    usual = probes._config
-    monkeypatch.setattr(probes, "_config", lambda **c: usual(**(c | {"total_steps": 800})))
+    monkeypatch.setattr(probes, "ATTEMPT_STEPS", 800)
     found = probes.run("learning")
     assert found["mark"] == "cross"
     assert "not solved" in found["text"]
-    monkeypatch.setattr(probes, "_config", usual)
+    assert "seed 3" in found["text"]  # none was left
     monkeypatch.setattr(probes, "LEARNING_SECONDS", 0.0)
     slow = probes.run("learning")
     assert slow["mark"] == "warning"
