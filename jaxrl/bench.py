@@ -35,6 +35,7 @@ from jaxrl.scaling import NOTHING, Traffic, traffic
 from jaxrl.types import Agent, AgentState, Metrics, Trajectory
 
 LOADS = ("loop", "emulation", "inference", "training")
+SHARED = LOADS[1:]  # between which a step of training is divided
 
 
 class Load(NamedTuple):
@@ -201,7 +202,12 @@ def take_turns(
 
 
 def measure(
-    config: Config, seconds: float, repeats: int, display: Display, profile: Path | None = None
+    config: Config,
+    seconds: float,
+    repeats: int,
+    display: Display,
+    profile: Path | None = None,
+    only: Sequence[str] = LOADS,
 ) -> dict[str, Rate]:
     """Times every load.
 
@@ -211,9 +217,10 @@ def measure(
       repeats: of every load, after a warm-up.
       display: tells what takes its time.
       profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
+      only: the loads to time; Catch has no `loop`.
     """
     config = prepare(config)
-    kinds = [kind for kind in LOADS if kind != "loop" or config.game != CATCH]
+    kinds = [kind for kind in LOADS if kind in only and (kind, config.game) != ("loop", CATCH)]
     loads: dict[str, Load] = {}
     try:
         for kind in kinds:
@@ -243,7 +250,12 @@ def measure(
 
 
 def sweep(
-    config: Config, num_envs: Sequence[int], seconds: float, repeats: int, display: Display
+    config: Config,
+    num_envs: Sequence[int],
+    seconds: float,
+    repeats: int,
+    display: Display,
+    only: Sequence[str] = LOADS,
 ) -> Iterator[tuple[int, dict[str, Rate]]]:
     """`measure` for several numbers of environments, one after another.
 
@@ -255,7 +267,7 @@ def sweep(
         prepare(one)
     for number, one in configs.items():
         try:
-            yield number, measure(one, seconds, repeats, display)
+            yield number, measure(one, seconds, repeats, display, None, only)
         except jax.errors.JaxRuntimeError as error:
             refuse_out_of_memory(error, f"num_envs = {number}: ")
 
@@ -273,7 +285,7 @@ def time_shares(rates: dict[str, Rate]) -> dict[str, float]:
     Each is what its load takes longer than the one before; what hides behind the emulators
     (overlapped order, two groups) takes none.
     """
-    seconds = [1 / rates[kind].steps_per_second for kind in ("emulation", "inference", "training")]
+    seconds = [1 / rates[kind].steps_per_second for kind in SHARED]
     emulators, inference, training = seconds
     parts = {
         "emulators": emulators,

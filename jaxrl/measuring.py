@@ -11,7 +11,7 @@ import tyro
 
 from jaxrl import config as configuration
 from jaxrl.arguments import at_least, check_target, parse_settings
-from jaxrl.config import Config
+from jaxrl.config import CATCH, Config
 from jaxrl.errors import UserError
 
 STOPPED = "stopped before all was tried"
@@ -35,6 +35,13 @@ class BenchArguments:
     """times that each load is measured, after a warm-up"""
     seconds: float = 2.0
     """seconds that one repeat of one load takes, about"""
+    loads: tuple[Literal["loop", "emulation", "inference", "training"], ...] = (
+        "loop",
+        "emulation",
+        "inference",
+        "training",
+    )
+    """which to measure; fewer compile faster"""
     sweep: tuple[int, ...] = ()
     """numbers of environments to measure one after another, drawn into --output"""
     output: Path = Path("throughput.png")
@@ -79,6 +86,10 @@ def bench(arguments: list[str]) -> int:
     _check_timing(parsed)
     if "--sweep" in arguments and not parsed.sweep:
         raise UserError("--sweep needs numbers of environments: --sweep 20 40 80")
+    if not set(parsed.loads) - ({"loop"} if parsed.settings.game == CATCH else set()):
+        raise UserError("--loads needs names: emulation, inference, training, on Atari also loop")
+    if parsed.profile and "training" not in parsed.loads:
+        raise UserError("--profile traces training: name it among --loads")
     if parsed.sweep:
         check_target(parsed.output, (".png",))
     if parsed.profile and parsed.profile.exists() and not parsed.profile.is_dir():
@@ -92,7 +103,9 @@ def bench(arguments: list[str]) -> int:
             raise UserError("--profile traces one number of environments: leave out --sweep")
         return _sweep(parsed)
     with Display() as display:
-        rates = benchmark.measure(config, parsed.seconds, parsed.repeats, display, parsed.profile)
+        rates = benchmark.measure(
+            config, parsed.seconds, parsed.repeats, display, parsed.profile, parsed.loads
+        )
     if parsed.json:
         print(json.dumps(_object(config.num_envs, rates)))
         return 0
@@ -113,7 +126,7 @@ def _sweep(parsed: Any) -> int:
     try:
         with Display() as display:
             for num_envs, rates in benchmark.sweep(
-                parsed.settings, parsed.sweep, parsed.seconds, parsed.repeats, display
+                parsed.settings, parsed.sweep, parsed.seconds, parsed.repeats, display, parsed.loads
             ):
                 found[num_envs] = rates
                 if not parsed.json:
@@ -141,9 +154,12 @@ def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:
     """What --json prints of one measurement."""
     from jaxrl import bench as benchmark
 
+    loads = {load: dataclasses.asdict(rate) for load, rate in rates.items()}
+    if set(benchmark.SHARED) - set(rates):
+        return {"num_envs": num_envs, **loads}
     return {
         "num_envs": num_envs,
-        **{load: dataclasses.asdict(rate) for load, rate in rates.items()},
+        **loads,
         "bottleneck": benchmark.bottleneck(rates),
         "time_shares": benchmark.time_shares(rates),
     }
@@ -161,10 +177,12 @@ def _print_rates(rates: dict[str, Any]) -> None:
             f"{rate.highest:>9,.0f} {rate.share:>6.3f} "
             + (f"{rate.compile_seconds:>10.1f} s" if rate.compile_seconds else f"{'-':>12}")
         )
-    training = rates["training"]
-    if training.bytes_per_update:
+    training = rates.get("training")
+    if training is not None and training.bytes_per_update:
         print(f"between devices: {training.bytes_per_update / 1e6:.2f} MB per update, "
               f"in {training.all_reduces_per_update:g} all-reduces")  # fmt: skip
+    if set(benchmark.SHARED) - set(rates):
+        return
     shares = benchmark.time_shares(rates)
     parts = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     print(f"a step of training: {parts}; the bottleneck is {benchmark.bottleneck(rates)}")

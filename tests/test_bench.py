@@ -217,3 +217,15 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
         else:
             assert tune.search(config, ["groups"], 1.0, 3, trials.append, Display()) == config
             assert [t.refused for t in trials] == ["does not fit into memory"]
+
+
+def test_fewer_loads_are_measured_alone(tmp_path, capsys):
+    arguments = ["bench", "--game", "catch", *SMALL, "--loads", "emulation"]
+    assert main([*arguments, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"num_envs", "emulation"}
+    assert main(arguments) == 0
+    words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert words == ["load", "emulation"]
+    assert main([*arguments[:-1], "loop"]) == 2  # of which Catch has none
+    assert main([*arguments, "--profile", str(tmp_path)]) == 2
+    assert "--profile traces training" in capsys.readouterr().err
