@@ -1,18 +1,23 @@
-"""The commands that measure: `jaxrl bench` and `jaxrl tune`."""
+"""The commands that measure: `jaxrl bench`, `jaxrl bench --suite` and `jaxrl tune`."""
 
 import dataclasses
 import json
 import shlex
 import sys
+import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from jaxrl import config as configuration
-from jaxrl.arguments import at_least, check_target, parse_settings
+from jaxrl.arguments import at_least, check_target, parse, parse_settings
 from jaxrl.config import CATCH, Config
 from jaxrl.errors import UserError
+
+if TYPE_CHECKING:
+    from jaxrl.suite import Member
+    from jaxrl.suite_table import Record
 
 STOPPED = "stopped before all was tried"
 
@@ -50,6 +55,32 @@ class BenchArguments:
     """directory for a trace of training by JAX's profiler, which TensorBoard and Perfetto show"""
     json: bool = False
     """print one JSON object instead of a table; of a sweep, a list of them"""
+    suite: bool = False
+    """measure everything that a machine can do; `jaxrl bench --suite --help` lists its options"""
+
+
+@dataclasses.dataclass(frozen=True)
+class SuiteArguments:
+    """Measure everything that a machine can do, most valuable first, in a limited time.
+
+    Each member is a `jaxrl` command in a process with a time limit. One that hangs or dies is
+    named with its last line, and the others go on. The same command again goes on where the first
+    ended, and tries last what failed, once more. OUTPUT/results.md has the table, results.json the
+    figures, logs/ the words of each member. Without an accelerator all is smaller.
+    Run it where configs/ is.
+    Example: jaxrl bench --suite --minutes 9
+    """
+
+    minutes: float = 9.0
+    """minutes in which it ends; what does not fit is not begun"""
+    output: Path = Path("suite")
+    """directory of the results"""
+    only: tuple[str, ...] = ()
+    """members to measure; default is all"""
+    list: bool = False
+    """list the members in their order, and how far they are; measure nothing"""
+    size: Literal["auto", "small", "full"] = "auto"
+    """full for an accelerator, small to try it out; auto chooses"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +113,8 @@ class TuneArguments:
 
 def bench(arguments: list[str]) -> int:
     """Measure agent steps per second under three loads, and name the bottleneck."""
+    if "--suite" in arguments:
+        return _suite([word for word in arguments if word != "--suite"])
     parsed = parse_settings(BenchArguments, "bench", arguments)
     _check_timing(parsed)
     if "--sweep" in arguments and not parsed.sweep:
@@ -148,6 +181,63 @@ def _sweep(parsed: Any) -> int:
     plotting.throughput(drawn, parsed.output, title + f", groups: {config.groups}")
     print(parsed.output, file=sys.stderr)
     return status
+
+
+def _suite(arguments: list[str]) -> int:
+    """Measures the members of the suite that fit into the time."""
+    began = time.monotonic()
+    parsed = parse(SuiteArguments, "bench --suite", arguments)
+    at_least("minutes", parsed.minutes, 0.01)
+    from jaxrl import suite, suite_run
+    from jaxrl.progress import Display
+    from jaxrl.sweep import Stop
+
+    if "--only" in arguments and not parsed.only:
+        raise UserError("--only needs names: jaxrl bench --suite --list has them")
+    machine = suite_run.probe()
+    size = suite.size_of(parsed.size, machine["platform"])
+    members = suite.plan(size, machine["num_devices"])
+    only = suite.chosen(members, parsed.only)
+    for member in members:
+        configuration.load(Path(member.recipe))
+    suite_run.check_output(parsed.output, size.name, machine)
+    if parsed.list:
+        _list(only, suite_run.read(parsed.output))
+        return 0
+    with suite_run.held(parsed.output), Stop().watching() as stop:
+        deadline = began + 60 * parsed.minutes
+        session = suite_run.Session(parsed.output, size.name, machine, deadline, stop)
+        with Display() as display:
+            records = suite_run.run(members, session, display, only if parsed.only else None)
+        return _summary(only, records, session, ["--suite", *arguments])
+
+
+def _list(members: "list[Member]", records: "dict[str, Record]") -> None:
+    """Prints the members in their order, with what there is of each."""
+    for place, member in enumerate(members, start=1):
+        state = records[member.name].state if member.name in records else "new"
+        print(
+            f"{place:>4}  {state:<7} {member.seconds:>4.0f} s  {member.name:<18} {member.command}"
+        )
+
+
+def _summary(
+    members: "list[Member]", records: "dict[str, Record]", session: Any, arguments: list[str]
+) -> int:
+    """Prints each result and how to go on; returns the exit status."""
+    from jaxrl import suite_run, suite_table
+
+    found = [records[member.name] for member in members if member.name in records]
+    for record in found:
+        print(f"{record.name:<18} {suite_table.outcome(record)}")
+    print(session.output / suite_table.TABLE)
+    left = [member.name for member in suite_run.queue(members, records)]
+    if left:
+        again = shlex.join(["jaxrl", "bench", *arguments])
+        print(f"left: {', '.join(left)}; go on with: {again}", file=sys.stderr)
+    if session.stop.signal is not None:
+        return 128 + int(session.stop.signal)
+    return int(any(record.state == "failed" for record in found))
 
 
 def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,11 @@ class Member:
     kind: Kind  # rates: `bench`; score: `train`, ended where it reaches SCORE
 
     @property
+    def recipe(self) -> str:
+        """Its configuration file."""
+        return self.arguments[self.arguments.index("--config") + 1]
+
+    @property
     def command(self) -> str:
         """The command as a person types it."""
         return shlex.join(["jaxrl", *self.arguments])
@@ -133,8 +138,11 @@ def plan(size: Size, num_devices: int = 1) -> list[Member]:
         dataclasses.replace(whole, seconds=2 * whole.seconds, limit=2 * whole.limit),
         _bench("vtrace-strict", "vtrace", size, (*games, "--order", "strict", *trained)),
         _bench("vtrace-groups-2", "vtrace", size, (*games, "--groups", "2", *trained)),
-        _bench("vtrace-bfloat16", "vtrace", size, (*games, "--network.dtype", "bfloat16", *trained)),
+        _bench(
+            "vtrace-bfloat16", "vtrace", size, (*games, "--network.dtype", "bfloat16", *trained)
+        ),
     ]
+    options: tuple[str, ...]
     for number in size.other_games:
         options = ("--num-envs", str(number), *trained)
         members.append(_bench(f"vtrace-{number}", "vtrace", size, options))

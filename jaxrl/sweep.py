@@ -157,9 +157,14 @@ def _process(member: Member, stop: Stop, shown: Callable[[], None] | None) -> in
 
 
 def last_words(member: Member) -> str:
-    """The last line of a member's log, without what would move a terminal's cursor."""
+    """The last line of a member's log."""
+    return last_line(member.log)
+
+
+def last_line(log: Path) -> str:
+    """Returns the last line of a file, without what would move a terminal's cursor."""
     try:
-        with member.log.open("rb") as file:
+        with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 1000))
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:

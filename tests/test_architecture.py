@@ -95,7 +95,16 @@ ALLOWED = {
         "checkpoint", "metrics", "progress", "signals", "stored", "watch",
     },
     "arguments": {"config", "errors", "checks", "games"},
-    "measuring": {"arguments", "config", "errors", "plotting", "bench", "tune", "progress"},
+    "measuring": {
+        "arguments", "config", "errors", "plotting", "bench", "tune", "progress", "suite",
+        "suite_run", "suite_table", "sweep",
+    },
+    "machine": {"envs", "distribute", "runs"},
+    "suite": {"errors"},
+    "suite_table": {"errors", "runs", "suite"},
+    "suite_run": {
+        "errors", "machine", "metrics", "progress", "runs", "suite", "suite_table", "sweep",
+    },
     "report_runs": {"errors", "metrics", "runs", "scores", "stored"},
     "report_plots": {"config", "metrics", "plotting", "report_runs"},
     "report": {

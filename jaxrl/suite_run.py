@@ -1,0 +1,391 @@
+"""Runs the members of a suite, one after another, and keeps each result as soon as it is there.
+
+A member is a process group with a time limit: one that hangs is ended with its children, one that
+dies is named with its last line, and the others go on. OUTPUT/members/NAME.json has the record of a
+member, written whole; the same suite again leaves out what is done and tries last what failed.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import psutil
+
+from jaxrl import machine as machines
+from jaxrl import metrics, runs, suite_table
+from jaxrl.errors import RunError, UserError
+from jaxrl.progress import duration
+from jaxrl.suite import SCORE, Member
+from jaxrl.suite_table import Record
+from jaxrl.sweep import Stop, last_line
+
+if TYPE_CHECKING:
+    from jaxrl.progress import Display
+
+PROGRAM = (sys.executable, "-m", "jaxrl")
+RECORDS, LOGS, RUNS = "members", "logs", "runs"
+GRACE = 10.0  # seconds from SIGTERM to SIGKILL
+UNKILLABLE = 10.0  # seconds after which a killed process is left: a driver holds it
+ATTEMPTS = 2  # of a member that fails, each in a call of its own
+LOOKS = 0.2  # seconds between two looks at a member
+SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # of one machine
+
+End = Literal["ended", "limit", "deadline", "signal", "reached"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call of the suite."""
+
+    output: Path
+    size: str
+    machine: dict[str, Any]  # as `machine.Machine` has it
+    deadline: float  # of time.monotonic, by which all has ended
+    stop: Stop
+    grace: float = GRACE
+
+
+def probe() -> dict[str, Any]:
+    """Returns the machine, as a short-lived process sees it. Raises `RunError` without devices."""
+    found = dataclasses.asdict(machines.describe_apart())
+    if found["platform"] is None:
+        raise RunError(f"JAX has no devices ({found['device_error']}): see `jaxrl doctor`")
+    return found
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def read(output: Path) -> dict[str, Record]:
+    """Returns the records by name; those that cannot be read are left out."""
+    records: dict[str, Record] = {}
+    for path in sorted((output / RECORDS).glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            record = Record(**json.loads(path.read_text(encoding="utf-8")))
+            records[record.name] = record
+    return records
+
+
+def write(output: Path, record: Record) -> None:
+    """Writes the record of a member, whole or not at all."""
+    text = json.dumps(dataclasses.asdict(record), indent=2)
+    runs.replace_text(output / RECORDS / f"{record.name}.json", text + "\n")
+
+
+def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
+    """Refuses a directory that holds something else. Raises `UserError`."""
+    if output.exists() and not output.is_dir():
+        raise UserError(f"'{output}' is no directory: choose another --output")
+    if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
+        raise UserError(f"'{output}' holds no suite: choose another --output")
+    for record in read(output).values():
+        if any(record.machine.get(key) != machine.get(key) for key in SAME):
+            raise UserError(f"'{output}' is of another machine: choose another --output")
+        if record.size != size:
+            raise UserError(
+                f"'{output}' holds results of size {record.size}: add --size {record.size}, or "
+                "choose another --output"
+            )
+
+
+@contextlib.contextmanager
+def held(output: Path) -> Iterator[None]:
+    """Makes the directory, and keeps other suites out of it. Raises `UserError`."""
+    with contextlib.ExitStack() as lock:
+        try:
+            for part in (RECORDS, LOGS, RUNS):
+                (output / part).mkdir(parents=True, exist_ok=True)
+            lock.enter_context(runs.hold(output))
+        except UserError as error:
+            raise UserError(str(error).replace("--run-dir", "--output")) from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot write '{output}' ({error}): choose another --output") from None
+        yield
+
+
+# --- which is next --------------------------------------------------------------------------------
+
+
+def queue(members: list[Member], records: dict[str, Record], named: bool = False) -> list[Member]:
+    """Returns the members to try, those that failed last; `named` ones as often as they are asked.
+
+    A record of another command, as an earlier version had it, does not count.
+    """
+    found = {m.name: r for m in members if (r := records.get(m.name)) and r.command == m.command}
+    fresh = [m for m in members if m.name not in found or found[m.name].state == "stopped"]
+    again = [
+        m
+        for m in members
+        if m.name in found
+        and found[m.name].state in ("failed", "begun")
+        and (named or found[m.name].attempts < ATTEMPTS)
+    ]
+    return fresh + again
+
+
+def expected(member: Member, members: list[Member], records: dict[str, Record]) -> float:
+    """Returns the seconds that a member will take; for `bench` at the machine's pace so far."""
+    if member.kind != "rates":
+        return member.seconds
+    took = [
+        record.seconds / other.seconds
+        for other in members
+        if (record := records.get(other.name)) and record.state == "done" and other.kind == "rates"
+    ]
+    pace = statistics.median(took) if took else 1.0
+    return member.seconds * min(max(pace, 0.5), 3.0)
+
+
+def run(
+    members: list[Member],
+    session: Session,
+    display: "Display",
+    only: list[Member] | None = None,
+) -> dict[str, Record]:
+    """Measures until all is done, the time is up or a signal comes; returns the records by name.
+
+    Args:
+      members: the whole suite, which the table lists.
+      session: where, and until when.
+      display: shows each member.
+      only: those to try; all without.
+    """
+    output, records = session.output, read(session.output)
+    for record in records.values():
+        end_orphan(record)
+    suite_table.write(output, members, records, session.machine, session.size)
+    waiting = queue(only or members, records, named=only is not None)
+    for place, member in enumerate(waiting, start=1):
+        label = f"[{place}/{len(waiting)}] {member.name}"
+        left = session.deadline - session.grace - time.monotonic()
+        seconds = expected(member, members, records)
+        if session.stop.signal is not None:
+            break
+        if seconds > left:
+            if left > 0:
+                display.say(f"{label}: not begun: some {seconds:.0f} s do not fit")
+            continue
+        display.say(f"{label}: {member.command}")
+        record = _measure(member, session, records.get(member.name), _shower(display, label))
+        display.show("")
+        records[member.name] = record
+        write(output, record)
+        suite_table.write(output, members, records, session.machine, session.size)
+        display.say(f"{label}: {suite_table.outcome(record)} ({duration(record.seconds)})")
+    return records
+
+
+def _shower(display: "Display", label: str) -> Callable[[Path], None]:
+    def show(log: Path) -> None:
+        display.show(f"{label}  {last_line(log)}")
+
+    return show
+
+
+# --- one member -----------------------------------------------------------------------------------
+
+
+def _measure(
+    member: Member, session: Session, before: Record | None, show: Callable[[Path], None]
+) -> Record:
+    counted = before is not None and before.command == member.command
+    attempts = before.attempts if before is not None and counted else 0
+    log = session.output / LOGS / f"{member.name}.log"
+    printed = log.with_suffix(".out")
+    run_dir = _new_run_dir(session.output / RUNS, member.name)
+    words = [*PROGRAM, *member.arguments, *_unseen(member, run_dir)]
+    record = Record(
+        name=member.name,
+        kind=member.kind,
+        size=session.size,
+        command=member.command,
+        state="begun",
+        attempts=attempts + 1,
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
+        commit=session.machine.get("commit"),
+        machine=session.machine,
+    )
+    began = time.monotonic()
+    with log.open("wb") as errors, printed.open("wb") as results:
+        errors.write(f"$ {shlex.join(words)}\n".encode())
+        errors.flush()
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=results, stderr=errors, start_new_session=True
+        )
+    try:
+        write(session.output, dataclasses.replace(record, process=_identity(process.pid)))
+        how = _watch(process, member, session, run_dir, lambda: show(log))
+        if how != "ended":
+            _terminate(process, session.grace)
+    finally:
+        status = _kill(process)
+    seconds = round(time.monotonic() - began, 1)
+    record = dataclasses.replace(record, exit_status=status, seconds=seconds)
+    if member.kind == "rates":
+        return _rates(record, how, printed, log)
+    return _score(record, how, run_dir, log)
+
+
+def _unseen(member: Member, run_dir: Path) -> list[str]:
+    """Returns the options that no person needs to repeat the member."""
+    if member.kind == "rates":
+        return ["--json"]
+    return ["--run-dir", str(run_dir), "--num-processes", "1"]
+
+
+def _new_run_dir(root: Path, name: str) -> Path:
+    """Returns a directory that is not there yet: a member that is tried again trains anew."""
+    number, path = 1, root / name
+    while path.exists():
+        number += 1
+        path = root / f"{name}-{number}"
+    return path
+
+
+def _watch(
+    process: subprocess.Popen[bytes],
+    member: Member,
+    session: Session,
+    run_dir: Path,
+    show: Callable[[], None],
+) -> End:
+    """Waits until the process ends, or until it is to be ended."""
+    limit, shown = time.monotonic() + member.limit, 0.0
+    while not _has_ended(process):
+        now = time.monotonic()
+        if session.stop.signal is not None:
+            return "signal"
+        if now >= session.deadline - session.grace:
+            return "deadline"
+        if now >= limit:
+            return "limit"
+        if now >= shown + 1.0:
+            show()
+            shown = now
+            if member.kind == "score" and score_of(run_dir)["step"] is not None:
+                return "reached"
+        time.sleep(LOOKS)
+    return "ended"
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended; it is left unreaped, so that its group's number stays its own."""
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, process.pid, flags) is not None
+
+
+def _terminate(process: subprocess.Popen[bytes], grace: float) -> None:
+    """Asks the group to end, and waits for its first process."""
+    _signal_group(process.pid, signal.SIGTERM)
+    until = time.monotonic() + grace
+    while not _has_ended(process) and time.monotonic() < until:
+        time.sleep(LOOKS / 4)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> int | None:
+    """Kills what is left of the group; returns the exit status, None where it cannot be killed."""
+    _signal_group(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout=UNKILLABLE)
+    return None
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _identity(pid: int) -> dict[str, float]:
+    with contextlib.suppress(psutil.Error):
+        return {"pid": pid, "created": psutil.Process(pid).create_time()}
+    return {}
+
+
+def end_orphan(record: Record) -> None:
+    """Kills the member that a suite left running when it was killed itself."""
+    if record.state != "begun" or not record.process:
+        return
+    pid, created = int(record.process["pid"]), record.process["created"]
+    with contextlib.suppress(psutil.Error):
+        if abs(psutil.Process(pid).create_time() - created) < 1.0:
+            _signal_group(pid, signal.SIGKILL)
+
+
+# --- its result -----------------------------------------------------------------------------------
+
+
+def _rates(record: Record, how: End, printed: Path, log: Path) -> Record:
+    """Returns the record with the object that `bench --json` has printed."""
+    if how != "ended" or record.exit_status != 0:
+        return _without_result(record, how, log)
+    for line in reversed(printed.read_text(encoding="utf-8", errors="replace").splitlines()):
+        with contextlib.suppress(ValueError):
+            result = json.loads(line)
+            if isinstance(result, dict):
+                return dataclasses.replace(record, state="done", result=result)
+    return dataclasses.replace(record, state="failed", reason="printed no result")
+
+
+def _score(record: Record, how: End, run_dir: Path, log: Path) -> Record:
+    """Returns the record with the steps and seconds to SCORE, or with how far it came."""
+    found = score_of(run_dir)
+    ran_out = how == "limit" and found["steps"] > 0
+    if found["step"] is not None or ran_out or (how == "ended" and record.exit_status == 0):
+        return dataclasses.replace(record, state="done", result=found)
+    return dataclasses.replace(_without_result(record, how, log), result=found)
+
+
+def _without_result(record: Record, how: End, log: Path) -> Record:
+    """Returns the record as stopped by the suite, or as failed with the reason."""
+    if how in ("signal", "deadline"):
+        why = "stopped by a signal" if how == "signal" else "the time was up"
+        attempts = record.attempts - 1  # it has not failed
+        return dataclasses.replace(record, state="stopped", attempts=attempts, reason=why)
+    status = record.exit_status
+    if how == "limit":
+        ended = f"no end within {record.seconds:.0f} s"
+    elif status is not None and status < 0:
+        ended = signal.Signals(-status).name
+    else:
+        ended = f"status {status}"
+    said = last_line(log)
+    said = "it said nothing" if said.startswith("$ ") else said
+    return dataclasses.replace(record, state="failed", reason=f"{ended}: {said}")
+
+
+def score_of(run_dir: Path) -> dict[str, Any]:
+    """Returns when the mean of 100 games first reached SCORE, and how far the run came.
+
+    `step`, `frames` and `seconds` (of training, without compilation) are None where it has not.
+    """
+    try:
+        rows = metrics.read(run_dir)
+    except UserError:  # none yet, or a line is half written
+        rows = []
+    fair = [
+        row
+        for row in rows
+        if row["return_mean"] is not None and (row.get("episodes") or 0) >= metrics.GAMES
+    ]
+    reached = next((row for row in fair if row["return_mean"] >= SCORE), None)
+    last = rows[-1] if rows else {}
+    return {
+        "score": SCORE,
+        **{key: reached and reached[key] for key in ("step", "frames", "seconds")},
+        "best": max((row["return_mean"] for row in fair), default=None),
+        "steps": last.get("step", 0),
+        "trained_seconds": last.get("seconds", 0.0),
+        "games": last.get("episodes") or 0,
+        "compile_seconds": rows[0].get("compile_seconds") if rows else None,
+    }
