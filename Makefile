@@ -7,6 +7,8 @@ STEPS  ?=
 DEVICES ?=
 RUN    ?=
 SEEDS  ?= $(SEED)
+MINUTES ?= 9
+NAME   ?=
 
 SWEEPS := atari5 atari57
 GAMES  := $(shell tail -n +2 jaxrl/data/atari_actions.csv | cut -d, -f1) catch
@@ -17,7 +19,7 @@ CUDA   := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda)
 INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev test test-long lint format clean games docs docs-check $(GAMES) $(SWEEPS)
+.PHONY: help setup setup-dev test test-long lint format clean games docs docs-check suite performance $(GAMES) $(SWEEPS)
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
@@ -33,7 +35,9 @@ help:
 	@echo "make test-long          with the slow tests too"
 	@echo "make format             format the code        make games     list every game"
 	@echo "make docs-check         run what the documents show"
-	@echo "make docs               write docs/configuration.md anew"
+	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
+	@echo "make performance        take RUN=suite into docs/performance.md as the machine NAME"
+	@echo "make docs               write docs/configuration.md and the tables of docs/performance.md anew"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100
@@ -78,6 +82,13 @@ lint: .venv/jaxrl-dev-installed
 
 docs: .venv/jaxrl-dev-installed
 	.venv/bin/python -m jaxrl.reference > docs/configuration.md
+	.venv/bin/python -m jaxrl.suite_table
+
+suite: .venv/jaxrl-installed
+	@$(JAXRL) bench --suite --minutes $(MINUTES) $(if $(RUN),--output $(RUN))
+
+performance: .venv/jaxrl-dev-installed
+	.venv/bin/python -m jaxrl.suite_table $(if $(RUN),$(RUN) $(NAME))
 
 docs-check: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tests.docs_check

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import shlex
 import signal
 import statistics
 import subprocess
@@ -218,8 +217,6 @@ def _measure(
     )
     began = time.monotonic()
     with log.open("wb") as errors, printed.open("wb") as results:
-        errors.write(f"$ {shlex.join(words)}\n".encode())
-        errors.flush()
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=results, stderr=errors, start_new_session=True
         )
@@ -359,9 +356,8 @@ def _without_result(record: Record, how: End, log: Path) -> Record:
         ended = signal.Signals(-status).name
     else:
         ended = f"status {status}"
-    said = last_line(log)
-    said = "it said nothing" if said.startswith("$ ") else said
-    return dataclasses.replace(record, state="failed", reason=f"{ended}: {said}")
+    reason = f"{ended}: {last_line(log) or 'it said nothing'}"
+    return dataclasses.replace(record, state="failed", reason=reason)
 
 
 def score_of(run_dir: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from jaxrl import (
     finite,
     machine,
     processes,
+    suite_run,
     train,
     tune,
 )
@@ -90,6 +91,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(tune, "search", lambda config, *_: started.append(config) or config)
     monkeypatch.setattr(examining, "describe_apart", machine.describe)
     monkeypatch.setattr(examining, "diagnose", lambda *_: (check for check in ()))
+    monkeypatch.setattr(suite_run, "probe", lambda: {"platform": "gpu", "num_devices": 1})
+    monkeypatch.setattr(suite_run, "run", lambda members, *_: started.extend(members) or {})
     command, *arguments = shlex.split(line)[1:]
     if command == "--help":
         assert main(["--help"]) == 0
@@ -102,6 +105,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     if command == "sweep":
         root = [] if "--root" in arguments else ["--root", str(tmp_path)]
         arguments = [*arguments, "--dry-run", *root]
+    if "--suite" in arguments:
+        arguments += ["--output", str(tmp_path / "suite")]
     status = main([command, *arguments])
     told = capsys.readouterr().err
     if command in ("train", "bench", "tune", "games", "sweep", "doctor") or "notebooks/" in line:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl import bench, examining, machine, processes, sweep, train, tune
+from jaxrl import bench, examining, machine, processes, suite_run, sweep, train, tune
 from jaxrl.cli import COMMANDS, main
 from jaxrl.games import known_games
 
@@ -51,12 +51,16 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         examining, "diagnose", lambda *_: (check for check in seen.append("doctor") or ())
     )
+    monkeypatch.setattr(suite_run, "probe", lambda: {"platform": "gpu", "num_devices": 1})
+    monkeypatch.setattr(suite_run, "run", lambda members, *_: seen.extend(members) or {})
     command, *arguments = shlex.split(line)[1:]
     assert command in COMMANDS
     written = {"tuned.toml", "throughput.png", "report.html", "scores.png", "comparison.png"}
     arguments = [
         str(tmp_path / a) if a in written or a.startswith("runs/") else a for a in arguments
     ]
+    if "--suite" in arguments:
+        arguments += ["--output", str(tmp_path / "suite")]
     status = main([command, *arguments])
     if command in ("train", "bench", "tune", "games", "sweep", "doctor"):
         assert status == 0

@@ -311,7 +311,7 @@ MEMBERS = "[member('one', 'rate'), member('two', 'sleep'), member('three', 'rate
 
 def test_a_suite_that_is_killed_goes_on_without_repeating(tmp_path):
     process = script(tmp_path, MEMBERS)
-    wait_for(running)
+    wait_for(lambda: running() and "sleep" in started())
     process.kill()
     process.communicate()
     orphan = int(running().process["pid"])
@@ -498,3 +498,16 @@ def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
 def test_the_page_shows_the_measurements():
     page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
     assert suite_table.with_section(page, suite_table.section(ROOT / "docs/measurements")) == page
+
+
+def test_make_runs_the_suite_and_takes_its_results_in():
+    def made(*words):
+        command = ["make", "--dry-run", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert "jaxrl bench --suite --minutes 9 \n" in made("suite")
+    assert "--suite --minutes 4 --output there\n" in made("suite", "MINUTES=4", "RUN=there")
+    taken = made("performance", "RUN=there", "NAME=NVIDIA H100")
+    assert "-m jaxrl.suite_table there NVIDIA H100\n" in taken
+    assert "-m jaxrl.suite_table \n" in made("performance")
+    assert "-m jaxrl.suite_table\n" in made("docs")
