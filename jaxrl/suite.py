@@ -87,6 +87,7 @@ FULL = Size(
 
 REPLAY = ("--agent.batch-size", "64", "--agent.replay-capacity", "10000",
           "--agent.learning-starts", "1000")  # fmt: skip
+AT_ONCE = ("--random-start-steps", "0")  # which take longer than the few steps of training
 SMALL = Size(
     name="small",
     games=40,
@@ -103,12 +104,13 @@ SMALL = Size(
         "impala": ("--num-envs", "4"),
     },
     ga3c=("--num-envs", "8"),
-    strides=(3, 1),
+    strides=(2,),
     pong={
-        "vtrace": ("--num-envs", "40", "--total-steps", "2000", "--log-interval", "1000"),
-        "ppo_pong": ("--num-envs", "8", "--total-steps", "3072", "--log-interval", "1024"),
+        "vtrace": ("--num-envs", "40", "--total-steps", "2000", "--log-interval", "1000", *AT_ONCE),
+        "ppo_pong": ("--num-envs", "8", "--total-steps", "3072", "--log-interval", "1024",
+                     *AT_ONCE),
         "pqn": ("--num-envs", "8", "--total-steps", "2048", "--log-interval", "1024",
-                "--agent.num-minibatches", "4"),
+                "--agent.num-minibatches", "4", *AT_ONCE),
     },
     seconds=16.0,
     limit=120.0,

@@ -223,15 +223,20 @@ def _measure(
     try:
         write(session.output, dataclasses.replace(record, process=_identity(process.pid)))
         how = _watch(process, member, session, run_dir, lambda: show(log))
+        said = last_line(log)  # before it is asked to end, and says so
         if how != "ended":
             _terminate(process, session.grace)
     finally:
         status = _kill(process)
     seconds = round(time.monotonic() - began, 1)
     record = dataclasses.replace(record, exit_status=status, seconds=seconds)
+    if how == "limit":
+        record = dataclasses.replace(record, reason=f"no end within {member.limit:.0f} s: {said}")
+    elif how == "ended":
+        record = dataclasses.replace(record, reason=f"{_named(status)}: {said or 'no word'}")
     if member.kind == "rates":
-        return _rates(record, how, printed, log)
-    return _score(record, how, run_dir, log)
+        return _rates(record, how, printed)
+    return _score(record, how, run_dir)
 
 
 def _unseen(member: Member, run_dir: Path) -> list[str]:
@@ -322,42 +327,45 @@ def end_orphan(record: Record) -> None:
 # --- its result -----------------------------------------------------------------------------------
 
 
-def _rates(record: Record, how: End, printed: Path, log: Path) -> Record:
+def _named(status: int | None) -> str:
+    """Returns how a process ended."""
+    if status is not None and status < 0:
+        return signal.Signals(-status).name
+    return f"status {status}"
+
+
+def _rates(record: Record, how: End, printed: Path) -> Record:
     """Returns the record with the object that `bench --json` has printed."""
     if how != "ended" or record.exit_status != 0:
-        return _without_result(record, how, log)
+        return _without_result(record, how)
     for line in reversed(printed.read_text(encoding="utf-8", errors="replace").splitlines()):
         with contextlib.suppress(ValueError):
             result = json.loads(line)
             if isinstance(result, dict):
-                return dataclasses.replace(record, state="done", result=result)
+                return _done(record, result)
     return dataclasses.replace(record, state="failed", reason="printed no result")
 
 
-def _score(record: Record, how: End, run_dir: Path, log: Path) -> Record:
+def _score(record: Record, how: End, run_dir: Path) -> Record:
     """Returns the record with the steps and seconds to SCORE, or with how far it came."""
     found = score_of(run_dir)
     ran_out = how == "limit" and found["steps"] > 0
     if found["step"] is not None or ran_out or (how == "ended" and record.exit_status == 0):
-        return dataclasses.replace(record, state="done", result=found)
-    return dataclasses.replace(_without_result(record, how, log), result=found)
+        return _done(record, found)
+    return dataclasses.replace(_without_result(record, how), result=found)
 
 
-def _without_result(record: Record, how: End, log: Path) -> Record:
-    """Returns the record as stopped by the suite, or as failed with the reason."""
-    if how in ("signal", "deadline"):
-        why = "stopped by a signal" if how == "signal" else "the time was up"
-        attempts = record.attempts - 1  # it has not failed
-        return dataclasses.replace(record, state="stopped", attempts=attempts, reason=why)
-    status = record.exit_status
-    if how == "limit":
-        ended = f"no end within {record.seconds:.0f} s"
-    elif status is not None and status < 0:
-        ended = signal.Signals(-status).name
-    else:
-        ended = f"status {status}"
-    reason = f"{ended}: {last_line(log) or 'it said nothing'}"
-    return dataclasses.replace(record, state="failed", reason=reason)
+def _done(record: Record, result: dict[str, Any]) -> Record:
+    return dataclasses.replace(record, state="done", reason="", result=result)
+
+
+def _without_result(record: Record, how: End) -> Record:
+    """Returns the record as stopped by the suite, or as failed."""
+    if how not in ("signal", "deadline"):
+        return dataclasses.replace(record, state="failed")
+    why = "stopped by a signal" if how == "signal" else "the time was up"
+    attempts = record.attempts - 1  # it has not failed
+    return dataclasses.replace(record, state="stopped", attempts=attempts, reason=why)
 
 
 def score_of(run_dir: Path) -> dict[str, Any]:

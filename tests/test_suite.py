@@ -38,6 +38,7 @@ GPU = MACHINE | {"platform": "gpu", "device_kind": "Some GPU", "device_memory_gb
 FAKE = textwrap.dedent("""
     import json, os, pathlib, signal, subprocess, sys, time
     what, *options = sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     with open("started", "a") as file:
         file.write(what + "\\n")
     if what == "rate" or what == "sleep" and os.path.exists("awake"):
@@ -131,7 +132,14 @@ def test_the_members_in_their_order():
         "ga3c-stride-1", "pong-vtrace", "pong-ppo", "pong-pqn",
     ]  # fmt: skip
     small = [one.name for one in suite.plan(SMALL)]
-    cut = {"vtrace-120", "vtrace-240", "vtrace-480", "vtrace-2400", "ga3c-stride-2"}
+    cut = {
+        "vtrace-120",
+        "vtrace-240",
+        "vtrace-480",
+        "vtrace-2400",
+        "ga3c-stride-3",
+        "ga3c-stride-1",
+    }
     assert [name for name in small if name not in ("vtrace-20", "vtrace-80")] == [
         name for name in names if name not in cut
     ]
@@ -226,8 +234,8 @@ def test_the_others_go_on_when_one_dies_or_hangs():
         "mute": "failed", "last": "done",
     }  # fmt: skip
     assert records["dies"].reason == "status 1: boom: no memory | at all"
-    assert records["crashes"].reason == "SIGSEGV: it said nothing"
-    assert records["hangs"].reason.startswith("no end within 2 s: stuck in a driver")
+    assert records["crashes"].reason == "SIGSEGV: no word"
+    assert records["hangs"].reason == "no end within 2 s: stuck in a driver"
     assert records["mute"].reason == "printed no result"
     assert gone(int(Path("child").read_text()))
     assert "status 1: boom: no memory \\| at all" in table()
@@ -378,7 +386,8 @@ def test_a_score_that_is_not_reached_is_a_result():
     assert (found.state, found.result["step"], found.result["best"]) == ("done", None, -3.5)
     assert "not reached: -3.5 at best in 2,000 steps, 20 s of training" in table()
     run([member("none", "sleep", kind="score", limit=1.0)])
-    assert "no end within" in suite_run.read(Path("suite"))["none"].reason
+    reason = "no end within 1 s: waiting for a device"  # not its word at the end
+    assert suite_run.read(Path("suite"))["none"].reason == reason
     # Cut short by the end of the call, it trains anew in a directory of its own.
     again = dataclasses.replace(slowly, name="again", limit=60.0)
     assert run([again], minutes=3 / 60)["again"].state == "stopped"
