@@ -223,11 +223,11 @@ def test_a_machine_without_devices_ends_in_one_line(monkeypatch, capsys):
 def test_the_others_go_on_when_one_dies_or_hangs():
     members = [
         member("first"), member("dies", "die"), member("crashes", "crash"),
-        member("hangs", "hang", limit=1.5), member("mute", "mute"), member("last"),
+        member("hangs", "hang", limit=4.0), member("mute", "mute"), member("last"),
     ]  # fmt: skip
     began = time.monotonic()
     records = run(members)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     states = {name: record.state for name, record in records.items()}
     assert states == {
         "first": "done", "dies": "failed", "crashes": "failed", "hangs": "failed",
@@ -235,7 +235,7 @@ def test_the_others_go_on_when_one_dies_or_hangs():
     }  # fmt: skip
     assert records["dies"].reason == "status 1: boom: no memory | at all"
     assert records["crashes"].reason == "SIGSEGV: no word"
-    assert records["hangs"].reason == "no end within 2 s: stuck in a driver"
+    assert records["hangs"].reason == "no end within 4 s: stuck in a driver"
     assert records["mute"].reason == "printed no result"
     assert gone(int(Path("child").read_text()))
     assert "status 1: boom: no memory \\| at all" in table()
@@ -254,8 +254,8 @@ def test_the_deadline_is_kept():
     slow = member("slow", "sleep", seconds=0.5, limit=60)
     long = member("long", seconds=50.0)
     began = time.monotonic()
-    records = run([slow, long, member("short")], minutes=3 / 60, grace=0.5)
-    assert time.monotonic() - began < 3
+    records = run([slow, long, member("short")], minutes=5 / 60, grace=0.5)
+    assert time.monotonic() - began < 5
     assert started() == ["sleep"]  # nothing fits beside it
     assert (records["slow"].state, records["slow"].attempts) == ("stopped", 0)
     assert records["slow"].reason == "the time was up"
@@ -301,7 +301,7 @@ def script(tmp_path, body):
     )  # fmt: skip
 
 
-def wait_for(condition, seconds=30.0):
+def wait_for(condition, seconds=120.0):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -342,7 +342,7 @@ def test_a_signal_ends_it_cleanly(tmp_path, number, status):
     wait_for(running)
     pid = int(running().process["pid"])
     process.send_signal(number)
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=120)
     assert process.returncode == status
     assert gone(pid)
     assert "Traceback" not in errors
@@ -381,17 +381,17 @@ def test_training_ends_where_it_reaches_the_score():
 
 
 def test_a_score_that_is_not_reached_is_a_result():
-    slowly = member("pong", "learn", kind="score", limit=2.0, options=("slowly",))
+    slowly = member("pong", "learn", kind="score", limit=4.0, options=("slowly",))
     found = run([slowly])["pong"]
     assert (found.state, found.result["step"], found.result["best"]) == ("done", None, -3.5)
     assert "not reached: -3.5 at best in 2,000 steps, 20 s of training" in table()
-    run([member("none", "sleep", kind="score", limit=1.0)])
-    reason = "no end within 1 s: waiting for a device"  # not its word at the end
+    run([member("none", "sleep", kind="score", limit=3.0)])
+    reason = "no end within 3 s: waiting for a device"  # not its word at the end
     assert suite_run.read(Path("suite"))["none"].reason == reason
     # Cut short by the end of the call, it trains anew in a directory of its own.
     again = dataclasses.replace(slowly, name="again", limit=60.0)
-    assert run([again], minutes=3 / 60)["again"].state == "stopped"
-    run([again], minutes=3 / 60)
+    assert run([again], minutes=5 / 60)["again"].state == "stopped"
+    run([again], minutes=5 / 60)
     assert sorted(p.name for p in Path("suite/runs").iterdir()) == ["again", "again-2", "pong"]
 
 
