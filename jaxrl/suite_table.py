@@ -97,6 +97,8 @@ def results(
 def outcome(record: Record) -> str:
     """Returns the result of a member in one line."""
     row = dataclasses.asdict(record)
+    if record.state == "begun":
+        return "begun: its suite was killed"
     if record.state != "done":
         return f"{record.state}: {record.reason}"
     return "; ".join(f"{what} {figure}" for what, figure, *_ in _cells(row))
