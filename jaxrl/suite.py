@@ -81,7 +81,7 @@ FULL = Size(
         "pqn": ("--checkpoint-interval", "5e6"),
     },
     seconds=40.0,
-    limit=150.0,
+    limit=120.0,
     pong_seconds={"vtrace": (150.0, 400.0), "ppo_pong": (120.0, 300.0), "pqn": (300.0, 450.0)},
 )
 
@@ -90,8 +90,8 @@ REPLAY = ("--agent.batch-size", "64", "--agent.replay-capacity", "10000",
 AT_ONCE = ("--random-start-steps", "0")  # which take longer than the few steps of training
 SMALL = Size(
     name="small",
-    games=40,
-    other_games=(20, 80),
+    games=20,
+    other_games=(40,),
     device_games=160,
     timing=("--repeats", "1", "--seconds", "1"),
     training={
@@ -106,7 +106,7 @@ SMALL = Size(
     ga3c=("--num-envs", "8"),
     strides=(2,),
     pong={
-        "vtrace": ("--num-envs", "40", "--total-steps", "2000", "--log-interval", "1000", *AT_ONCE),
+        "vtrace": ("--num-envs", "20", "--total-steps", "2000", "--log-interval", "1000", *AT_ONCE),
         "ppo_pong": ("--num-envs", "8", "--total-steps", "3072", "--log-interval", "1024",
                      *AT_ONCE),
         "pqn": ("--num-envs", "8", "--total-steps", "2048", "--log-interval", "1024",
@@ -137,7 +137,7 @@ def plan(size: Size, num_devices: int = 1) -> list[Member]:
     whole = _bench("vtrace", "vtrace", size, games)
     members = [
         # Three programs, where others compile one.
-        dataclasses.replace(whole, seconds=2 * whole.seconds, limit=2 * whole.limit),
+        dataclasses.replace(whole, seconds=2 * whole.seconds, limit=1.5 * whole.limit),
         _bench("vtrace-strict", "vtrace", size, (*games, "--order", "strict", *trained)),
         _bench("vtrace-groups-2", "vtrace", size, (*games, "--groups", "2", *trained)),
         _bench(

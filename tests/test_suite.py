@@ -140,10 +140,10 @@ def test_the_members_in_their_order():
         "ga3c-stride-3",
         "ga3c-stride-1",
     }
-    assert [name for name in small if name not in ("vtrace-20", "vtrace-80")] == [
+    assert [name for name in small if name not in ("vtrace-40",)] == [
         name for name in names if name not in cut
     ]
-    assert {"vtrace-20", "vtrace-80"} < set(small)
+    assert "vtrace-40" in small
     # In nine minutes, with some room, which the table and the end of each member take.
     assert sum(one.seconds for one in suite.plan(SMALL)) < 7.5 * 60
 
@@ -198,7 +198,7 @@ def test_the_size_follows_the_platform(monkeypatch, capsys):
     assert suite.size_of("small", "gpu") is SMALL
     assert suite.size_of("full", "cpu") is FULL
     monkeypatch.chdir(ROOT)
-    for machine, envs in ((MACHINE, 40), (GPU, 1200)):
+    for machine, envs in ((MACHINE, 20), (GPU, 1200)):
         monkeypatch.setattr(suite_run, "probe", lambda machine=machine: machine)
         assert main(["bench", "--suite", "--list", "--only", "vtrace", "--output", "none"]) == 0
         assert f"--num-envs {envs} " in capsys.readouterr().out
