@@ -99,7 +99,6 @@ ALLOWED = {
         "arguments", "config", "errors", "plotting", "bench", "tune", "progress", "suite",
         "suite_run", "suite_table", "sweep",
     },
-    "machine": {"envs", "distribute", "runs"},
     "suite": {"errors"},
     "suite_table": {"errors", "runs", "suite"},
     "suite_run": {
