@@ -126,7 +126,7 @@ def test_make_targets_exist(line):
 def test_options_in_the_text_exist():
     """`--like-this`, a flag of some command, or of another program that the page names."""
     others = {"--gpus", "--time", "--cpus", "--cpuset-cpus", "--cpu-list", "--logdir"}
-    others |= {"--constraint", "--help"}
+    others |= {"--constraint", "--help", "--xla_gpu_shard_autotuning"}
     flags = {f"--{key.replace('_', '-')}" for key in keys_of_config()}
     flags |= {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(processes.Launch)}
     source = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "jaxrl").glob("*.py"))
