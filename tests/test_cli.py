@@ -42,7 +42,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51.toml", "--agent.replay-capacit
         (["train", "--config", "{here}/bad.toml"], "unknown key 'num_evns': did you mean"),
         (["resume", "{here}/none"], "is no run directory"),
         (["evaluate", "{here}"], "is no run directory"),
-        (["evaluate", "{here}", "--protocol", "human"], "'noop', 'sticky'"),
+        (["evaluate", "{here}", "--protocol", "human"], "'noop'"),
         (["evaluate", "{here}", "--episodes", "0"], "must be at least 1"),
         (["evaluate", "{here}", "--epsilon", "1.5"], "must be from 0 to 1"),
         (["evaluate", "{here}", "--epsilon", "0.1", "--recorded"], "leave one of them out"),

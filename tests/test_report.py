@@ -76,12 +76,12 @@ def test_what_was_trained_is_told(tmp_path):
 def test_an_evaluation_stands_beside_scores_of_the_same_protocol(tmp_path):
     noop = make_run(tmp_path / "x", evaluation=evaluation())
     text = visible(page_of(tmp_path, noop))
-    assert "x pong noop 300 3 2.0 1.0 0.5 1.0 3.5 0.64" in text
+    assert "x pong noop not recorded 300 3 2.0 1.0 0.5 1.0 3.5 0.64" in text
     assert "Rainbow 20.9 200,000,000 Hessel 2018" in text
     assert "Dopamine" not in text  # plays with sticky actions
     sticky = make_run(tmp_path / "y", evaluation=evaluation(protocol="sticky", mean=-3.25))
     text = visible(page_of(tmp_path, sticky))
-    assert "y pong sticky 300 3 −3.2" in text
+    assert "y pong sticky not recorded 300 3 −3.2" in text
     assert "Dopamine" in text
     assert "Hessel" not in text
 
