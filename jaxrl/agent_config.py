@@ -51,7 +51,8 @@ class PPOConfig:
     normalise_values: bool = False
     """the network predicts returns in running standard deviations from their running mean"""
     kl_target: float = 0.01
-    """nats; the adaptive learning rate grows below half of it and shrinks above twice"""
+    """nats; the adaptive learning rate grows where the mean divergence of an epoch's minibatches is
+    below half of it, and shrinks where it is above twice"""
     micro_batch: int = 0
     """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
 

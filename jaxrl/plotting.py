@@ -34,7 +34,7 @@ UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")  # once all colours are taken
 POINTS = 200  # of a mean over seeds
-EARLY = "of the first games:\nfavors short ones"
+EARLY = "mean of first games only,\nwhich favors short ones"
 
 
 class Band(NamedTuple):
@@ -221,15 +221,17 @@ def _mark_early(
     axes: "matplotlib.axes.Axes", colors: dict[Path, Any], axis: Axis, smooth: int
 ) -> None:
     """Draws a circle at each mean of first games; the legend says what it is, once."""
-    label = EARLY
+    style: dict[str, Any] = {"s": 14, "facecolors": "white", "linewidths": 0.8, "zorder": 3}
+    any_early = False
     for run_dir, color in colors.items():
         lines = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
         early = [first for row, first in lines if row["return_mean"] is not None]
         x, y = (np.asarray(values)[early] for values in curve(run_dir, axis, smooth))
         if any(early):
-            axes.scatter(x, y, 14, facecolors="white", edgecolors=color, linewidths=0.8, zorder=3,
-                         label=label)  # fmt: skip
-            label = "_"
+            axes.scatter(x, y, edgecolors=color, **style)
+            any_early = True
+    if any_early:
+        axes.scatter([], [], edgecolors="grey", label=EARLY, **style)
 
 
 def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:

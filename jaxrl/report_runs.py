@@ -233,7 +233,7 @@ def _stickiness(run: Run) -> str | None:
     if trained is None or played is None or trained == played:
         return None
     return (f"actions repeated with probability {trained:g} in training, and {played:g} in the "
-            "evaluation: published scores were trained as they were evaluated")  # fmt: skip
+            "evaluation: published agents were trained as they were evaluated")  # fmt: skip
 
 
 def _resumes(entries: list[Any]) -> str:

@@ -124,7 +124,8 @@ def test_the_legend_names_the_interval_and_a_single_seed(tmp_path):
     assert legend(drawn) == [seeds, "b: 1 seed", plotting.EARLY]
     mean = next(line for line in drawn.lines if line.get_label().startswith("a: mean"))
     assert mean.get_ydata()[-1] == pytest.approx((2 + 4 + 6) / 3)
-    assert len(drawn.collections) == 2  # the band of the three, and one mean of first games
+    # The band of the three, one mean of first games, and its sign in the legend.
+    assert len(drawn.collections) == 3
 
 
 def test_a_picture_without_games_says_so(tmp_path):
@@ -226,7 +227,8 @@ def test_means_of_first_games_are_marked(tmp_path):
     drawn = axes()
     again = make_run(tmp_path / "z", returns, Config(num_envs=60), episodes=ended)
     plotting.draw(drawn, [run_dir, other, again])
-    assert [len(marks.get_offsets()) for marks in drawn.collections] == [2, 2]
+    # The last is the legend's.
+    assert [len(marks.get_offsets()) for marks in drawn.collections] == [2, 2, 0]
     np.testing.assert_allclose(drawn.collections[0].get_offsets()[:, 1], [1.0, 2.0])
     assert legend(drawn) == ["x", "y", "z", plotting.EARLY]
     # A resume begins new games: 900 have ended before it, and 120 must end again.
