@@ -218,6 +218,8 @@ def measure(
       display: tells what takes its time.
       profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
       only: the loads to time; Catch has no `loop`.
+
+    Raises `UserError` where a device runs out of memory.
     """
     config = prepare(config)
     kinds = [kind for kind in LOADS if kind in only and (kind, config.game) != ("loop", CATCH)]
@@ -232,6 +234,8 @@ def measure(
             training = loads["training"]
             with jax.profiler.trace(str(profile)):
                 training.run(training.chunk)
+    except jax.errors.JaxRuntimeError as error:
+        refuse_out_of_memory(error, f"num_envs = {config.num_envs}: ")
     finally:
         for load in loads.values():
             load.close()
@@ -266,10 +270,7 @@ def sweep(
         check(one)
         prepare(one)
     for number, one in configs.items():
-        try:
-            yield number, measure(one, seconds, repeats, display, None, only)
-        except jax.errors.JaxRuntimeError as error:
-            refuse_out_of_memory(error, f"num_envs = {number}: ")
+        yield number, measure(one, seconds, repeats, display, None, only)
 
 
 def refuse_out_of_memory(error: jax.errors.JaxRuntimeError, what: str = "") -> NoReturn:

@@ -68,14 +68,20 @@ def test_a_sweep_draws_both_pictures(tmp_path, capsys, monkeypatch):
 
 
 def test_a_sweep_that_runs_out_of_memory_draws_what_it_measured(tmp_path, capsys, monkeypatch):
-    def measure(config, *_):
-        if config.num_envs == 8:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
-        return dict.fromkeys(bench.LOADS, bench.Rate(10.0, 1.0, 1.0, 1.0, 1.0))
+    message = "RESOURCE_EXHAUSTED: Out of memory\n  on several lines"
 
-    monkeypatch.setattr(bench, "measure", measure)
+    def make_load(config, kind):
+        if config.num_envs == 8:
+            raise jax.errors.JaxRuntimeError(message)
+        return bench.Load(lambda steps: None, config.num_envs, 1, lambda: None, 1.0)
+
+    monkeypatch.setattr(bench, "make_load", make_load)
+    monkeypatch.setattr(bench, "take_turns", lambda loads, *_: {kind: [10.0] for kind in loads})
     target = tmp_path / "sweep.png"
     arguments = ["bench", "--game", "catch", *SMALL[2:], "--output", str(target)]
+    alone = [*arguments, "--num-envs", "8"]
+    assert main(alone) == 2
+    assert capsys.readouterr().err == "jaxrl: num_envs = 8: does not fit into memory\n"
     assert main([*arguments, "--sweep", "4", "8", "16"]) == 0
     said = capsys.readouterr()
     assert [line for line in said.out.splitlines() if "environments" in line] == ["4 environments"]
@@ -84,6 +90,9 @@ def test_a_sweep_that_runs_out_of_memory_draws_what_it_measured(tmp_path, capsys
     target.unlink()
     assert main([*arguments, "--sweep", "8"]) == 2
     assert not target.exists()
+    message = "INTERNAL: another error"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="another error"):
+        main(alone)
 
 
 def test_ctrl_c_keeps_what_a_sweep_has_measured(tmp_path, capsys, monkeypatch):
