@@ -8,7 +8,8 @@ DEVICES ?=
 RUN    ?=
 SEEDS  ?= $(SEED)
 MINUTES ?= 9
-NAME   ?=
+# Of the command line only: some systems have a NAME in the environment.
+NAME   :=
 
 SWEEPS := atari5 atari57
 GAMES  := $(shell tail -n +2 jaxrl/data/atari_actions.csv | cut -d, -f1) catch
@@ -37,7 +38,7 @@ help:
 	@echo "make docs-check         run what the documents show"
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
 	@echo "make performance        take RUN=suite into docs/performance.md as the machine NAME"
-	@echo "make docs               write docs/configuration.md and the tables of docs/performance.md anew"
+	@echo "make docs               write docs/configuration.md and the tables of docs/performance.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100
@@ -85,10 +86,11 @@ docs: .venv/jaxrl-dev-installed
 	.venv/bin/python -m jaxrl.suite_table
 
 suite: .venv/jaxrl-installed
-	@$(JAXRL) bench --suite --minutes $(MINUTES) $(if $(RUN),--output $(RUN))
+	@$(JAXRL) bench --suite --minutes $(MINUTES) $(if $(RUN),--output '$(RUN)')
 
 performance: .venv/jaxrl-dev-installed
-	.venv/bin/python -m jaxrl.suite_table $(if $(RUN),$(RUN) $(NAME))
+	$(if $(NAME),$(if $(RUN),,$(error NAME needs the results of a suite: add RUN=suite)))
+	.venv/bin/python -m jaxrl.suite_table $(if $(RUN),'$(RUN)' '$(NAME)')
 
 docs-check: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tests.docs_check
