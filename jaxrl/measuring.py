@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shlex
 import sys
 import time
@@ -76,7 +77,7 @@ class SuiteArguments:
     output: Path = Path("suite")
     """directory of the results"""
     only: tuple[str, ...] = ()
-    """members to measure; default is all"""
+    """members to measure, those that are done too; default is all"""
     list: bool = False
     """list the members in their order, and how far they are; measure nothing"""
     size: Literal["auto", "small", "full"] = "auto"
@@ -194,9 +195,12 @@ def _suite(arguments: list[str]) -> int:
 
     if "--only" in arguments and not parsed.only:
         raise UserError("--only needs names: jaxrl bench --suite --list has them")
+    if not parsed.list:
+        suite_run.settle(parsed.output)
     machine = suite_run.probe()
+    _check_accelerator(parsed.size, machine)
     size = suite.size_of(parsed.size, machine["platform"])
-    members = suite.plan(size, machine["num_devices"])
+    members = suite.plan(size, machine["num_devices"], suite.custom_call(machine))
     only = suite.chosen(members, parsed.only)
     for member in members:
         configuration.load(Path(member.recipe))
@@ -212,10 +216,20 @@ def _suite(arguments: list[str]) -> int:
         return _summary(only, records, session, ["--suite", *arguments])
 
 
+def _check_accelerator(size: str, machine: dict[str, Any]) -> None:
+    """Refuses to measure a CPU where an accelerator is meant. Raises `UserError`."""
+    meant = machine.get("driver") and size == "auto" and not os.environ.get("JAX_PLATFORMS")
+    if meant and machine["platform"] == "cpu":
+        raise UserError("JAX does not use the accelerator: see `jaxrl doctor`, or add --size small")
+
+
 def _list(members: "list[Member]", records: "dict[str, Record]") -> None:
     """Prints the members in their order, with what there is of each."""
+    from jaxrl import suite_run
+
     for place, member in enumerate(members, start=1):
-        state = records[member.name].state if member.name in records else "new"
+        record = suite_run.counted(member, records)
+        state = record.state if record else "new"
         print(
             f"{place:>4}  {state:<7} {member.seconds:>4.0f} s  {member.name:<18} {member.command}"
         )

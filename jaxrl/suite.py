@@ -8,18 +8,18 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from jaxrl.errors import UserError
 
 Kind = Literal["rates", "score"]
 SCORE = 18.0  # of Pong, whose best is 21
-DEVICES = (1, 2, 4, 8)  # where so many are present
+DEVICES = (1, 2, 4, 8)  # as far as the machine has them
 
 
 @dataclass(frozen=True)
 class Member:
-    """One measurement, in a process of its own."""
+    """One measurement, in a separate process."""
 
     name: str
     arguments: tuple[str, ...]  # of the `jaxrl` command
@@ -124,12 +124,23 @@ def size_of(asked: str, platform: str) -> Size:
     return SIZES[asked] if asked != "auto" else SMALL if platform == "cpu" else FULL
 
 
-def plan(size: Size, num_devices: int = 1) -> list[Member]:
+def custom_call(machine: dict[str, Any]) -> bool:
+    """Returns whether EnvPool's custom call exists for the devices of a machine.
+
+    As `envs.has_custom_call`, without starting JAX: not on TPUs, nor on AMD's GPUs.
+    """
+    if machine["platform"] == "gpu":
+        return not any("rocm" in package for package in machine.get("versions", ()))
+    return machine["platform"] == "cpu"
+
+
+def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[Member]:
     """Returns the members, most valuable first.
 
     Args:
       size: FULL or SMALL.
       num_devices: accelerators of the machine; all but the members named devices-N take one.
+      custom_call: whether the machine has EnvPool's custom call.
     """
     games = ("--num-envs", str(size.games))
     trained = ("--loads", "loop", "training")
@@ -150,7 +161,7 @@ def plan(size: Size, num_devices: int = 1) -> list[Member]:
         members.append(_bench(f"vtrace-{number}", "vtrace", size, options))
     for recipe, options in size.training.items():
         members.append(_bench(recipe, recipe, size, (*options, *trained)))
-    for engine in ("xla", "callback"):
+    for engine in ("xla", "callback") if custom_call else ("callback",):
         options = (*games, "--engine", engine, *emulated)
         members.append(_bench(f"engine-{engine}", "vtrace", size, options))
     members.append(_bench("ga3c", "ga3c", size, (*size.ga3c, *trained)))
@@ -182,7 +193,7 @@ def chosen(members: list[Member], names: Sequence[str]) -> list[Member]:
 
 
 def _on(num_devices: int, member: Member) -> Member:
-    """Returns the member on so many devices, whichever the machine has."""
+    """Returns the member with `--num-devices`, which else is every device of the machine."""
     arguments = (*member.arguments, "--num-devices", str(num_devices))
     return dataclasses.replace(member, arguments=arguments)
 

@@ -9,6 +9,8 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -38,7 +40,10 @@ GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 UNKILLABLE = 10.0  # seconds after which a killed process is left: a driver holds it
 ATTEMPTS = 2  # of a member that fails, each in a call of its own
 LOOKS = 0.2  # seconds between two looks at a member
-SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # of one machine
+# JAX would end its tracebacks with a note about them, instead of the error.
+ENVIRONMENT = {"JAX_TRACEBACK_FILTERING": "off"}
+TOLD = 100_000  # bytes at the end of a log in which an error is looked for
+ERROR = re.compile(r"RESOURCE_EXHAUSTED|^jaxrl: (?!warning)|^\S*(Error|Exception)\b")
 
 End = Literal["ended", "limit", "deadline", "signal", "reached"]
 
@@ -89,7 +94,7 @@ def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
     if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
         raise UserError(f"'{output}' holds no suite: choose another --output")
     for record in read(output).values():
-        if any(record.machine.get(key) != machine.get(key) for key in SAME):
+        if any(record.machine.get(key) != machine.get(key) for key in suite_table.SAME):
             raise UserError(f"'{output}' is of another machine: choose another --output")
         if record.size != size:
             raise UserError(
@@ -116,12 +121,18 @@ def held(output: Path) -> Iterator[None]:
 # --- which is next --------------------------------------------------------------------------------
 
 
-def queue(members: list[Member], records: dict[str, Record], named: bool = False) -> list[Member]:
-    """Returns the members to try, those that failed last; `named` ones as often as they are asked.
+def counted(member: Member, records: dict[str, Record]) -> Record | None:
+    """Returns the record of a member; one of another command, as an older version's, is none."""
+    record = records.get(member.name)
+    return record if record is not None and record.command == member.command else None
 
-    A record of another command, as an earlier version had it, does not count.
+
+def queue(members: list[Member], records: dict[str, Record], named: bool = False) -> list[Member]:
+    """Returns the members to try: new ones first, then those that failed.
+
+    `named` ones are tried as often as they are asked for, those that are done too.
     """
-    found = {m.name: r for m in members if (r := records.get(m.name)) and r.command == m.command}
+    found = {m.name: record for m in members if (record := counted(m, records))}
     fresh = [m for m in members if m.name not in found or found[m.name].state == "stopped"]
     again = [
         m
@@ -130,13 +141,20 @@ def queue(members: list[Member], records: dict[str, Record], named: bool = False
         and found[m.name].state in ("failed", "begun")
         and (named or found[m.name].attempts < ATTEMPTS)
     ]
-    return fresh + again
+    done = [m for m in members if named and m.name in found and found[m.name].state == "done"]
+    return fresh + again + done
 
 
 def expected(member: Member, members: list[Member], records: dict[str, Record]) -> float:
-    """Returns the seconds that a member will take; for `bench` at the machine's pace so far."""
+    """Returns the seconds that a member will take; for `bench` at the machine's pace so far.
+
+    Training that was stopped begins from nothing: it needs more than it had.
+    """
     if member.kind != "rates":
-        return member.seconds
+        before = counted(member, records)
+        if before is None or before.state != "stopped":
+            return member.seconds
+        return max(member.seconds, min(member.limit, 1.5 * before.seconds))
     took = [
         record.seconds / other.seconds
         for other in members
@@ -161,8 +179,6 @@ def run(
       only: those to try; all without.
     """
     output, records = session.output, read(session.output)
-    for record in records.values():
-        end_orphan(record)
     suite_table.write(output, members, records, session.machine, session.size)
     waiting = queue(only or members, records, named=only is not None)
     passed = 0
@@ -176,10 +192,13 @@ def run(
             passed += 1
             continue
         display.say(f"{label}: {member.command}")
-        record = _measure(member, session, records.get(member.name), _shower(display, label))
+        before = counted(member, records)
+        record = _measure(member, session, before, _shower(display, label))
         display.show("")
-        records[member.name] = record
-        write(output, record)
+        stopped = record.state == "stopped"
+        kept = before if before and before.state == "done" and stopped else record
+        records[member.name] = kept
+        write(output, kept)
         suite_table.write(output, members, records, session.machine, session.size)
         display.say(f"{label}: {suite_table.outcome(record)} ({duration(record.seconds)})")
     if passed:
@@ -200,8 +219,7 @@ def _shower(display: "Display", label: str) -> Callable[[Path], None]:
 def _measure(
     member: Member, session: Session, before: Record | None, show: Callable[[Path], None]
 ) -> Record:
-    counted = before is not None and before.command == member.command
-    attempts = before.attempts if before is not None and counted else 0
+    attempts = 0 if before is None or before.state == "done" else before.attempts
     log = session.output / LOGS / f"{member.name}.log"
     printed = log.with_suffix(".out")
     run_dir = _new_run_dir(session.output / RUNS, member.name)
@@ -220,8 +238,9 @@ def _measure(
     began = time.monotonic()
     with log.open("wb") as errors, printed.open("wb") as results:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=results, stderr=errors, start_new_session=True
-        )
+            words, stdin=subprocess.DEVNULL, stdout=results, stderr=errors,
+            start_new_session=True, env=os.environ | ENVIRONMENT,
+        )  # fmt: skip
     try:
         write(session.output, dataclasses.replace(record, process=_identity(process.pid)))
         how = _watch(process, member, session, run_dir, lambda: show(log))
@@ -235,7 +254,7 @@ def _measure(
     if how == "limit":
         record = dataclasses.replace(record, reason=f"no end within {member.limit:.0f} s: {said}")
     elif how == "ended":
-        record = dataclasses.replace(record, reason=f"{_named(status)}: {said or 'no word'}")
+        record = dataclasses.replace(record, reason=f"{_named(status)}: {_error(log) or 'no word'}")
     if member.kind == "rates":
         return _rates(record, how, printed)
     return _score(record, how, run_dir)
@@ -249,8 +268,12 @@ def _unseen(member: Member, run_dir: Path) -> list[str]:
 
 
 def _new_run_dir(root: Path, name: str) -> Path:
-    """Returns a directory that is not there yet: a member that is tried again trains anew."""
+    """Returns a directory that is not there: a member that is tried again trains from nothing.
+
+    The directory of the earlier attempt is removed.
+    """
     number, path = 1, root / name
+    shutil.rmtree(path, ignore_errors=True)
     while path.exists():
         number += 1
         path = root / f"{name}-{number}"
@@ -284,7 +307,7 @@ def _watch(
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it is left unreaped, so that its group's number stays its own."""
+    """Returns whether it has ended; unreaped, so that no other group takes its number."""
     flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, process.pid, flags) is not None
 
@@ -316,14 +339,35 @@ def _identity(pid: int) -> dict[str, float]:
     return {}
 
 
+def settle(output: Path) -> None:
+    """Kills what a killed suite left running, and counts it as failed.
+
+    Comes before JAX starts here: such a member holds the memory of the devices. Raises `UserError`
+    where another suite runs.
+    """
+    if not (output / RECORDS).is_dir():
+        return
+    with held(output):
+        for record in read(output).values():
+            if record.state == "begun":
+                end_orphan(record)
+                reason = "its suite was killed while it ran"
+                write(output, dataclasses.replace(record, state="failed", reason=reason))
+
+
 def end_orphan(record: Record) -> None:
-    """Kills the member that a suite left running when it was killed itself."""
-    if record.state != "begun" or not record.process:
+    """Kills the member that a suite left running, and waits for its end."""
+    if not record.process:
         return
     pid, created = int(record.process["pid"]), record.process["created"]
+    until = time.monotonic() + UNKILLABLE
     with contextlib.suppress(psutil.Error):
-        if abs(psutil.Process(pid).create_time() - created) < 1.0:
-            _signal_group(pid, signal.SIGKILL)
+        orphan = psutil.Process(pid)
+        if abs(orphan.create_time() - created) >= 1.0:
+            return
+        _signal_group(pid, signal.SIGKILL)
+        while orphan.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
+            time.sleep(LOOKS / 4)
 
 
 # --- its result -----------------------------------------------------------------------------------
@@ -334,6 +378,15 @@ def _named(status: int | None) -> str:
     if status is not None and status < 0:
         return signal.Signals(-status).name
     return f"status {status}"
+
+
+def _error(log: Path) -> str:
+    """Returns the line of a log that names its last error, or else its last line."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TOLD))
+        lines = file.read().decode(errors="replace").split("\n")
+    told = next((line for line in reversed(lines) if ERROR.search(line)), None)
+    return last_line(log) if told is None else "".join(c for c in told if c.isprintable()).strip()
 
 
 def _rates(record: Record, how: End, printed: Path) -> Record:
@@ -374,15 +427,21 @@ def score_of(run_dir: Path) -> dict[str, Any]:
     """Returns when the mean of 100 games first reached SCORE, and how far the run came.
 
     `step`, `frames` and `seconds` (of training, without compilation) are None where it has not.
+    Means of first games, which favor short ones, do not count.
     """
     try:
         rows = metrics.read(run_dir)
     except UserError:  # none yet, or a line is half written
         rows = []
+    try:
+        num_envs = runs.load_config(run_dir).num_envs
+    except UserError:
+        num_envs = 1
+    first_games = metrics.of_first_games(rows, num_envs, restorable=False)
     fair = [
         row
-        for row in rows
-        if row["return_mean"] is not None and (row.get("episodes") or 0) >= metrics.GAMES
+        for row, first in zip(rows, first_games, strict=True)
+        if row["return_mean"] is not None and not first
     ]
     reached = next((row for row in fair if row["return_mean"] >= SCORE), None)
     last = rows[-1] if rows else {}

@@ -24,6 +24,8 @@ HEAD = """| member | measured | steps/s, median | lowest to highest | share of t
 |---|---|---|---|---|---|
 """
 LONGEST = 200  # characters of a reason in the table
+SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # of one machine
+PERSONAL = re.compile(r"/(home|Users)/[^/\s]+")
 # What the page says of a machine; the rest differs from hour to hour.
 KEPT = ("platform", "device_kind", "num_devices", "device_memory_gb", "driver", "cpu", "cores",
         "python", "versions")  # fmt: skip
@@ -80,7 +82,8 @@ def results(
             rows.append(row | {"state": "new"})
             continue
         whole = dataclasses.asdict(record)
-        rows.append({key: whole[key] for key in whole if key not in ("machine", "process", "size")})
+        row = {key: whole[key] for key in whole if key not in ("machine", "process", "size")}
+        rows.append(row | _marked(software(record.machine), machine))
     newest = max((row["date"] for row in rows if "date" in row), default=machine["date"][:10])
     return {
         "machine": machine,
@@ -91,14 +94,23 @@ def results(
     }
 
 
+def software(machine: dict[str, Any]) -> dict[str, str | None]:
+    """Returns the versions that a figure depends on, by name."""
+    python, driver = machine.get("python"), machine.get("driver")
+    return {"Python": python, "driver": driver, **machine.get("versions", {})}
+
+
+def _marked(measured: dict[str, str | None], machine: dict[str, Any]) -> dict[str, Any]:
+    """Returns `software` for a row that was measured with other versions than the machine has."""
+    return {} if measured == software(machine) else {"software": measured}
+
+
 # --- as a table -----------------------------------------------------------------------------------
 
 
 def outcome(record: Record) -> str:
     """Returns the result of a member in one line."""
     row = dataclasses.asdict(record)
-    if record.state == "begun":
-        return "begun: its suite was killed"
     if record.state != "done":
         return f"{record.state}: {record.reason}"
     return "; ".join(f"{what} {figure}" for what, figure, *_ in _cells(row))
@@ -109,8 +121,8 @@ def markdown(found: dict[str, Any]) -> str:
     lines = [describe(found), "", HEAD.rstrip()]
     for row in found["members"]:
         name = row["name"]
-        if row.get("commit", found["commit"]) != found["commit"]:
-            name += f" (commit {_short(row['commit'])})"
+        if others := _others(row, found):
+            name += f" ({', '.join(others)})"
         if row["state"] == "failed":
             lines.append(_line(name, "failed", _plain(row["reason"]), "-", "-", row["command"]))
         elif row["state"] == "done":
@@ -121,6 +133,18 @@ def markdown(found: dict[str, Any]) -> str:
     if waiting:
         lines += ["", f"Not measured yet: {', '.join(waiting)}."]
     return "\n".join(lines) + "\n"
+
+
+def _others(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Returns the commit and the versions of a row that are not those above the table."""
+    commit = row.get("commit", found["commit"])
+    others = [f"commit {_short(commit)}"] if commit != found["commit"] else []
+    here = software(found["machine"])
+    there = row.get("software", here)
+    for name in [*there, *(name for name in here if name not in there)]:
+        if there.get(name) != here.get(name):
+            others.append(f"{name} {there[name]}" if there.get(name) else f"no {name}")
+    return others
 
 
 def describe(found: dict[str, Any]) -> str:
@@ -137,7 +161,8 @@ def describe(found: dict[str, Any]) -> str:
     installed = ["Python " + machine["python"], *(f"{k} {v}" for k, v in versions.items())]
     return (
         f"Machine: {', '.join(part for part in parts if part)}. Versions: {', '.join(installed)}. "
-        f"Commit {_short(found['commit'])}, {found['date']}, size {found['size']}."
+        f"Commit {_short(found['commit'])}, {found['date']}, size {found['size']}. Members "
+        "are measured one after another, minutes apart: only their shares compare."
     )
 
 
@@ -168,7 +193,8 @@ def _cells(row: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     loads = {k: v for k, v in row["result"].items() if isinstance(v, dict) and "share" in v}
     loop = loads.pop("loop", None)
     for load, rate in loads.items():
-        spread = f"{rate['lowest']:,.0f} to {rate['highest']:,.0f}"
+        one = rate["lowest"] == rate["highest"]  # repeat
+        spread = "-" if one else f"{rate['lowest']:,.0f} to {rate['highest']:,.0f}"
         share = f"{rate['share']:.2f} of {loop['steps_per_second']:,.0f}" if loop else "-"
         yield load, f"{rate['steps_per_second']:,.0f}", spread, share
 
@@ -206,6 +232,9 @@ def with_section(page: str, text: str) -> str:
 def take_in(suite: Path, folder: Path, name: str = "") -> Path:
     """Copies the results of a suite into the folder as those of a machine; returns the file.
 
+    What the file has of the same machine and the suite has not is kept. Raises `UserError` where
+    the file is of another machine or size.
+
     Args:
       suite: output of `jaxrl bench --suite`.
       folder: of one file for each machine.
@@ -221,9 +250,39 @@ def take_in(suite: Path, folder: Path, name: str = "") -> Path:
     kept = {key: machine.get(key) for key in KEPT}
     path = folder / f"{re.sub('[^a-z0-9]+', '-', named.lower()).strip('-')}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"name": named} | found | {"machine": kept}, indent=2)
-    runs.replace_text(path, text + "\n")
+    found = {"name": named} | found | {"machine": kept}
+    found["members"] = [_without_paths(row) for row in found["members"]]
+    if path.exists():
+        found["members"] = _merged(json.loads(path.read_text(encoding="utf-8")), found, path)
+    runs.replace_text(path, json.dumps(found, indent=2) + "\n")
     return path
+
+
+def _merged(old: dict[str, Any], new: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """Returns the new rows, with old ones that are done in place of those that are not."""
+    same = all(old["machine"].get(key) == new["machine"].get(key) for key in SAME)
+    if not same or old["size"] != new["size"]:
+        raise UserError(f"'{path}' is of another machine or size: choose another NAME")
+    done = {row["name"]: row for row in old["members"] if row["state"] == "done"}
+    rows = []
+    for row in new["members"]:
+        before = done.get(row["name"])
+        if row["state"] == "done" or before is None or before["command"] != row["command"]:
+            rows.append(row)
+            continue
+        measured = before.pop("software", software(old["machine"]))
+        rows.append(before | _marked(measured, new["machine"]))
+    return rows
+
+
+def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row whose reason holds no path of a person, and is no longer than the table's."""
+    if not row.get("reason"):
+        return row
+    reason = row["reason"].replace(str(Path.cwd()), ".")
+    if len(str(Path.home())) > 1:
+        reason = reason.replace(str(Path.home()), "~")
+    return row | {"reason": PERSONAL.sub("~", reason)[:LONGEST]}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ The members that run here are small programs of Python, not measurements.
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from jaxrl import suite, suite_run, suite_table
 from jaxrl.arguments import parse_settings
 from jaxrl.checks import check_divides
 from jaxrl.cli import TrainArguments, main
+from jaxrl.config import Config, to_toml
 from jaxrl.errors import RunError, UserError
 from jaxrl.measuring import BenchArguments
 from jaxrl.progress import Display
@@ -47,6 +49,13 @@ FAKE = textwrap.dedent("""
         print(json.dumps({"num_envs": 4, "loop": rate, "training": train, "time_shares": {}}))
     elif what == "die":
         sys.exit("Traceback\\nboom: no memory | at all")
+    elif what == "exhaust":  # as JAX does, which leaves its note out where it is asked to
+        print("jaxlib.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory", file=sys.stderr)
+        print("  buffer 1: 60 GB\\n" * 2000, file=sys.stderr)
+        sys.exit("filtering " + os.environ["JAX_TRACEBACK_FILTERING"])
+    elif what == "raise":
+        print("jaxrl: warning: slow", file=sys.stderr)
+        sys.exit("ValueError: wrong shape\\nFor simplicity, JAX has removed its frames")
     elif what == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif what == "mute":
@@ -68,8 +77,9 @@ FAKE = textwrap.dedent("""
         run_dir.mkdir()
         with open(run_dir / "metrics.jsonl", "w") as file:
             for step, games, mean in ((1000, 40, 19.0), (2000, 120, -3.5), (3000, 130, 18.5)):
+                first = {"compile_seconds": 2.5} if step == 1000 else {}
                 file.write(json.dumps({"step": step, "frames": 4 * step, "seconds": step / 100,
-                    "return_mean": mean, "episodes": games, "compile_seconds": 2.5}) + "\\n")
+                    "return_mean": mean, "episodes": games, **first}) + "\\n")
                 if "slowly" in options and games == 120:
                     break
         time.sleep(600)
@@ -187,6 +197,16 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
         assert parsed.settings.evaluation_episodes == 0
 
 
+def test_the_custom_call_is_measured_where_it_is():
+    rocm = GPU | {"versions": {"jax": "0.10.2", "jax-rocm7-plugin": "0.10.2"}}
+    for machine, present in ((MACHINE, True), (GPU, True), (rocm, False), (
+        GPU | {"platform": "tpu"}, False)):  # fmt: skip
+        assert suite.custom_call(machine) == present
+        names = [one.name for one in suite.plan(FULL, 1, suite.custom_call(machine))]
+        assert ("engine-xla" in names) == present
+        assert "engine-callback" in names
+
+
 def test_every_place_was_parsed():
     assert max(len(suite.plan(size, 8)) for size in (FULL, SMALL)) == 28
 
@@ -250,6 +270,31 @@ def test_the_others_go_on_when_one_dies_or_hangs():
     assert started() == ["die"]
 
 
+def test_a_failure_is_named_with_its_error():
+    records = run([member("gpu", "exhaust"), member("shape", "raise")])
+    assert records["gpu"].reason == (
+        "status 1: jaxlib.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory"
+    )
+    assert Path("suite/logs/gpu.log").read_text().endswith("filtering off\n")
+    assert records["shape"].reason == "status 1: ValueError: wrong shape"
+
+
+def test_named_members_are_repeated_and_keep_what_they_have():
+    one = member("one")
+    run([one])
+    records = run([one], only=[one])
+    assert started() == ["rate", "rate"]
+    assert records["one"].attempts == 1
+    # Stopped while it is repeated, it keeps its result.
+    again = dataclasses.replace(records["one"], command="jaxrl sleep")
+    suite_run.write(Path("suite"), again)
+    slow = member("one", "sleep")
+    assert run([slow], only=[slow], minutes=3 / 60)["one"] == again
+    assert started() == ["rate", "rate", "sleep"]
+    # A record of an older command is none.
+    assert suite_run.counted(one, {"one": again}) is None
+
+
 def test_the_deadline_is_kept():
     slow = member("slow", "sleep", seconds=0.5, limit=60)
     long = member("long", seconds=50.0)
@@ -276,8 +321,19 @@ def test_the_pace_of_the_machine_counts():
     assert suite_run.expected(members[2], members, {"a": record}) == members[2].seconds
 
 
+def test_training_that_was_stopped_needs_more_than_it_had():
+    """Else it would begin and be stopped at the end of every call."""
+    one = member("c", "learn", seconds=10.0, limit=40.0, kind="score")
+    record = Record("c", "score", "small", one.command, "stopped", 0, "2026-11-22", None, {})
+    for ran, needed in ((4.0, 10.0), (20.0, 30.0), (35.0, 40.0)):
+        stopped = {"c": dataclasses.replace(record, seconds=ran)}
+        assert suite_run.expected(one, [one], stopped) == needed
+        done = {"c": dataclasses.replace(record, seconds=ran, state="done")}
+        assert suite_run.expected(one, [one], done) == 10.0
+
+
 def script(tmp_path, body):
-    """A suite of its own, in a process that can be signalled."""
+    """A suite in a process that can be signalled."""
     path = tmp_path / "call.py"
     path.write_text(
         "import sys, time\n"
@@ -286,7 +342,11 @@ def script(tmp_path, body):
         "from jaxrl.cli import main\n"
         "from jaxrl.suite import Member\n"
         f"suite_run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
-        f"suite_run.probe = lambda: {MACHINE!r}\n"
+        "def probe():\n"
+        "    states = [record.state for record in suite_run.read(Path('suite')).values()]\n"
+        "    assert 'begun' not in states, 'an orphan may hold the memory of the devices'\n"
+        f"    return {MACHINE!r}\n"
+        "suite_run.probe = probe\n"
         "suite_run.GRACE = 0.5\n"
         "def member(name, what, seconds=0.1):\n"
         f"    config = ('--config', {str(ROOT / 'configs/a2c_fast.toml')!r})\n"
@@ -363,7 +423,24 @@ def test_a_killed_suite_counts_as_an_attempt():
     second = dataclasses.replace(record, attempts=2)
     assert [one.name for one in suite_run.queue(members, {"a": second})] == ["b"]
     # Another process has the number of one that has ended.
-    suite_run.end_orphan(dataclasses.replace(record, process={"pid": os.getpid(), "created": 1.0}))
+    other = dataclasses.replace(second, process={"pid": os.getpid(), "created": 1.0})
+    suite_run.write(Path("suite"), other)
+    suite_run.settle(Path("suite"))
+    settled = run(members)["a"]
+    assert (settled.state, settled.reason) == ("failed", "its suite was killed while it ran")
+    assert "| a | failed | its suite was killed while it ran |" in table()
+    suite_run.settle(Path("none"))
+    assert not Path("none").exists()
+
+
+def test_an_orphan_has_ended_when_the_next_begins():
+    run([member("a")])
+    orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    record = suite_run.read(Path("suite"))["a"]
+    process = suite_run._identity(orphan.pid)
+    suite_run.write(Path("suite"), dataclasses.replace(record, state="begun", process=process))
+    suite_run.settle(Path("suite"))
+    assert orphan.poll() == -signal.SIGKILL
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -388,11 +465,25 @@ def test_a_score_that_is_not_reached_is_a_result():
     run([member("none", "sleep", kind="score", limit=3.0)])
     reason = "no end within 3 s: waiting for a device"  # not its word at the end
     assert suite_run.read(Path("suite"))["none"].reason == reason
-    # Cut short by the end of the call, it trains anew in a directory of its own.
+    # Cut short by the end of the call, it trains from nothing; what it left is removed.
     again = dataclasses.replace(slowly, name="again", limit=60.0)
     assert run([again], minutes=5 / 60)["again"].state == "stopped"
-    run([again], minutes=5 / 60)
-    assert sorted(p.name for p in Path("suite/runs").iterdir()) == ["again", "again-2", "pong"]
+    Path("suite/runs/again/checkpoint").touch()
+    run([again], minutes=10 / 60)
+    assert started().count("learn") == 3
+    assert sorted(p.name for p in Path("suite/runs").iterdir()) == ["again", "pong"]
+    assert not Path("suite/runs/again/checkpoint").exists()
+
+
+def test_means_of_first_games_do_not_count(tmp_path):
+    """As in every other figure: of 60 environments, the first 2 x 60 games favor short ones."""
+    rows = [{"step": 1, "episodes": 110, "return_mean": 19.0, "compile_seconds": 1.0},
+            {"step": 2, "episodes": 120, "return_mean": 18.5}]  # fmt: skip
+    lines = [json.dumps({"frames": 4, "seconds": 1.0} | row) + "\n" for row in rows]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    assert suite_run.score_of(tmp_path)["step"] == 1
+    (tmp_path / "config.toml").write_text(to_toml(Config(num_envs=60)))
+    assert suite_run.score_of(tmp_path)["step"] == 2
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -447,6 +538,34 @@ def test_results_of_another_machine_or_size_are_not_mixed():
         pass
 
 
+def test_an_accelerator_that_jax_does_not_use_is_no_cpu(monkeypatch, capsys, fake):
+    (fake / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.setattr(suite_run, "probe", lambda: MACHINE | {"driver": "570.1"})
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    command = ["bench", "--suite", "--list"]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        "jaxrl: JAX does not use the accelerator: see `jaxrl doctor`, or add --size small\n"
+    )
+    assert main([*command, "--size", "small"]) == 0
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert main(command) == 0
+
+
+def test_the_list_says_how_far_the_members_are(monkeypatch, capsys, fake):
+    (fake / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.setattr(suite_run, "probe", lambda: MACHINE)
+    first, second = suite.plan(SMALL)[:2]
+    run([member("vtrace"), member("vtrace-strict")])
+    record = suite_run.read(Path("suite"))["vtrace"]
+    suite_run.write(Path("suite"), dataclasses.replace(record, command=first.command))
+    assert main(["bench", "--suite", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["1", "done"]
+    assert second.name == "vtrace-strict"
+    assert lines[1].split()[:2] == ["2", "new"]  # its record is of another command
+
+
 def test_help_leads_to_the_suite(capsys):
     with pytest.raises(SystemExit):
         main(["bench", "--suite", "--help"])
@@ -464,7 +583,8 @@ def test_the_table_says_what_was_measured_where():
     lines = table().splitlines()
     assert lines[2] == (
         "Machine: 1 x Some GPU, 60 GB each for JAX, 2 cores of Some CPU. Versions: Python 3.11.7, "
-        f"jax 0.10.2. Commit aaaaaaa, {row.date}, size small."
+        f"jax 0.10.2. Commit aaaaaaa, {row.date}, size small. Members are measured one "
+        "after another, minutes apart: only their shares compare."
     )
     assert (
         "| a (commit bbbbbbb) | training | 900 | 850 to 950 | 0.75 of 1,200 | `jaxrl rate` |"
@@ -477,6 +597,79 @@ def test_the_table_says_what_was_measured_where():
     assert found["machine"]["device_kind"] == "Some GPU"
     assert [r["name"] for r in found["members"]] == ["a", "b", "c"]
     assert found["members"][0]["result"]["training"]["highest"] == 950
+
+
+def test_rows_of_other_versions_are_marked():
+    run([member("a"), member("b")])
+    old = {"versions": {"jax": "0.9.0", "flax": "0.12.8"}, "driver": "570.1"}
+    row = suite_run.read(Path("suite"))["a"]
+    suite_run.write(Path("suite"), dataclasses.replace(row, machine=MACHINE | old))
+    run([member("a"), member("b")])
+    assert "\n| a (driver 570.1, jax 0.9.0, flax 0.12.8) | training |" in table()
+    assert "\n| b | training |" in table()
+    # The other way round: what the newer ones have and the older had not.
+    suite_run.write(Path("suite"), row)
+    run([member("a")], machine=MACHINE | old)
+    assert "\n| a (no driver, jax 0.10.2, no flax) | training |" in table()
+
+
+def test_one_repeat_has_no_spread():
+    rate = {"steps_per_second": 631.0, "lowest": 631.0, "highest": 631.0, "share": 0.5}
+    loop = rate | {"steps_per_second": 1262.0}
+    row = {"kind": "rates", "result": {"loop": loop, "training": rate}}
+    assert list(suite_table._cells(row)) == [("training", "631", "-", "0.50 of 1,262")]
+
+
+def test_a_part_of_a_suite_keeps_the_rows_of_before(fake):
+    folder = fake / "measurements"
+    whole = [member("a"), member("b"), member("c"), member("d", "die")]
+    run(whole)
+    path = suite_table.take_in(Path("suite"), folder, "GPU")
+    shutil.rmtree("suite")
+    newer = MACHINE | {"commit": "b" * 40, "versions": {"jax": "0.11.0"}}
+    run([member("a"), member("b", "die"), member("c", "die"), member("d")], machine=newer,
+        only=[member("a")])  # fmt: skip
+    suite_table.take_in(Path("suite"), folder, "GPU")
+    rows = json.loads(path.read_text())["members"]
+    # b is another command now, as c is; d was none.
+    assert [row["state"] for row in rows] == ["done", "new", "new", "new"]
+    run(whole, machine=newer, only=[member("d", "die")])
+    path.unlink()
+    shutil.rmtree("suite")
+    run(whole)
+    suite_table.take_in(Path("suite"), folder, "GPU")
+    for name in "bcd":
+        Path(f"suite/members/{name}.json").unlink()
+    run(whole, machine=newer, only=[member("a")])
+    suite_table.take_in(Path("suite"), folder, "GPU")
+    found = json.loads(path.read_text())
+    assert [row["state"] for row in found["members"]] == ["done", "done", "done", "new"]
+    shown = suite_table.markdown(found)
+    assert "\n| a | training |" in shown
+    assert "\n| b (commit aaaaaaa, jax 0.10.2) | training |" in shown
+    # Of another machine, or size.
+    before = path.read_text()
+    for other in ({"machine": GPU}, {"size": "full"}):
+        text = json.loads(Path("suite/results.json").read_text())
+        (fake / "other").mkdir(exist_ok=True)
+        (fake / "other/results.json").write_text(json.dumps(text | other))
+        with pytest.raises(UserError, match="choose another NAME"):
+            suite_table.take_in(fake / "other", folder, "GPU")
+    assert path.read_text() == before
+
+
+def test_reasons_hold_no_path_of_a_person(fake, monkeypatch):
+    monkeypatch.setenv("HOME", "/data/ada")
+    run([member("a")])
+    record = suite_run.read(Path("suite"))["a"]
+    reason = f"{fake}/x.py /data/ada/y /home/bob/z " + "long " * 100
+    failed = dataclasses.replace(record, state="failed", attempts=2, reason=reason)
+    suite_run.write(Path("suite"), failed)
+    run([member("a")])
+    path = suite_table.take_in(Path("suite"), fake / "measurements", "GPU")
+    kept = json.loads(path.read_text())["members"][0]["reason"]
+    assert kept.startswith("./x.py ~/y ~/z long ")
+    assert len(kept) == suite_table.LONGEST
 
 
 def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
@@ -509,14 +702,18 @@ def test_the_page_shows_the_measurements():
     assert suite_table.with_section(page, suite_table.section(ROOT / "docs/measurements")) == page
 
 
-def test_make_runs_the_suite_and_takes_its_results_in():
+def test_make_runs_the_suite_and_takes_its_results_in(monkeypatch):
     def made(*words):
         command = ["make", "--dry-run", *words]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     assert "jaxrl bench --suite --minutes 9 \n" in made("suite")
-    assert "--suite --minutes 4 --output there\n" in made("suite", "MINUTES=4", "RUN=there")
-    taken = made("performance", "RUN=there", "NAME=NVIDIA H100")
-    assert "-m jaxrl.suite_table there NVIDIA H100\n" in taken
+    assert "--suite --minutes 4 --output 'there'\n" in made("suite", "MINUTES=4", "RUN=there")
+    taken = made("performance", "RUN=there", "NAME=H100 (80 GB)")
+    assert "-m jaxrl.suite_table 'there' 'H100 (80 GB)'\n" in taken
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        made("performance", "NAME=H100")
+    assert "NAME needs the results of a suite: add RUN=suite" in error.value.stderr
+    monkeypatch.setenv("NAME", "laptop")  # as some systems have it
     assert "-m jaxrl.suite_table \n" in made("performance")
     assert "-m jaxrl.suite_table\n" in made("docs")
