@@ -247,11 +247,21 @@ def _summary(
     print(session.output / suite_table.TABLE)
     left = [member.name for member in suite_run.queue(members, records)]
     if left:
-        again = shlex.join(["jaxrl", "bench", *arguments])
+        again = shlex.join(["jaxrl", "bench", *_only_left(arguments, left)])
         print(f"left: {', '.join(left)}; go on with: {again}", file=sys.stderr)
     if session.stop.signal is not None:
         return 128 + int(session.stop.signal)
     return int(any(record.state == "failed" for record in found))
+
+
+def _only_left(arguments: list[str], left: list[str]) -> list[str]:
+    """Returns the arguments with the members that are left after `--only`, if they have it."""
+    kept, named = [], False
+    for word in arguments:
+        named = word == "--only" if word.startswith("--") else named
+        if not named:
+            kept.append(word)
+    return [*kept, "--only", *left] if "--only" in arguments else arguments
 
 
 def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from jaxrl.checks import check_divides
 from jaxrl.cli import TrainArguments, main
 from jaxrl.config import Config, to_toml
 from jaxrl.errors import RunError, UserError
-from jaxrl.measuring import BenchArguments
+from jaxrl.measuring import BenchArguments, _only_left
 from jaxrl.progress import Display
 from jaxrl.suite import FULL, SMALL, Member
 from jaxrl.suite_table import Record
@@ -291,6 +291,10 @@ def test_named_members_are_repeated_and_keep_what_they_have():
     slow = member("one", "sleep")
     assert run([slow], only=[slow], minutes=3 / 60)["one"] == again
     assert started() == ["rate", "rate", "sleep"]
+    # What is done is not named again by the line that says how to go on.
+    words = ["--suite", "--only", "one", "two", "--minutes", "9"]
+    assert _only_left(words, ["two"]) == ["--suite", "--minutes", "9", "--only", "two"]
+    assert _only_left(["--suite"], ["two"]) == ["--suite"]
     # A record of an older command is none.
     assert suite_run.counted(one, {"one": again}) is None
 
