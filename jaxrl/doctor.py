@@ -6,6 +6,7 @@ that it costs its own line only. Nothing heavy is imported here: a broken JAX is
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import queue
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from jaxrl.machine import Machine
 
@@ -67,7 +68,7 @@ TESTED = {
     "jax": ("0.10", "0.12"),
     "jaxlib": ("0.10", "0.12"),
     "flax": ("0.12", "0.12"),
-    "optax": ("0.2.8", "0.2"),
+    "optax": ("0.2", "0.2"),
     "envpool": ("1.2.5", "1.2.7"),
     "numpy": ("2", "2"),
 }
@@ -75,6 +76,8 @@ COMMAND = (sys.executable, "-m", "jaxrl.probes")
 LEAST_MEMORY_GB = 2.0  # JAX, 16 emulators and a small agent
 LEAST_DISK_GB = 2.0  # a run with its checkpoints and without a replay takes less
 WRITTEN = 1 << 20  # bytes that the disk must take
+SECONDS_TO_WRITE = 30.0  # them
+SECONDS_TO_END = 5.0  # for a process that was killed, or has closed its output
 
 
 # --- the host ------------------------------------------------------------------------------------
@@ -94,8 +97,13 @@ def check_devices(machine: Machine) -> Check:
     if machine.driver:
         text += f", driver {machine.driver}"
     if machine.driver and machine.platform == "cpu" and not os.environ.get("JAX_PLATFORMS"):
-        remedy = "install JAX for it: pip install -e '.[cuda]' (or '.[tpu]')"
-        return Check(name, "warning", f"{text}: JAX does not use it", remedy, needed)
+        remedy = (
+            "install JAX for it, or a version that fits: pip install -e '.[cuda]' (or '.[tpu]')"
+        )
+        text += ": JAX does not use it"
+        if machine.device_error:
+            text += f" ({machine.device_error})"
+        return Check(name, "warning", text, remedy, needed)
     return Check(name, "ok", text, needed=needed)
 
 
@@ -123,7 +131,9 @@ def check_versions(machine: Machine) -> Check:
     apart = [
         name
         for name, version in versions.items()
-        if name.startswith("jax-") and jaxlib and _numbers(version)[:3] != _numbers(jaxlib)[:3]
+        if re.search(r"^jax-.*-(plugin|pjrt)$", name)
+        and jaxlib
+        and _numbers(version)[:3] != _numbers(jaxlib)[:3]
     ]
     remedies = []
     if untested:
@@ -204,16 +214,41 @@ def _write(directory: Path) -> float:
     return time.perf_counter() - began
 
 
+def _within(seconds: float, call: Callable[[], float]) -> float | None:
+    """Returns what `call` returns, or None if it takes longer: a lost disk never answers."""
+    found: list[float] = []
+    errors: list[OSError] = []
+
+    def run() -> None:
+        try:
+            found.append(call())
+        except OSError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    return found[0] if found else None
+
+
 def check_disk(machine: Machine, directory: Path) -> Check:
     """Checks that the disk of the runs takes a file, and has room."""
-    name, needed = "disk", True
-    place = _existing(directory)
+    name, needed, place = "disk", True, directory
+    remedy = "make room, or write runs elsewhere: --run-dir"
     try:
-        seconds = _write(place)
+        place = _existing(directory)
+        if directory.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        found = _within(SECONDS_TO_WRITE, lambda: _write(place))
     except OSError as error:
-        remedy = "make room, or write runs elsewhere: --run-dir"
         text = f"'{place}' cannot be written: {error.strerror}"
         return Check(name, "cross", text, remedy, needed)
+    if found is None:
+        text = f"'{place}' takes no file within {SECONDS_TO_WRITE:g} s"
+        return Check(name, "cross", text, remedy, needed)
+    seconds = found
     free = shutil.disk_usage(place).free / 1e9
     text = f"{free:.1f} GB free in '{place}', 1 MB written in {1000 * seconds:.0f} ms"
     if free < LEAST_DISK_GB:
@@ -232,22 +267,31 @@ class _Process:
     """A process that runs probes and answers each with a line."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [*COMMAND, *names],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # closed when this process ends, however it ends
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=subprocess.PIPE,  # no file: the disk may be full
             start_new_session=True,  # so that its own children end with it
+            # Most of a GPU's memory would be kept from a run beside it.
+            env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ,
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._last = ""  # line of its errors that says something
         threading.Thread(target=self._read, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line)
         self._lines.put(None)
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._last = line.decode(errors="replace").strip() or self._last
 
     def answer(self, seconds: float) -> Answer:
         """Returns the next answer, or how the process ended instead."""
@@ -263,12 +307,13 @@ class _Process:
 
     def _end(self) -> str:
         """Says how the process ended: its signal or status, and its last line."""
-        status = self._process.wait()
+        try:
+            status = self._process.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            return "closed its output and does not end"
+        self._listener.join(SECONDS_TO_END)  # its own children may hold the pipe
         how = f"ended by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").splitlines()
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"{how}: {last}" if last else how
+        return f"{how}: {self._last}" if self._last else how
 
     def close(self) -> None:
         """Ends the process, whatever it is doing, and those that it started."""
@@ -280,7 +325,7 @@ class _Process:
                     self._process.kill()
             # One that waits for a dead disk or driver cannot be killed; it must not hold us up.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
+                self._process.wait(SECONDS_TO_END)
 
 
 def _signal_name(number: int) -> str:
@@ -383,12 +428,17 @@ def diagnose(
     yield check_memory(machine)
     yield check_disk(machine, directory)
     answers: dict[str, Answer] = {}
-    with contextlib.closing(ask(tuple(LIMITS), show)) as asked:
+    # Without devices each of the others would wait for them in vain.
+    names = tuple(LIMITS) if machine.platform is not None else ("EnvPool",)
+    with contextlib.closing(ask(names, show)) as asked:
         for name, answer in asked:
             answers[name] = answer
             yield _to_check(name, answer, machine)
             if name == "host callbacks":
                 yield compare_frames(answers, machine)
+    for name in LIMITS:
+        if name not in names:
+            yield Check(name, "warning", "cannot be checked without devices", "see devices above")
 
 
 def failures(checks: Sequence[Check]) -> list[Check]:

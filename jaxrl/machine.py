@@ -22,11 +22,12 @@ from typing import TypeVar
 import psutil
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "envpool", "numpy")
-# How the names of the packages begin that bring JAX to an accelerator.
-PLUGINS = ("jax-", "libtpu", "nvidia-cudnn")
+# Names of the packages that bring JAX to an accelerator.
+PLUGINS = re.compile(r"jax-.*-(plugin|pjrt)$|libtpu|nvidia-cudnn")
 COMPILERS = ("c++", "g++", "clang++", "nvcc")
 PROBE_SECONDS = 10.0  # that a program may take to say its version
 DEVICE_SECONDS = 60.0  # that JAX may take to start its devices
+SECONDS_TO_END = 5.0  # for a program that was killed; one that waits for a driver never does
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class Devices:
     device_kind: str | None
     num_devices: int | None
     device_memory_gb: float | None  # that JAX may use of each device; None on CPUs
-    error: str | None = None  # why JAX has no devices
+    error: str | None = None  # why JAX has no devices, or takes the CPU
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Machine:
     device_kind: str | None
     num_devices: int | None
     device_memory_gb: float | None  # that JAX may use of each device; None on CPUs
-    device_error: str | None  # why JAX has no devices
+    device_error: str | None  # why JAX has no devices, or takes the CPU
     driver: str | None  # NVIDIA's driver, or libtpu
     system: str
     cpu: str | None  # model
@@ -104,19 +105,20 @@ def _no_devices(reason: str) -> Devices:
 def _devices_apart(seconds: float) -> Devices:
     command = [sys.executable, "-m", "jaxrl.machine", "--devices"]
     try:
-        found = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, check=False
-        )
+        found = _run(command, seconds)
     except subprocess.TimeoutExpired:
         return _no_devices(f"JAX did not start its devices within {seconds:g} s")
     except OSError as error:
         return _no_devices(str(error))
+    said = found.stderr.split("\n") if found.stderr else []
+    last = next((line for line in reversed(said) if line.strip()), "")
     try:
-        return Devices(**json.loads(found.stdout.splitlines()[-1]))
+        seen = Devices(**json.loads(found.stdout.splitlines()[-1]))
     except (IndexError, TypeError, ValueError):
-        said = found.stderr.split("\n") if found.stderr else []
-        last = next((line for line in reversed(said) if line.strip()), "")
         return _no_devices(f"JAX ended with status {found.returncode}: {last}")
+    # Why it takes the CPU, if it says so.
+    because = last if seen.platform == "cpu" and last else seen.error
+    return dataclasses.replace(seen, error=because)
 
 
 def _with_host(found: Devices) -> Machine:
@@ -152,6 +154,26 @@ def _or_none(probe: Callable[[], T]) -> T | None:
         return None
 
 
+def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Runs a program; unlike `subprocess.run` it does not wait for one that cannot be killed."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(SECONDS_TO_END)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
 def _gigabytes(size: float) -> float:
     return round(size / 1e9, 1)
 
@@ -159,15 +181,7 @@ def _gigabytes(size: float) -> float:
 def _output(command: list[str]) -> str | None:
     """Returns the output of a program that ends well and soon."""
     try:
-        found = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PROBE_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        found = _run(command, PROBE_SECONDS)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     return found.stdout if found.returncode == 0 else None
@@ -189,12 +203,7 @@ def _cpu_model() -> str | None:
 
 
 def _cores() -> int:
-    def count() -> int:
-        from jaxrl.envs.engine import cores
-
-        return len(cores())
-
-    return _or_none(count) or os.cpu_count() or 1
+    return _or_none(lambda: len(os.sched_getaffinity(0))) or os.cpu_count() or 1
 
 
 def _host_memory_gb() -> float | None:
@@ -230,7 +239,7 @@ def installed_versions() -> dict[str, str]:
     with contextlib.suppress(Exception):
         for installed in metadata.distributions():
             name = str(installed.name).lower().replace("_", "-")
-            if name.startswith(PLUGINS):
+            if PLUGINS.match(name):
                 plugins[name] = installed.version
     return versions | dict(sorted(plugins.items()))
 

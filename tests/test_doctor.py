@@ -5,8 +5,10 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -162,6 +164,56 @@ def test_a_directory_that_cannot_be_written_is_a_cross(monkeypatch, tmp_path):
     check = doctor.check_disk(GOOD, tmp_path)
     assert check.mark == "cross"
     assert "Permission denied" in check.text
+
+
+def test_a_disk_that_does_not_answer_is_a_cross(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "SECONDS_TO_WRITE", 0.1)
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(1))
+    check = doctor.check_disk(GOOD, tmp_path)
+    assert (check.mark, "takes no file within 0.1 s" in check.text) == ("cross", True)
+
+
+def test_a_file_in_place_of_the_directory_is_a_cross(tmp_path):
+    (tmp_path / "x").touch()
+    check = doctor.check_disk(GOOD, tmp_path / "x")
+    assert (check.mark, "Not a directory" in check.text) == ("cross", True)
+
+
+def test_probes_answer_where_no_file_can_be_written():
+    """As on a full disk: no file of this process may grow."""
+    answer = "import json; print(json.dumps({'mark': 'ok', 'text': 'x'}))"
+    code = textwrap.dedent(
+        f"""
+        import resource, sys
+        from jaxrl import doctor
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        doctor.COMMAND = (sys.executable, "-c", {answer!r})
+        print([found["text"] for _, found in doctor.ask(("EnvPool",), lambda _: None)])
+        """
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout == "['x']\n", found.stderr
+
+
+def test_without_devices_nothing_waits_for_them(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(doctor, "ask", lambda names, _: (x for x in asked.append(names) or ()))
+    none = changed(platform=None, device_error="no driver")
+    checks = list(doctor.diagnose(none, tmp_path, lambda _: None))
+    assert asked == [("EnvPool",)]
+    assert [c.name for c in checks if c.text == "cannot be checked without devices"] == [
+        name for name in doctor.LIMITS if name != "EnvPool"
+    ]
+
+
+def test_a_probe_ends_with_whoever_started_it():
+    code = (
+        "import time; from jaxrl import probes;"
+        "probes.PROBES['x'] = lambda: time.sleep(60); probes.main(['x'])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    process.stdin.close()
+    assert process.wait(50) == 1
 
 
 def test_little_disk_is_a_warning(monkeypatch, tmp_path):
@@ -421,7 +473,7 @@ def test_frames_that_stand_still_are_a_cross():
 
 @pytest.mark.parametrize(
     ("factor", "mark"),
-    [(1.0, "ok"), (1.001, "cross"), (float("nan"), "cross")],
+    [(1.0, "ok"), (1.0003, "warning"), (1.05, "cross"), (float("nan"), "cross")],
 )
 def test_wrong_gradients_are_a_cross(factor, mark, monkeypatch):
     right = networks.conv2d
