@@ -90,6 +90,12 @@ def check_devices(machine: Machine) -> Check:
         remedy = (
             "python -c 'import jax; jax.devices()' says more; JAX_PLATFORMS=cpu needs no driver"
         )
+        if asked := os.environ.get("JAX_PLATFORMS"):
+            driver = "" if machine.driver else ", and no driver of NVIDIA's answers"
+            remedy = (
+                f"JAX_PLATFORMS={asked} names what JAX cannot start here{driver}: unset it, or "
+                "install JAX for it: pip install -e '.[cuda]' (or '.[tpu]')"
+            )
         return Check(name, "cross", f"JAX has none: {machine.device_error}", remedy, needed)
     text = f"{machine.platform}: {machine.num_devices} x {machine.device_kind}"
     if machine.device_memory_gb is not None:
@@ -236,7 +242,7 @@ def _within(seconds: float, call: Callable[[], float]) -> float | None:
 def check_disk(machine: Machine, directory: Path) -> Check:
     """Checks that the disk of the runs takes a file, and has room."""
     name, needed, place = "disk", True, directory
-    remedy = "make room, or write runs elsewhere: --run-dir"
+    remedy = "make room, or write runs elsewhere: --root here, --run-dir of training"
     try:
         place = _existing(directory)
         if directory.is_file():
