@@ -128,12 +128,14 @@ def counted(member: Member, records: dict[str, Record]) -> Record | None:
 
 
 def queue(members: list[Member], records: dict[str, Record], named: bool = False) -> list[Member]:
-    """Returns the members to try: new ones first, then those that failed.
+    """Returns the members to try: new ones first, then those stopped, then those that failed.
 
     `named` ones are tried as often as they are asked for, those that are done too.
     """
     found = {m.name: record for m in members if (record := counted(m, records))}
-    fresh = [m for m in members if m.name not in found or found[m.name].state == "stopped"]
+    fresh = [m for m in members if m.name not in found]
+    # Behind them, so that one that is slower than expected does not take every call's time.
+    stopped = [m for m in members if m.name in found and found[m.name].state == "stopped"]
     again = [
         m
         for m in members
@@ -142,19 +144,19 @@ def queue(members: list[Member], records: dict[str, Record], named: bool = False
         and (named or found[m.name].attempts < ATTEMPTS)
     ]
     done = [m for m in members if named and m.name in found and found[m.name].state == "done"]
-    return fresh + again + done
+    return fresh + stopped + again + done
 
 
 def expected(member: Member, members: list[Member], records: dict[str, Record]) -> float:
     """Returns the seconds that a member will take; for `bench` at the machine's pace so far.
 
-    Training that was stopped begins from nothing: it needs more than it had.
+    One that was stopped begins from nothing: it needs more than it had.
     """
-    if member.kind != "rates":
-        before = counted(member, records)
-        if before is None or before.state != "stopped":
-            return member.seconds
+    before = counted(member, records)
+    if before is not None and before.state == "stopped":
         return max(member.seconds, min(member.limit, 1.5 * before.seconds))
+    if member.kind != "rates":
+        return member.seconds
     took = [
         record.seconds / other.seconds
         for other in members
