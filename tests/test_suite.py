@@ -411,7 +411,7 @@ def test_a_signal_ends_it_cleanly(tmp_path, number, status):
     assert gone(pid)
     assert "Traceback" not in errors
     assert "training 900" in out
-    assert "left: two, three; go on with: jaxrl bench --suite" in errors
+    assert "left: three, two; go on with: jaxrl bench --suite" in errors
     assert [row["state"] for row in results()["members"]] == ["done", "stopped", "new"]
     assert "Not measured yet: two, three." in table()
 
