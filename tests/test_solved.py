@@ -28,7 +28,8 @@ from tests.conftest import catch_config
         pytest.param("one_step_q", 32_000, {}, {}, id="one_step_q"),
         pytest.param("sarsa", 40_000, {}, {}, id="sarsa"),
         pytest.param("nstep_q", 16_000, {}, {}, id="nstep_q"),
-        pytest.param("pqn", 20_000, {}, {}, id="pqn"),
+        # With exploration over by step 3,000 seeds stall by the rounding of their machine.
+        pytest.param("pqn", 24_000, {}, {"epsilon_decay_steps": 16_000}, id="pqn"),
     ],
 )  # fmt: skip
 def test_solves_catch(recipe, steps, network, settings):
