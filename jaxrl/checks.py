@@ -15,7 +15,7 @@ from jaxrl.agent_config import (
     ValueConfig,
     VTraceConfig,
 )
-from jaxrl.config import ADAPTIVE_RATES, Config, convolutions, nearest
+from jaxrl.config import ADAPTIVE_RATES, Config, convolutions, gradient_steps, nearest
 from jaxrl.errors import UserError
 
 # The least value of each key; keys of [agent] that an algorithm has not are left out.
@@ -232,8 +232,7 @@ def _check_optimizer(config: Config) -> None:
         return
     if algorithm != "ppo":
         raise UserError("optimizer.schedule = 'adaptive': only ppo has it; take constant or linear")
-    agent = config.agent
-    if isinstance(agent, PPOConfig) and agent.epochs * agent.num_minibatches == 1:
+    if gradient_steps(config) == 1:
         raise UserError(
             "optimizer.schedule = 'adaptive': the policy does not diverge within one gradient "
             "step; take more of agent.epochs or agent.num_minibatches"

@@ -1,4 +1,4 @@
-"""What a machine can do, checked: one `Check` after another.
+"""Checks of a machine, one after another, for `jaxrl doctor`.
 
 Whatever can hang or kill a process runs in another one (`jaxrl.probes`), with a time limit, so
 that it costs its own line only. Nothing heavy is imported here: a broken JAX is a finding too.

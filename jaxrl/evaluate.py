@@ -41,7 +41,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 class Stage(NamedTuple):
-    """What a protocol is played with."""
+    """Games, agent and conditions of one protocol."""
 
     engine: EnvEngine
     agent: Agent

@@ -80,20 +80,11 @@ def evaluate(arguments: list[str]) -> int:
     run_dirs = _check_runs(given["runs"], "evaluate")
     if given["output"]:
         check_target(given["output"], (".png",))
-    from jaxrl import scores, summaries
+    from jaxrl import summaries
 
     if not given["recorded"]:
         given["protocol"] = given["protocol"] or _like_training(run_dirs)
-    found = {}
-    for run_dir in run_dirs:
-        found[run_dir] = scores.read(run_dir) if given["recorded"] else _played(run_dir, given)
-        if given["protocol"] not in (None, found[run_dir].protocol):
-            protocol = found[run_dir].protocol
-            raise UserError(f"'{run_dir}' was evaluated by protocol {protocol}: add --protocol "
-                            f"{protocol}, or leave --recorded out")  # fmt: skip
-        if not given["json"]:
-            name = f"{run_dir}: " if len(run_dirs) > 1 else ""
-            print(name + scores.describe(found[run_dir]), flush=True)
+    found = _evaluations(run_dirs, given)
     if len(run_dirs) == 1 and not given["output"]:
         if given["json"]:
             print(json.dumps(dataclasses.asdict(found[run_dirs[0]]), indent=2))
@@ -108,6 +99,23 @@ def evaluate(arguments: list[str]) -> int:
     if given["output"] and not given["json"]:
         print(given["output"])
     return 0
+
+
+def _evaluations(run_dirs: list[Path], given: dict[str, Any]) -> dict[Path, Any]:
+    """Plays or reads the evaluation of each run, and prints it unless an object is asked for."""
+    from jaxrl import scores
+
+    found = {}
+    for run_dir in run_dirs:
+        found[run_dir] = scores.read(run_dir) if given["recorded"] else _played(run_dir, given)
+        if given["protocol"] not in (None, found[run_dir].protocol):
+            protocol = found[run_dir].protocol
+            raise UserError(f"'{run_dir}' was evaluated by protocol {protocol}: add --protocol "
+                            f"{protocol}, or leave --recorded out")  # fmt: skip
+        if not given["json"]:
+            name = f"{run_dir}: " if len(run_dirs) > 1 else ""
+            print(name + scores.describe(found[run_dir]), flush=True)
+    return found
 
 
 def _like_training(run_dirs: list[Path]) -> str:

@@ -11,6 +11,7 @@ With priorities w makes up for how often the transition is drawn (jaxrl.prioriti
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -87,6 +88,19 @@ def select(prediction: jax.Array, action: jax.Array) -> jax.Array:
     """What is said of one action each: f32[B, A(, N)], i32[B] -> f32[B(, N)]."""
     index = action.reshape(-1, *[1] * (prediction.ndim - 1))
     return jnp.take_along_axis(prediction, index, axis=1)[:, 0]
+
+
+def copy_target(state: AgentState, every: int) -> AgentState:
+    """Copies the parameters into the target network in each `every`-th update.
+
+    Args:
+      state: whose `optimizer` has a `target`, the parameters of the target network.
+      every: updates between two copies; the first falls on update 0.
+    """
+    target = optax.periodic_update(
+        state.actor.params, state.optimizer.target, state.actor.updates, every
+    )
+    return state._replace(optimizer=state.optimizer._replace(target=target))
 
 
 def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
@@ -188,20 +202,13 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         share = jnp.minimum(updates / max(config.num_updates(), 1), 1.0)
         return settings.importance_exponent + share * (1 - settings.importance_exponent)
 
-    def copy_target(state: AgentState) -> AgentState:
-        """Copies the parameters into the target network in every `target_updates`-th update."""
-        target = optax.periodic_update(
-            state.actor.params, state.optimizer.target, state.actor.updates, target_updates
-        )
-        return state._replace(optimizer=state.optimizer._replace(target=target))
-
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
         memory = replay.add(state.memory, trajectory)
         if prioritises:
             memory = prioritised.follow(memory, len(trajectory.action), settings.n_step)
-        actor, learner = state.actor, copy_target(state).optimizer
+        actor, learner = state.actor, copy_target(state, target_updates).optimizer
         ready = (memory.steps[0] >= settings.learning_starts / config.num_envs) & (
             replay.num_places(memory, settings.n_step) > 0
         )
@@ -232,4 +239,5 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         new_actor = networks.next_actor(actor, params, trajectory)
         return AgentState(new_actor, learner, memory._replace(priorities=priorities)), metrics
 
-    return Agent(init, act, update, settings.rollout_length, replay.interrupt, skip=copy_target)
+    skip = partial(copy_target, every=target_updates)
+    return Agent(init, act, update, settings.rollout_length, replay.interrupt, skip)

@@ -42,7 +42,7 @@ Cells = dict[str, np.ndarray]  # game -> human-normalised scores f64[seeds]
 
 @dataclass(frozen=True)
 class Conditions:
-    """How the games of an evaluation were played."""
+    """Starts, resets, stickiness, actions and time limit of an evaluation's games."""
 
     noops: tuple[int, int]  # fewest and most that a game begins with
     fire: bool  # pressed after them

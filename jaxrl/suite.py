@@ -40,7 +40,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Size:
-    """How large the members are."""
+    """Environments, options and expected seconds of the members on one kind of machine."""
 
     name: str
     games: int  # of vtrace, a multiple of its 20 minibatches

@@ -33,9 +33,9 @@ dqn-no-target: test_updates.py::test_dqn_bootstraps_from_the_target_network
 c51-no-target: test_updates.py::test_c51_bootstraps_from_the_target_network
     there = predict(learner.target, => there = predict(actor.params,
 dqn-no-copy: test_updates.py::test_dqn_bootstraps_from_the_target_network
-    copy_target(state).optimizer => state.optimizer
+    copy_target(state, target_updates).optimizer => state.optimizer
 dqn-copy-early: test_updates.py::test_dqn_bootstraps_from_the_target_network
-    state.actor.updates, target_updates => state.actor.updates + 1, target_updates
+    state.actor.updates, every => state.actor.updates + 1, every
 dqn-never-double: test_updates.py::test_dqn_bootstraps_from_the_target_network
     if settings.double_q: => if False:
 dqn-double-reversed: test_updates.py::test_dqn_bootstraps_from_the_target_network
@@ -53,9 +53,7 @@ importance-ignored: test_dqn.py::test_rows_count_by_their_importance
 nstep-q-no-target: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     values = predict(learner.target, => values = predict(actor.params,
 nstep-q-no-copy: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
-    copy_target(state).optimizer => state.optimizer
-nstep-q-copy-early: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
-    state.actor.updates, target_updates => state.actor.updates + 1, target_updates
+    copy_target(state, target_updates).optimizer => state.optimizer
 sarsa-best-action: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     distributional.select(values, action) if sarsa else values.max(axis=-1) => values.max(axis=-1)
 # agents/pqn.py

@@ -13,6 +13,7 @@ with the target network q⁻. Sarsa's a_T is drawn anew from the policy that pla
 follows is chosen after the update.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ from jaxrl import distributional, exploration, networks, optimizers, returns
 from jaxrl.agent_config import NStepQConfig
 from jaxrl.config import Config
 from jaxrl.optimizers import mean_over_devices, row_weights
-from jaxrl.q_learning import Learner
+from jaxrl.q_learning import Learner, copy_target
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 
@@ -103,17 +104,10 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         )
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
-    def copy_target(state: AgentState) -> AgentState:
-        """Copies the parameters into the target network in every `target_updates`-th update."""
-        target = optax.periodic_update(
-            state.actor.params, state.optimizer.target, state.actor.updates, target_updates
-        )
-        return state._replace(optimizer=state.optimizer._replace(target=target))
-
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
-        actor, learner = state.actor, copy_target(state).optimizer
+        actor, learner = state.actor, copy_target(state, target_updates).optimizer
         rows = as_rows(key, actor, learner, trajectory)
 
         def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -135,4 +129,5 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         new_actor = networks.next_actor(actor, params, trajectory)
         return AgentState(new_actor, Learner(moments, learner.target), state.memory), metrics
 
-    return Agent(init, act, update, settings.rollout_length, skip=copy_target)
+    skip = partial(copy_target, every=target_updates)
+    return Agent(init, act, update, settings.rollout_length, skip=skip)
