@@ -29,6 +29,10 @@ PROBE_SECONDS = 10.0  # that a program may take to say its version
 DEVICE_SECONDS = 60.0  # that JAX may take to start its devices
 SECONDS_TO_END = 5.0  # for a program that was killed; one that waits for a driver never does
 
+# Errors that say that a value is not to be had on this machine: no such file, function or module,
+# a driver or a kernel that refuses (XLA's errors are RuntimeErrors), output of another form.
+MISSING = (OSError, AttributeError, ImportError, RuntimeError, ValueError, psutil.Error)
+
 T = TypeVar("T")
 
 
@@ -150,7 +154,7 @@ def _with_host(found: Devices) -> Machine:
 def _or_none(probe: Callable[[], T]) -> T | None:
     try:
         return probe()
-    except Exception:
+    except MISSING:
         return None
 
 
@@ -233,10 +237,10 @@ def installed_versions() -> dict[str, str]:
     """Returns the versions of the packages that training needs, and of JAX's plugins."""
     versions: dict[str, str] = {}
     for package in PACKAGES:
-        with contextlib.suppress(Exception):  # missing, or broken
+        with contextlib.suppress(metadata.PackageNotFoundError, *MISSING):
             versions[package] = metadata.version(package)
     plugins: dict[str, str] = {}
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(*MISSING):
         for installed in metadata.distributions():
             name = str(installed.name).lower().replace("_", "-")
             if PLUGINS.match(name):
