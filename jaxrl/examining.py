@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxrl.arguments import parse
-from jaxrl.doctor import Check, Mark, diagnose, failures
+from jaxrl.doctor import diagnose, failures
+from jaxrl.host_checks import Check, Mark
 from jaxrl.machine import Machine, describe_apart
 
 SIGNS: dict[Mark, str] = {"ok": "✓", "warning": "!", "cross": "✗"}

@@ -77,13 +77,14 @@ ALLOWED = {
         "memory", "program", "progress", "scaling",
     },
     "scaling": set(),
-    "machine": {"envs", "distribute", "runs"},
-    "doctor": {"machine"},
+    "machine": {"distribute", "runs"},
+    "host_checks": {"machine"},
+    "doctor": {"host_checks", "machine"},
     "probes": {
         "types", "agent_config", "config", "agents", "convolution", "distribute", "envs",
         "episodes", "networks", "program",
     },
-    "examining": {"arguments", "doctor", "machine"},
+    "examining": {"arguments", "doctor", "host_checks", "machine"},
     "tune": {"agent_config", "config", "errors", "checks", "distribute", "bench", "progress"},
     "train": {
         "config", "errors", "checks", "memory", "overrides", "agents", "envs", "distribute",

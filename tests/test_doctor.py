@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from jaxrl import doctor, examining, machine, networks, probes, rollout
+from jaxrl import doctor, examining, host_checks, machine, networks, probes, rollout
 from jaxrl.cli import main
-from jaxrl.doctor import Check
+from jaxrl.host_checks import Check
 
 GOOD = machine.Machine(
     date="2026-01-01T00:00:00+00:00",
@@ -46,12 +46,12 @@ def changed(**changes):
 
 def test_a_good_machine_is_good(tmp_path):
     checks = [
-        doctor.check_devices(GOOD),
-        doctor.check_versions(GOOD),
-        doctor.check_cores(GOOD),
-        doctor.check_compilers(GOOD),
-        doctor.check_memory(GOOD),
-        doctor.check_disk(GOOD, tmp_path),
+        host_checks.check_devices(GOOD),
+        host_checks.check_versions(GOOD),
+        host_checks.check_cores(GOOD),
+        host_checks.check_compilers(GOOD),
+        host_checks.check_memory(GOOD),
+        host_checks.check_disk(GOOD, tmp_path),
     ]
     assert [check.mark for check in checks] == ["ok"] * 6
     assert not any(check.remedy for check in checks)
@@ -61,22 +61,22 @@ def test_a_good_machine_is_good(tmp_path):
 
 def test_no_device_is_a_cross_that_training_needs(monkeypatch):
     none = changed(platform=None, device_error="RuntimeError: no backend")
-    check = doctor.check_devices(none)
+    check = host_checks.check_devices(none)
     assert check.mark == "cross"
     assert "RuntimeError: no backend" in check.text
     assert doctor.failures([check]) == [check]
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    assert "JAX_PLATFORMS=cuda names" in doctor.check_devices(none).remedy
+    assert "JAX_PLATFORMS=cuda names" in host_checks.check_devices(none).remedy
 
 
 def test_a_gpu_that_jax_does_not_use_is_a_warning(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     unused = changed(platform="cpu", device_memory_gb=None)
-    check = doctor.check_devices(unused)
+    check = host_checks.check_devices(unused)
     assert check.mark == "warning"
     assert "pip install -e '.[cuda]'" in check.remedy
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    assert doctor.check_devices(unused).mark == "ok"
+    assert host_checks.check_devices(unused).mark == "ok"
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_a_gpu_that_jax_does_not_use_is_a_warning(monkeypatch):
     ],
 )
 def test_versions_out_of_range_are_warnings(versions, mark, remedy):
-    check = doctor.check_versions(changed(versions=versions))
+    check = host_checks.check_versions(changed(versions=versions))
     assert check.mark == mark
     assert remedy in check.remedy
 
 
 def test_an_untested_python_is_a_warning():
-    assert doctor.check_versions(changed(python="3.14.0")).mark == "warning"
-    assert doctor.check_versions(changed(python="3.11.7")).mark == "ok"
+    assert host_checks.check_versions(changed(python="3.14.0")).mark == "warning"
+    assert host_checks.check_versions(changed(python="3.11.7")).mark == "ok"
 
 
 def test_one_core_is_a_warning():
@@ -115,21 +115,21 @@ def test_one_core_is_a_warning():
     finally:
         os.sched_setaffinity(0, before)
     assert one.cores == 1
-    check = doctor.check_cores(one)
+    check = host_checks.check_cores(one)
     assert check.mark == "warning"
     assert "taskset" in check.remedy
 
 
 def test_less_cpu_time_than_cores_is_a_warning(monkeypatch):
-    monkeypatch.setattr(doctor, "cpu_time_limit", lambda: 2.5)
-    check = doctor.check_cores(GOOD)
+    monkeypatch.setattr(host_checks, "cpu_time_limit", lambda: 2.5)
+    check = host_checks.check_cores(GOOD)
     assert check.mark == "warning"
     assert "--num-threads 2" in check.remedy
 
 
 def test_little_memory_is_a_warning():
-    assert doctor.check_memory(changed(host_memory_free_gb=1.0)).mark == "warning"
-    assert doctor.check_memory(changed(host_memory_free_gb=None)).mark == "warning"
+    assert host_checks.check_memory(changed(host_memory_free_gb=1.0)).mark == "warning"
+    assert host_checks.check_memory(changed(host_memory_free_gb=None)).mark == "warning"
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
@@ -139,7 +139,7 @@ def test_a_full_disk_is_a_cross_that_training_needs(call, number, tmp_path, monk
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, call, fail)
-    check = doctor.check_disk(GOOD, tmp_path)
+    check = host_checks.check_disk(GOOD, tmp_path)
     assert check.mark == "cross"
     assert os.strerror(number) in check.text
     assert "--run-dir" in check.remedy
@@ -151,9 +151,9 @@ def test_the_disk_takes_a_whole_file_and_keeps_nothing(tmp_path, monkeypatch):
     sizes = []
     whole = os.write
     monkeypatch.setattr(os, "write", lambda file, data: sizes.append(whole(file, data[:999_999])) or sizes[-1])  # fmt: skip  # noqa: E501
-    check = doctor.check_disk(GOOD, tmp_path / "not" / "yet")
+    check = host_checks.check_disk(GOOD, tmp_path / "not" / "yet")
     assert check.mark == "ok"
-    assert sum(sizes) == doctor.WRITTEN
+    assert sum(sizes) == host_checks.WRITTEN
     assert len(sizes) == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -162,22 +162,22 @@ def test_a_directory_that_cannot_be_written_is_a_cross(monkeypatch, tmp_path):
     def refuse(**_):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(doctor.tempfile, "mkstemp", refuse)
-    check = doctor.check_disk(GOOD, tmp_path)
+    monkeypatch.setattr(host_checks.tempfile, "mkstemp", refuse)
+    check = host_checks.check_disk(GOOD, tmp_path)
     assert check.mark == "cross"
     assert "Permission denied" in check.text
 
 
 def test_a_disk_that_does_not_answer_is_a_cross(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "SECONDS_TO_WRITE", 0.1)
+    monkeypatch.setattr(host_checks, "SECONDS_TO_WRITE", 0.1)
     monkeypatch.setattr(os, "fsync", lambda _: time.sleep(1))
-    check = doctor.check_disk(GOOD, tmp_path)
+    check = host_checks.check_disk(GOOD, tmp_path)
     assert (check.mark, "takes no file within 0.1 s" in check.text) == ("cross", True)
 
 
 def test_a_file_in_place_of_the_directory_is_a_cross(tmp_path):
     (tmp_path / "x").touch()
-    check = doctor.check_disk(GOOD, tmp_path / "x")
+    check = host_checks.check_disk(GOOD, tmp_path / "x")
     assert (check.mark, "Not a directory" in check.text) == ("cross", True)
 
 
@@ -219,9 +219,9 @@ def test_a_probe_ends_with_whoever_started_it():
 
 
 def test_little_disk_is_a_warning(monkeypatch, tmp_path):
-    usage = doctor.shutil.disk_usage(tmp_path)._replace(free=1e9)
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage)
-    assert doctor.check_disk(GOOD, tmp_path).mark == "warning"
+    usage = host_checks.shutil.disk_usage(tmp_path)._replace(free=1e9)
+    monkeypatch.setattr(host_checks.shutil, "disk_usage", lambda _: usage)
+    assert host_checks.check_disk(GOOD, tmp_path).mark == "warning"
 
 
 # --- the machine ---------------------------------------------------------------------------------
