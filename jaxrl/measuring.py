@@ -189,7 +189,7 @@ def _suite(arguments: list[str]) -> int:
     began = time.monotonic()
     parsed = parse(SuiteArguments, "bench --suite", arguments)
     at_least("minutes", parsed.minutes, 0.01)
-    from jaxrl import suite, suite_run
+    from jaxrl import suite, suite_records, suite_run
     from jaxrl.progress import Display
     from jaxrl.sweep import Stop
 
@@ -204,11 +204,11 @@ def _suite(arguments: list[str]) -> int:
     only = suite.chosen(members, parsed.only)
     for member in members:
         configuration.load(Path(member.recipe))
-    suite_run.check_output(parsed.output, size.name, machine)
+    suite_records.check_output(parsed.output, size.name, machine)
     if parsed.list:
-        _list(only, suite_run.read(parsed.output))
+        _list(only, suite_records.read(parsed.output))
         return 0
-    with suite_run.held(parsed.output), Stop().watching() as stop:
+    with suite_records.held(parsed.output), Stop().watching() as stop:
         deadline = began + 60 * parsed.minutes
         session = suite_run.Session(parsed.output, size.name, machine, deadline, stop)
         with Display() as display:
@@ -225,10 +225,10 @@ def _check_accelerator(size: str, machine: dict[str, Any]) -> None:
 
 def _list(members: "list[Member]", records: "dict[str, Record]") -> None:
     """Prints the members in their order, with what there is of each."""
-    from jaxrl import suite_run
+    from jaxrl import suite_records
 
     for place, member in enumerate(members, start=1):
-        record = suite_run.counted(member, records)
+        record = suite_records.counted(member, records)
         state = record.state if record else "new"
         print(
             f"{place:>4}  {state:<7} {member.seconds:>4.0f} s  {member.name:<18} {member.command}"
@@ -239,13 +239,13 @@ def _summary(
     members: "list[Member]", records: "dict[str, Record]", session: Any, arguments: list[str]
 ) -> int:
     """Prints each result and how to go on; returns the exit status."""
-    from jaxrl import suite_run, suite_table
+    from jaxrl import suite_records, suite_table
 
     found = [records[member.name] for member in members if member.name in records]
     for record in found:
         print(f"{record.name:<18} {suite_table.outcome(record)}")
     print(session.output / suite_table.TABLE)
-    left = [member.name for member in suite_run.queue(members, records)]
+    left = [member.name for member in suite_records.queue(members, records)]
     if left:
         again = shlex.join(["jaxrl", "bench", *_only_left(arguments, left)])
         print(f"left: {', '.join(left)}; go on with: {again}", file=sys.stderr)

@@ -1,8 +1,8 @@
 """Runs the members of a suite, one after another, and keeps each result as soon as it is there.
 
 A member is a process group with a time limit: one that hangs is ended with its children, one that
-dies is named with its last line, and the others go on. OUTPUT/members/NAME.json has the record of a
-member, written whole; the same suite again leaves out what is done and tries last what failed.
+dies is named with its last line, and the others go on. The same suite again leaves out what is done
+and tries last what failed (`jaxrl.suite_records`).
 """
 
 import contextlib
@@ -12,11 +12,10 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,10 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import psutil
 
 from jaxrl import machine as machines
-from jaxrl import metrics, runs, suite_table
+from jaxrl import metrics, runs, suite_records, suite_table
 from jaxrl.errors import RunError, UserError
 from jaxrl.progress import duration
 from jaxrl.suite import SCORE, Member
+from jaxrl.suite_records import LOGS, RECORDS, RUNS
 from jaxrl.suite_table import Record
 from jaxrl.sweep import Stop, last_line
 
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from jaxrl.progress import Display
 
 PROGRAM = (sys.executable, "-m", "jaxrl")
-RECORDS, LOGS, RUNS = "members", "logs", "runs"
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 UNKILLABLE = 10.0  # seconds after which a killed process is left: a driver holds it
-ATTEMPTS = 2  # of a member that fails, each in a call of its own
 LOOKS = 0.2  # seconds between two looks at a member
 # JAX would end its tracebacks with a note about them, instead of the error.
 ENVIRONMENT = {"JAX_TRACEBACK_FILTERING": "off"}
@@ -68,104 +66,6 @@ def probe() -> dict[str, Any]:
     return found
 
 
-# --- what is kept ---------------------------------------------------------------------------------
-
-
-def read(output: Path) -> dict[str, Record]:
-    """Returns the records by name; those that cannot be read are left out."""
-    records: dict[str, Record] = {}
-    for path in sorted((output / RECORDS).glob("*.json")):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            record = Record(**json.loads(path.read_text(encoding="utf-8")))
-            records[record.name] = record
-    return records
-
-
-def write(output: Path, record: Record) -> None:
-    """Writes the record of a member, whole or not at all."""
-    text = json.dumps(dataclasses.asdict(record), indent=2)
-    runs.replace_text(output / RECORDS / f"{record.name}.json", text + "\n")
-
-
-def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
-    """Refuses a directory that holds something else. Raises `UserError`."""
-    if output.exists() and not output.is_dir():
-        raise UserError(f"'{output}' is no directory: choose another --output")
-    if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
-        raise UserError(f"'{output}' holds no suite: choose another --output")
-    for record in read(output).values():
-        if any(record.machine.get(key) != machine.get(key) for key in suite_table.SAME):
-            raise UserError(f"'{output}' is of another machine: choose another --output")
-        if record.size != size:
-            raise UserError(
-                f"'{output}' holds results of size {record.size}: add --size {record.size}, or "
-                "choose another --output"
-            )
-
-
-@contextlib.contextmanager
-def held(output: Path) -> Iterator[None]:
-    """Makes the directory, and keeps other suites out of it. Raises `UserError`."""
-    with contextlib.ExitStack() as lock:
-        try:
-            for part in (RECORDS, LOGS, RUNS):
-                (output / part).mkdir(parents=True, exist_ok=True)
-            lock.enter_context(runs.hold(output))
-        except UserError as error:
-            raise UserError(str(error).replace("--run-dir", "--output")) from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot write '{output}' ({error}): choose another --output") from None
-        yield
-
-
-# --- which is next --------------------------------------------------------------------------------
-
-
-def counted(member: Member, records: dict[str, Record]) -> Record | None:
-    """Returns the record of a member; one of another command, as an older version's, is none."""
-    record = records.get(member.name)
-    return record if record is not None and record.command == member.command else None
-
-
-def queue(members: list[Member], records: dict[str, Record], named: bool = False) -> list[Member]:
-    """Returns the members to try: new ones first, then those stopped, then those that failed.
-
-    `named` ones are tried as often as they are asked for, those that are done too.
-    """
-    found = {m.name: record for m in members if (record := counted(m, records))}
-    fresh = [m for m in members if m.name not in found]
-    # Behind them, so that one that is slower than expected does not take every call's time.
-    stopped = [m for m in members if m.name in found and found[m.name].state == "stopped"]
-    again = [
-        m
-        for m in members
-        if m.name in found
-        and found[m.name].state in ("failed", "begun")
-        and (named or found[m.name].attempts < ATTEMPTS)
-    ]
-    done = [m for m in members if named and m.name in found and found[m.name].state == "done"]
-    return fresh + stopped + again + done
-
-
-def expected(member: Member, members: list[Member], records: dict[str, Record]) -> float:
-    """Returns the seconds that a member will take; for `bench` at the machine's pace so far.
-
-    One that was stopped begins from nothing: it needs more than it had.
-    """
-    before = counted(member, records)
-    if before is not None and before.state == "stopped":
-        return max(member.seconds, min(member.limit, 1.5 * before.seconds))
-    if member.kind != "rates":
-        return member.seconds
-    took = [
-        record.seconds / other.seconds
-        for other in members
-        if (record := records.get(other.name)) and record.state == "done" and other.kind == "rates"
-    ]
-    pace = statistics.median(took) if took else 1.0
-    return member.seconds * min(max(pace, 0.5), 3.0)
-
-
 def run(
     members: list[Member],
     session: Session,
@@ -180,27 +80,27 @@ def run(
       display: shows each member.
       only: those to try; all without.
     """
-    output, records = session.output, read(session.output)
+    output, records = session.output, suite_records.read(session.output)
     suite_table.write(output, members, records, session.machine, session.size)
-    waiting = queue(only or members, records, named=only is not None)
+    waiting = suite_records.queue(only or members, records, named=only is not None)
     passed = 0
     for place, member in enumerate(waiting, start=1):
         label = f"[{place}/{len(waiting)}] {member.name}"
         left = session.deadline - session.grace - time.monotonic()
-        seconds = expected(member, members, records)
+        seconds = suite_records.expected(member, members, records)
         if session.stop.signal is not None:
             break
         if seconds > left:
             passed += 1
             continue
         display.say(f"{label}: {member.command}")
-        before = counted(member, records)
+        before = suite_records.counted(member, records)
         record = _measure(member, session, before, _shower(display, label))
         display.show("")
         stopped = record.state == "stopped"
         kept = before if before and before.state == "done" and stopped else record
         records[member.name] = kept
-        write(output, kept)
+        suite_records.write(output, kept)
         suite_table.write(output, members, records, session.machine, session.size)
         display.say(f"{label}: {suite_table.outcome(record)} ({duration(record.seconds)})")
     if passed:
@@ -244,7 +144,9 @@ def _measure(
             start_new_session=True, env=os.environ | ENVIRONMENT,
         )  # fmt: skip
     try:
-        write(session.output, dataclasses.replace(record, process=_identity(process.pid)))
+        suite_records.write(
+            session.output, dataclasses.replace(record, process=_identity(process.pid))
+        )
         how = _watch(process, member, session, run_dir, lambda: show(log))
         said = last_line(log)  # before it is asked to end, and says so
         if how != "ended":
@@ -349,12 +251,14 @@ def settle(output: Path) -> None:
     """
     if not (output / RECORDS).is_dir():
         return
-    with held(output):
-        for record in read(output).values():
+    with suite_records.held(output):
+        for record in suite_records.read(output).values():
             if record.state == "begun":
                 end_orphan(record)
                 reason = "its suite was killed while it ran"
-                write(output, dataclasses.replace(record, state="failed", reason=reason))
+                suite_records.write(
+                    output, dataclasses.replace(record, state="failed", reason=reason)
+                )
 
 
 def end_orphan(record: Record) -> None:

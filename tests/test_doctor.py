@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from jaxrl import doctor, examining, host_checks, machine, networks, probes, rollout
+from jaxrl import doctor, examining, gradient_probe, host_checks, machine, networks, probes, rollout
 from jaxrl.cli import main
 from jaxrl.host_checks import Check
 
@@ -479,7 +479,7 @@ def test_frames_that_stand_still_are_a_cross():
 )
 def test_wrong_gradients_are_a_cross(factor, mark, monkeypatch):
     right = networks.conv2d
-    monkeypatch.setattr(probes, "TORSOS", ("nips",))
+    monkeypatch.setattr(gradient_probe, "TORSOS", ("nips",))
     monkeypatch.setattr(networks, "conv2d", lambda *a: right(*a) * factor)
     found = probes.run("gradients")
     assert found["mark"] == mark

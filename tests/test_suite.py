@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jaxrl import suite, suite_run, suite_table
+from jaxrl import suite, suite_records, suite_run, suite_table
 from jaxrl.arguments import parse_settings
 from jaxrl.checks import check_divides
 from jaxrl.cli import TrainArguments, main
@@ -102,7 +102,7 @@ def run(members, minutes=1.0, grace=0.2, stop=None, only=None, machine=MACHINE):
     output = Path("suite")
     deadline = time.monotonic() + 60 * minutes
     session = suite_run.Session(output, "small", machine, deadline, stop or Stop(), grace)
-    with suite_run.held(output):
+    with suite_records.held(output):
         return suite_run.run(members, session, Display(), only)
 
 
@@ -287,7 +287,7 @@ def test_named_members_are_repeated_and_keep_what_they_have():
     assert records["one"].attempts == 1
     # Stopped while it is repeated, it keeps its result.
     again = dataclasses.replace(records["one"], command="jaxrl sleep")
-    suite_run.write(Path("suite"), again)
+    suite_records.write(Path("suite"), again)
     slow = member("one", "sleep")
     assert run([slow], only=[slow], minutes=3 / 60)["one"] == again
     assert started() == ["rate", "rate", "sleep"]
@@ -296,7 +296,7 @@ def test_named_members_are_repeated_and_keep_what_they_have():
     assert _only_left(words, ["two"]) == ["--suite", "--minutes", "9", "--only", "two"]
     assert _only_left(["--suite"], ["two"]) == ["--suite"]
     # A record of an older command is none.
-    assert suite_run.counted(one, {"one": again}) is None
+    assert suite_records.counted(one, {"one": again}) is None
 
 
 def test_the_deadline_is_kept():
@@ -314,15 +314,15 @@ def test_the_deadline_is_kept():
     assert "long" not in records
     assert "Not measured yet: long." in table()
     # What was stopped has not failed: it is as good as new.
-    assert suite_run.queue([long, slow], records) == [long, slow]
+    assert suite_records.queue([long, slow], records) == [long, slow]
 
 
 def test_the_pace_of_the_machine_counts():
     members = [member("a", seconds=10.0), member("b", seconds=20.0), member("c", kind="score")]
     record = Record("a", "rates", "small", "", "done", 1, "2026-11-22", None, {}, seconds=25.0)
-    assert suite_run.expected(members[1], members, {}) == 20.0
-    assert suite_run.expected(members[1], members, {"a": record}) == 50.0
-    assert suite_run.expected(members[2], members, {"a": record}) == members[2].seconds
+    assert suite_records.expected(members[1], members, {}) == 20.0
+    assert suite_records.expected(members[1], members, {"a": record}) == 50.0
+    assert suite_records.expected(members[2], members, {"a": record}) == members[2].seconds
 
 
 def test_training_that_was_stopped_needs_more_than_it_had():
@@ -331,9 +331,9 @@ def test_training_that_was_stopped_needs_more_than_it_had():
     record = Record("c", "score", "small", one.command, "stopped", 0, "2026-11-22", None, {})
     for ran, needed in ((4.0, 10.0), (20.0, 30.0), (35.0, 40.0)):
         stopped = {"c": dataclasses.replace(record, seconds=ran)}
-        assert suite_run.expected(one, [one], stopped) == needed
+        assert suite_records.expected(one, [one], stopped) == needed
         done = {"c": dataclasses.replace(record, seconds=ran, state="done")}
-        assert suite_run.expected(one, [one], done) == 10.0
+        assert suite_records.expected(one, [one], done) == 10.0
 
 
 def script(tmp_path, body):
@@ -342,12 +342,12 @@ def script(tmp_path, body):
     path.write_text(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from jaxrl import suite, suite_run\n"
+        "from jaxrl import suite, suite_records, suite_run\n"
         "from jaxrl.cli import main\n"
         "from jaxrl.suite import Member\n"
         f"suite_run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
         "def probe():\n"
-        "    states = [record.state for record in suite_run.read(Path('suite')).values()]\n"
+        "    states = [record.state for record in suite_records.read(Path('suite')).values()]\n"
         "    assert 'begun' not in states, 'an orphan may hold the memory of the devices'\n"
         f"    return {MACHINE!r}\n"
         "suite_run.probe = probe\n"
@@ -374,7 +374,7 @@ def wait_for(condition, seconds=120.0):
 
 def running():
     """The record of the second member, if it is in progress."""
-    record = suite_run.read(Path("suite")).get("two")
+    record = suite_records.read(Path("suite")).get("two")
     return record if record and record.state == "begun" and record.process else None
 
 
@@ -389,7 +389,7 @@ def test_a_suite_that_is_killed_goes_on_without_repeating(tmp_path):
     orphan = int(running().process["pid"])
     assert psutil.pid_exists(orphan)
     assert started() == ["rate", "sleep"]
-    assert suite_run.read(Path("suite"))["one"].state == "done"
+    assert suite_records.read(Path("suite"))["one"].state == "done"
     # The same again, where the second ends well; it comes last.
     Path("awake").touch()
     process = script(tmp_path, MEMBERS)
@@ -419,16 +419,16 @@ def test_a_signal_ends_it_cleanly(tmp_path, number, status):
 def test_a_killed_suite_counts_as_an_attempt():
     """What takes the suite down with it, as a machine that runs out of memory, comes last."""
     run([member("a")])
-    record = dataclasses.replace(suite_run.read(Path("suite"))["a"], state="begun", process={})
-    suite_run.write(Path("suite"), record)
+    record = dataclasses.replace(suite_records.read(Path("suite"))["a"], state="begun", process={})
+    suite_records.write(Path("suite"), record)
     members = [member("a"), member("b")]
-    records = suite_run.read(Path("suite"))
-    assert [one.name for one in suite_run.queue(members, records)] == ["b", "a"]
+    records = suite_records.read(Path("suite"))
+    assert [one.name for one in suite_records.queue(members, records)] == ["b", "a"]
     second = dataclasses.replace(record, attempts=2)
-    assert [one.name for one in suite_run.queue(members, {"a": second})] == ["b"]
+    assert [one.name for one in suite_records.queue(members, {"a": second})] == ["b"]
     # Another process has the number of one that has ended.
     other = dataclasses.replace(second, process={"pid": os.getpid(), "created": 1.0})
-    suite_run.write(Path("suite"), other)
+    suite_records.write(Path("suite"), other)
     suite_run.settle(Path("suite"))
     settled = run(members)["a"]
     assert (settled.state, settled.reason) == ("failed", "its suite was killed while it ran")
@@ -440,9 +440,9 @@ def test_a_killed_suite_counts_as_an_attempt():
 def test_an_orphan_has_ended_when_the_next_begins():
     run([member("a")])
     orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    record = suite_run.read(Path("suite"))["a"]
+    record = suite_records.read(Path("suite"))["a"]
     process = suite_run._identity(orphan.pid)
-    suite_run.write(Path("suite"), dataclasses.replace(record, state="begun", process=process))
+    suite_records.write(Path("suite"), dataclasses.replace(record, state="begun", process=process))
     suite_run.settle(Path("suite"))
     assert orphan.poll() == -signal.SIGKILL
 
@@ -468,7 +468,7 @@ def test_a_score_that_is_not_reached_is_a_result():
     assert "not reached: -3.5 at best in 2,000 steps, 20 s of training" in table()
     run([member("none", "sleep", kind="score", limit=3.0)])
     reason = "no end within 3 s: waiting for a device"  # not its word at the end
-    assert suite_run.read(Path("suite"))["none"].reason == reason
+    assert suite_records.read(Path("suite"))["none"].reason == reason
     # Cut short by the end of the call, it trains from nothing; what it left is removed.
     again = dataclasses.replace(slowly, name="again", limit=60.0)
     assert run([again], minutes=5 / 60)["again"].state == "stopped"
@@ -527,17 +527,17 @@ def test_it_says_where_the_configurations_are_missing(monkeypatch, capsys):
 
 def test_results_of_another_machine_or_size_are_not_mixed():
     run([member("a")])
-    suite_run.check_output(Path("suite"), "small", MACHINE)
+    suite_records.check_output(Path("suite"), "small", MACHINE)
     with pytest.raises(UserError, match="of another machine"):
-        suite_run.check_output(Path("suite"), "small", GPU)
+        suite_records.check_output(Path("suite"), "small", GPU)
     with pytest.raises(UserError, match="--size small"):
-        suite_run.check_output(Path("suite"), "full", MACHINE)
+        suite_records.check_output(Path("suite"), "full", MACHINE)
     Path("suite/members/a.json").write_text("{torn")
-    assert suite_run.read(Path("suite")) == {}
+    assert suite_records.read(Path("suite")) == {}
     with (
-        suite_run.held(Path("suite")),
+        suite_records.held(Path("suite")),
         pytest.raises(UserError, match="--output"),
-        suite_run.held(Path("suite")),
+        suite_records.held(Path("suite")),
     ):
         pass
 
@@ -561,8 +561,8 @@ def test_the_list_says_how_far_the_members_are(monkeypatch, capsys, fake):
     monkeypatch.setattr(suite_run, "probe", lambda: MACHINE)
     first, second = suite.plan(SMALL)[:2]
     run([member("vtrace"), member("vtrace-strict")])
-    record = suite_run.read(Path("suite"))["vtrace"]
-    suite_run.write(Path("suite"), dataclasses.replace(record, command=first.command))
+    record = suite_records.read(Path("suite"))["vtrace"]
+    suite_records.write(Path("suite"), dataclasses.replace(record, command=first.command))
     assert main(["bench", "--suite", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["1", "done"]
@@ -581,8 +581,8 @@ def test_help_leads_to_the_suite(capsys):
 
 def test_the_table_says_what_was_measured_where():
     run([member("a"), member("b", "die"), member("c", "learn", kind="score")], machine=GPU)
-    row = suite_run.read(Path("suite"))["a"]
-    suite_run.write(Path("suite"), dataclasses.replace(row, commit="b" * 40))
+    row = suite_records.read(Path("suite"))["a"]
+    suite_records.write(Path("suite"), dataclasses.replace(row, commit="b" * 40))
     run([member("a"), member("b", "die"), member("c", "learn", kind="score")], machine=GPU)
     lines = table().splitlines()
     assert lines[2] == (
@@ -606,13 +606,13 @@ def test_the_table_says_what_was_measured_where():
 def test_rows_of_other_versions_are_marked():
     run([member("a"), member("b")])
     old = {"versions": {"jax": "0.9.0", "flax": "0.12.8"}, "driver": "570.1"}
-    row = suite_run.read(Path("suite"))["a"]
-    suite_run.write(Path("suite"), dataclasses.replace(row, machine=MACHINE | old))
+    row = suite_records.read(Path("suite"))["a"]
+    suite_records.write(Path("suite"), dataclasses.replace(row, machine=MACHINE | old))
     run([member("a"), member("b")])
     assert "\n| a (driver 570.1, jax 0.9.0, flax 0.12.8) | training |" in table()
     assert "\n| b | training |" in table()
     # The other way round: what the newer ones have and the older had not.
-    suite_run.write(Path("suite"), row)
+    suite_records.write(Path("suite"), row)
     run([member("a")], machine=MACHINE | old)
     assert "\n| a (no driver, jax 0.10.2, no flax) | training |" in table()
 
@@ -665,10 +665,10 @@ def test_a_part_of_a_suite_keeps_the_rows_of_before(fake):
 def test_reasons_hold_no_path_of_a_person(fake, monkeypatch):
     monkeypatch.setenv("HOME", "/data/ada")
     run([member("a")])
-    record = suite_run.read(Path("suite"))["a"]
+    record = suite_records.read(Path("suite"))["a"]
     reason = f"{fake}/x.py /data/ada/y /home/bob/z " + "long " * 100
     failed = dataclasses.replace(record, state="failed", attempts=2, reason=reason)
-    suite_run.write(Path("suite"), failed)
+    suite_records.write(Path("suite"), failed)
     run([member("a")])
     path = suite_table.take_in(Path("suite"), fake / "measurements", "GPU")
     kept = json.loads(path.read_text())["members"][0]["reason"]
