@@ -191,8 +191,8 @@ def run(
     extra = {"compile_seconds": round(compile_seconds, 3)}
     # Of devices that it was moved from; theirs are not among this state's.
     elsewhere = progress.episodes - _games(state).episodes
-    # Of games that do not go on: those of this session have begun together.
-    ended_before = 0 if session.engines[0].restorable else _games(state).episodes
+    # Games that were not in progress together with those of this session.
+    ended_before = elsewhere if session.engines[0].restorable else progress.episodes
     stop.savable = True
     while updates < session.num_updates and not stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)
@@ -227,10 +227,10 @@ def run(
         keeper.write(_line(progress, rate, games, wall, keeper.seconds) | extra | means)
         state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
         extra, interval_start = {}, (step, seconds)
-        best_by = _mean_to_keep(_games(state), ended_before, session.config)
+        best_by = _mean_to_keep(games, ended_before, session.config)
         keeper.save_if_due(state, progress, best_by)
     stop.agreed()  # a signal that came with the last update
-    best_by = _mean_to_keep(_games(state), ended_before, session.config)
+    best_by = _mean_to_keep(_games(state, elsewhere), ended_before, session.config)
     keeper.save_last(state, progress, best_by)
     return state, progress
 

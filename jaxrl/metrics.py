@@ -17,11 +17,11 @@ from typing import Any
 from tensorboardX.proto import event_pb2, summary_pb2
 from tensorboardX.record_writer import RecordWriter
 
+from jaxrl.episodes import WINDOW
 from jaxrl.errors import UserError
 from jaxrl.types import Count, Mean, Metrics
 
 FILE = "metrics.jsonl"
-GAMES = 100  # that `return_mean` is the mean of, at most
 ROUNDS = 2  # games of each environment after which long ones have ended as often as they begin
 LARGEST = 2.0**63
 
@@ -33,7 +33,7 @@ def games_needed(num_envs: int) -> int:
     length, the mean of the first 100 was 0.98 of the truth with 16 environments, 0.71 with 128 and
     0.43 with 1,200. Where lengths vary strongly it stays low for longer.
     """
-    return max(GAMES, ROUNDS * num_envs)
+    return max(WINDOW, ROUNDS * num_envs)
 
 
 def of_first_games(rows: list[dict[str, Any]], num_envs: int, restorable: bool) -> list[bool]:

@@ -52,7 +52,7 @@ ALLOWED = {
     "memory": {"types", "agent_config", "config", "errors", "distribute", "replay"},
     "stored": {"errors", "sums"},
     "checkpoint": {"types", "config", "errors", "heap", "program", "stored", "sums"},
-    "metrics": {"types", "errors"},
+    "metrics": {"types", "episodes", "errors"},
     "progress": {"types", "episodes"},
     "runs": {"config", "errors", "metrics"},
     "plotting": {"config", "errors", "grouping", "metrics", "runs"},
