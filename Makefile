@@ -12,7 +12,7 @@ MINUTES ?= 9
 NAME   :=
 
 SWEEPS := atari5 atari57
-GAMES  := $(shell tail -n +2 jaxrl/data/atari_actions.csv | cut -d, -f1) catch
+GAMES  := $(shell tail -n +2 jaxrl/atari/atari_actions.csv | cut -d, -f1) catch
 COMMA  := ,
 JAXRL  := .venv/bin/jaxrl
 # JAX comes with CUDA where there is an NVIDIA driver.
@@ -24,7 +24,7 @@ INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constrain
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
-	@echo "     ALGO=$(ALGO)      a file of configs/: $(sort $(basename $(notdir $(wildcard configs/*.toml))))"
+	@echo "     ALGO=$(ALGO)      a file of configs/: $(sort $(basename $(notdir $(wildcard configs/*/*.toml))))"
 	@echo "     STEPS=3e6          agent steps; default is the configuration's"
 	@echo "     SEED=1             of parameters, actions and games"
 	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"
@@ -58,12 +58,12 @@ setup-dev: .venv/jaxrl-dev-installed
 	@touch $@
 
 $(GAMES): .venv/jaxrl-installed
-	@$(JAXRL) train --config configs/$(ALGO).toml --game $@ --seed $(SEED) \
+	@$(JAXRL) train --config $(ALGO) --game $@ --seed $(SEED) \
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
 	  $(if $(RUN),--run-dir $(RUN))
 
 $(SWEEPS): .venv/jaxrl-installed
-	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(ALGO:%=configs/%.toml) \
+	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(ALGO) \
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
 	  --root $(or $(RUN),runs/$@)
 
@@ -79,21 +79,22 @@ test-long: lint
 lint: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
+	.venv/bin/lint-imports
 	.venv/bin/mypy
 
 docs: .venv/jaxrl-dev-installed
-	.venv/bin/python -m jaxrl.reference > docs/configuration.md
-	.venv/bin/python -m jaxrl.suite_table
+	.venv/bin/python -m tools.config_reference > docs/configuration.md
+	.venv/bin/python -m jaxrl.experiments.suite.table
 
 suite: .venv/jaxrl-installed
 	@$(JAXRL) bench --suite --minutes $(MINUTES) $(if $(RUN),--output '$(RUN)')
 
 performance: .venv/jaxrl-dev-installed
 	$(if $(NAME),$(if $(RUN),,$(error NAME needs the results of a suite: add RUN=suite)))
-	.venv/bin/python -m jaxrl.suite_table $(if $(RUN),'$(RUN)' '$(NAME)')
+	.venv/bin/python -m jaxrl.experiments.suite.table $(if $(RUN),'$(RUN)' '$(NAME)')
 
 docs-check: .venv/jaxrl-dev-installed
-	.venv/bin/python -m tests.docs_check
+	.venv/bin/python -m tests.docs.check
 
 format: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format .

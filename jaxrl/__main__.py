@@ -2,6 +2,6 @@
 
 import sys
 
-from jaxrl.cli import main
+from jaxrl.cli.main import main
 
 sys.exit(main())

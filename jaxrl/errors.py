@@ -3,6 +3,9 @@
 The statuses follow sysexits.h where it has one, so that a script can tell what to try again.
 """
 
+import difflib
+import typing
+
 
 class UserError(Exception):
     """A user's mistake: one line that names the mistake and the remedy."""
@@ -38,3 +41,8 @@ class EngineError(RunError):
     """The emulators failed or stopped answering; trying again helps (EX_TEMPFAIL)."""
 
     status = 75
+
+
+def nearest(name: str, known: typing.Iterable[str], count: int = 3) -> list[str]:
+    """The known names most like `name`."""
+    return difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)

@@ -1,7 +1,7 @@
 """Every core type, with the shape beside each field.
 
 E = environments on this device, T = rollout length, A = actions. All rows of a field belong to
-one device; `jaxrl.program` maps over devices.
+one device; `jaxrl.program.program` maps over devices.
 """
 
 from collections.abc import Callable
@@ -121,3 +121,15 @@ class EnvEngine(NamedTuple):
     env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
     render: Callable[[], Any] | None  # u8[H, W, 3] of environment 0; only with nothing in flight
     check: Callable[[], None]  # raises EngineError if a call since `init` failed; on the host
+
+
+class LoopState(NamedTuple):
+    """All that training changes."""
+
+    agent: AgentState
+    games: PyTree  # of each group; sent already in the overlapped order, not in the strict one
+    key: jax.Array  # key[], of the updates to come
+    metrics: Metrics  # sums over the updates since the last line of the log
+
+
+WINDOW = 100  # games that the statistics are over

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import pytest
 
-from jaxrl.config import Config, load
-from jaxrl.distribute import simulate_cpu_devices
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import load
+from jaxrl.runtime.mesh import simulate_cpu_devices
 
 simulate_cpu_devices(4)
 # Many tests compile the same program of Catch: they find it here, also in the next session.
@@ -20,13 +21,19 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
+def recipe_file(stem: str) -> Path:
+    """Returns the file of configs/ with this stem."""
+    (path,) = CONFIGS.glob(f"*/{stem}.toml")
+    return path
+
+
 def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> Config:
     """A recipe for small machines, on Catch and on one device; `agent` changes its own settings.
 
     PPO and PQN play shorter rollouts, and value-based agents start, explore and copy on the scale
     of Catch.
     """
-    config = load(CONFIGS / f"{recipe}.toml")
+    config = load(recipe_file(recipe))
     explores = {"epsilon_decay_steps": 3000}
     copies = explores | {"target_update_interval": 400}
     replays = copies | {"replay_capacity": 4000, "learning_starts": 500}
@@ -55,7 +62,7 @@ def strict_shapes():
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
     """A run of Catch with one checkpoint, at step 400; not to be changed."""
-    from jaxrl.cli import main
+    from jaxrl.cli.main import main
     from tests.survival import SMALL
 
     path = tmp_path_factory.mktemp("runs") / "x"

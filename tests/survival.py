@@ -10,11 +10,11 @@ import numpy as np
 from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
-from jaxrl import metrics
-from tests.conftest import CACHE, CONFIGS
+from jaxrl.runs import layout, metrics
+from tests.conftest import CACHE, recipe_file
 
 ROOT = Path(__file__).parents[1]
-FAST = ["--config", str(CONFIGS / "a2c_fast.toml"), "--game", "catch", "--num-devices", "1"]
+FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--num-devices", "1"]
 SMALL = [*FAST, "--num-envs", "4", "--evaluation-episodes", "0"]
 TIMING = {
     "seconds", "steps_per_second", "compile_seconds", "wall_seconds", "goodput",
@@ -72,7 +72,7 @@ def tensorboard(run_dir: Path) -> list[tuple[int, dict[str, float]]]:
 
 def check_metrics(run_dir: Path) -> list[dict]:
     """The lines: whole, none twice or missing, counters growing, TensorBoard saying the same."""
-    text = (run_dir / metrics.FILE).read_text()
+    text = (run_dir / layout.METRICS).read_text()
     assert text.endswith("\n")
     rows = metrics.read(run_dir)
     steps = [row["step"] for row in rows]

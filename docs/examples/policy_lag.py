@@ -18,7 +18,10 @@ import matplotlib.figure
 import tyro
 from matplotlib.ticker import EngFormatter
 
-from jaxrl import metrics, plotting, runs
+from jaxrl.analysis.curves import COLORS, FILE, UNITS, band
+from jaxrl.config.diff import differences
+from jaxrl.runs import metrics
+from jaxrl.runs.directory import load_config
 
 A2C = Path(__file__).parents[2] / "configs" / "a2c_fast.toml"
 OPTIONS = ("order=overlapped", "optimizer.learning-rate=3e-4")  # a lag allows no larger steps
@@ -42,10 +45,10 @@ def _run(*command: str) -> None:
 
 def _check_alike(run_dirs: list[Path], total_steps: int) -> None:
     """Runs that were there already must be of this study."""
-    configs = [runs.load_config(path) for path in run_dirs if (path / "config.toml").exists()]
+    configs = [load_config(path) for path in run_dirs if (path / "config.toml").exists()]
     if not configs:
         return
-    keys = {key for one in runs.differences(configs) for key in one} - {"lag", "seed", "run_dir"}
+    keys = {key for one in differences(configs) for key in one} - {"lag", "seed", "run_dir"}
     if configs[0].total_steps != total_steps:
         keys.add("total_steps")
     if keys:
@@ -82,7 +85,7 @@ def main(
     for number, seed in enumerate(seeds):
         for lag, run_dirs in found.items():
             run_dir = run_dirs[number]
-            if (run_dir / plotting.FILE).exists():
+            if (run_dir / FILE).exists():
                 continue
             if (run_dir / "config.toml").exists():  # it was stopped
                 _run("resume", str(run_dir))
@@ -98,9 +101,9 @@ def main(
     figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
     curves, axes = figure.subplots(1, 2)
     for place, (lag, run_dirs) in enumerate(found.items()):
-        colour = plotting.COLOURS[place % len(plotting.COLOURS)]
-        mean = plotting.band(run_dirs, "step")  # of the seeds
-        curves.plot(mean.x * plotting.UNITS["step"], mean.mean, color=colour, label=f"lag {lag}")
+        colour = COLORS[place % len(COLORS)]
+        mean = band(run_dirs, "step")  # of the seeds
+        curves.plot(mean.x * UNITS["step"], mean.mean, color=colour, label=f"lag {lag}")
     curves.xaxis.set_major_formatter(EngFormatter())
     curves.set_xlabel("agent steps")
     number = f", mean of {len(seeds)} seeds" if len(seeds) > 1 else ""

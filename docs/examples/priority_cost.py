@@ -2,9 +2,9 @@
 
     python docs/examples/priority_cost.py --batch-sizes 32 512
 
-uniform has no priorities; blocks is `jaxrl.prioritised`; tree is a binary tree of sums, whose
-levels are looked through from the top and mended from the bottom; cumulative is one cumulative sum
-of all priorities. The four take turns, so that a busy machine slows all of them.
+uniform has no priorities; blocks is `jaxrl.replay.prioritized`; tree is a binary tree of sums,
+whose levels are looked through from the top and mended from the bottom; cumulative is one
+cumulative sum of all priorities. The four take turns, so that a busy machine slows all of them.
 """
 
 import statistics
@@ -16,17 +16,17 @@ import jax
 import jax.numpy as jnp
 import tyro
 
-from jaxrl import prioritised, replay
+from jaxrl.replay import buffer, prioritized
 from jaxrl.types import AXIS
 
 BATCHES = 50  # per turn, in one compiled program
 Step = Callable[[Any, jax.Array], tuple[Any, jax.Array]]  # (state, key) -> (state, what was drawn)
 
 
-def memory(num_envs: int, rows: int) -> replay.Replay:
+def memory(num_envs: int, rows: int) -> buffer.Replay:
     """A full replay whose frames are of one pixel, with priorities from 0 to 1."""
-    made = replay.new(num_envs, rows, (1, 4))
-    priorities = prioritised.new(num_envs, rows)
+    made = buffer.new(num_envs, rows, (1, 4))
+    priorities = prioritized.new(num_envs, rows)
     power = jax.random.uniform(jax.random.key(0), priorities.power.shape)
     held = jnp.arange(power[0].size).reshape(power.shape[1:]) < rows
     ring = made.ring._replace(valid=jnp.ones_like(made.ring.valid))
@@ -37,13 +37,13 @@ def memory(num_envs: int, rows: int) -> replay.Replay:
 def ways(num_envs: int, rows: int, batch_size: int) -> dict[str, tuple[Step, Any]]:
     """Each way with the state that it begins with."""
 
-    def uniform(state: replay.Replay, key: jax.Array) -> tuple[replay.Replay, jax.Array]:
-        return state, replay.draw_uniform(key, state, batch_size, 3).step
+    def uniform(state: buffer.Replay, key: jax.Array) -> tuple[buffer.Replay, jax.Array]:
+        return state, buffer.draw_uniform(key, state, batch_size, 3).step
 
-    def blocks(state: replay.Replay, key: jax.Array) -> tuple[replay.Replay, jax.Array]:
-        place, probability = prioritised.draw(key, state, batch_size)
+    def blocks(state: buffer.Replay, key: jax.Array) -> tuple[buffer.Replay, jax.Array]:
+        place, probability = prioritized.draw(key, state, batch_size)
         errors = probability * num_envs * rows
-        priorities = prioritised.update(state, place, errors, 0.5)
+        priorities = prioritized.update(state, place, errors, 0.5)
         return state._replace(priorities=priorities), place.step
 
     def tree(sums: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -14,8 +14,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl import distributional, networks, optimizers, returns
-from jaxrl.config import Config
+from jaxrl.config.schema import Config
+from jaxrl.networks.actors import init_params
+from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
+from jaxrl.networks.running_statistics import init_statistics, normalise, update_statistics
+from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 
@@ -52,14 +56,14 @@ def finished(trajectory: Trajectory) -> jax.Array:
 
 
 def loss(
-    prediction: networks.PolicyValue, rows: Rows, config: ReinforceConfig
+    prediction: PolicyValue, rows: Rows, config: ReinforceConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the rows' losses, and its parts for the log."""
-    log_policy = distributional.log_probabilities(prediction.logits)
-    log_prob = distributional.select(log_policy, rows.action)
+    log_policy = distributions.log_probabilities(prediction.logits)
+    log_prob = distributions.select(log_policy, rows.action)
     policy_loss = -jnp.sum(rows.weight * log_prob * rows.advantage)
     value_loss = jnp.sum(rows.weight * jnp.square(rows.target - prediction.value))
-    entropy = jnp.sum(rows.weight * distributional.entropy(prediction.logits))
+    entropy = jnp.sum(rows.weight * distributions.entropy(prediction.logits))
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     return total, {"loss/policy": policy_loss, "loss/value": value_loss, "policy/entropy": entropy}
 
@@ -68,16 +72,16 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """REINFORCE as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, ReinforceConfig)
-    network = networks.PolicyValueNetwork(spec.num_actions, config.network)
+    network = PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
 
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> networks.PolicyValue:
-        return network.apply({"params": params}, networks.normalise(observation, statistics))
+    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> PolicyValue:
+        return network.apply({"params": params}, normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        params = networks.init_params(network, key, spec.frame_shape)
-        statistics = networks.init_statistics(config.network, spec.frame_shape)
+        params = init_params(network, key, spec.frame_shape)
+        statistics = init_statistics(config.network, spec.frame_shape)
         actor = ActorState(params, statistics, jnp.int32(0))
         return AgentState(actor, optimizer.init(params), memory=())
 
@@ -85,7 +89,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         actor: ActorState, observation: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         prediction = predict(actor.params, actor.statistics, observation)
-        return distributional.sample(key, prediction.logits), prediction.value
+        return distributions.sample(key, prediction.logits), prediction.value
 
     def as_rows(trajectory: Trajectory) -> Rows:
         value = trajectory.extras  # what `act` returned beside the action
@@ -100,7 +104,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             action=trajectory.action,
             target=target,
             advantage=target - value,
-            weight=optimizers.row_weights(finished(trajectory)),
+            weight=row_weights(finished(trajectory)),
         )
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
@@ -113,15 +117,13 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             return loss(predict(params, actor.statistics, part.observation), part, settings)
 
         rows = as_rows(trajectory)
-        gradients, metrics = optimizers.gradient(
-            objective, actor.params, rows, settings.micro_batch
-        )
+        gradients, metrics = gradient(objective, actor.params, rows, settings.micro_batch)
         rate = schedule(actor.updates)
         params, moments = optimizers.apply(
             optimizer, gradients, state.optimizer, actor.params, rate
         )
         newest_frames = trajectory.observation[:-1, ..., -1]
-        statistics = networks.update_statistics(actor.statistics, newest_frames)
+        statistics = update_statistics(actor.statistics, newest_frames)
         new_actor = ActorState(params, statistics, actor.updates + 1)
         return AgentState(new_actor, moments, state.memory), metrics | {"loss/learning_rate": rate}
 

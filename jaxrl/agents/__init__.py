@@ -2,7 +2,7 @@
 
 import importlib
 
-from jaxrl.config import Config
+from jaxrl.config.schema import Config
 from jaxrl.types import Agent, EnvSpec
 
 

@@ -14,10 +14,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import distributional, networks, optimizers, returns
-from jaxrl.agent_config import A2CConfig
-from jaxrl.config import Config
-from jaxrl.optimizers import mean_over_devices, row_weights
+from jaxrl.config.algorithms import A2CConfig
+from jaxrl.config.schema import Config
+from jaxrl.networks.actors import init_actor, next_actor
+from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
+from jaxrl.networks.running_statistics import normalise
+from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 
@@ -38,12 +42,12 @@ class Rows(NamedTuple):
 
 
 def loss(
-    prediction: networks.PolicyValue, rows: Rows, config: A2CConfig
+    prediction: PolicyValue, rows: Rows, config: A2CConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the rows' losses, and its parts for the log."""
-    log_policy = distributional.log_probabilities(prediction.logits, config.log_epsilon)
-    log_prob = distributional.select(log_policy, rows.action)
-    entropy = distributional.entropy(prediction.logits, config.log_epsilon)
+    log_policy = distributions.log_probabilities(prediction.logits, config.log_epsilon)
+    log_prob = distributions.select(log_policy, rows.action)
+    entropy = distributions.entropy(prediction.logits, config.log_epsilon)
     policy_loss = -jnp.sum(rows.weight * log_prob * rows.advantage)
     value_loss = jnp.sum(rows.weight * jnp.square(rows.target - prediction.value))
     mean_entropy = jnp.sum(rows.weight * entropy)
@@ -56,20 +60,20 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """A2C as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, A2CConfig)
-    network = networks.PolicyValueNetwork(spec.num_actions, config.network)
+    network = PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
 
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> networks.PolicyValue:
-        return network.apply({"params": params}, networks.normalise(observation, statistics))
+    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> PolicyValue:
+        return network.apply({"params": params}, normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        actor = networks.init_actor(network, key, spec.frame_shape)
+        actor = init_actor(network, key, spec.frame_shape)
         return AgentState(actor, optimizer.init(actor.params), memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
         prediction = predict(actor.params, actor.statistics, observation)
-        return distributional.sample(key, prediction.logits), Extras(prediction.value)
+        return distributions.sample(key, prediction.logits), Extras(prediction.value)
 
     def as_rows(actor: ActorState, trajectory: Trajectory) -> Rows:
         # The values of the rows are those that acting computed; only the bootstrap is new.
@@ -97,14 +101,12 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
             return loss(predict(params, actor.statistics, part.observation), part, settings)
 
-        gradients, metrics = optimizers.gradient(
-            objective, actor.params, rows, settings.micro_batch
-        )
+        gradients, metrics = gradient(objective, actor.params, rows, settings.micro_batch)
         rate = schedule(actor.updates)
         params, moments = optimizers.apply(
             optimizer, gradients, state.optimizer, actor.params, rate
         )
-        new_actor = networks.next_actor(actor, params, trajectory)
+        new_actor = next_actor(actor, params, trajectory)
         metrics |= {
             "loss/gradient_norm": optax.tree.norm(gradients),
             "loss/learning_rate": rate,

@@ -12,9 +12,10 @@ dueling streams, priorities, n-step rewards and noisy networks this is Rainbow (
 import jax
 import jax.numpy as jnp
 
-from jaxrl import distributional, q_learning
-from jaxrl.agent_config import C51Config
-from jaxrl.config import Config
+from jaxrl.agents import q_learning
+from jaxrl.config.algorithms import C51Config
+from jaxrl.config.schema import Config
+from jaxrl.ops import distributions
 from jaxrl.types import Agent, EnvSpec
 
 
@@ -22,7 +23,7 @@ def target(
     reward: jax.Array, discount: jax.Array, bootstrap: jax.Array, atoms: jax.Array
 ) -> jax.Array:
     """The projected Bellman target; f32[B], f32[B], logits f32[B, N], f32[N] -> f32[B, N]."""
-    project = jax.vmap(distributional.project, in_axes=(0, 0, None))
+    project = jax.vmap(distributions.project, in_axes=(0, 0, None))
     moved = reward[:, None] + discount[:, None] * atoms
     return project(moved, jax.nn.softmax(bootstrap), atoms)
 
@@ -38,7 +39,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """C51 as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, C51Config)
-    atoms = distributional.support(settings.v_min, settings.v_max, settings.num_atoms)
+    atoms = distributions.support(settings.v_min, settings.v_max, settings.num_atoms)
     method = q_learning.Method(
         num_atoms=settings.num_atoms,
         values=lambda logits: jax.nn.softmax(logits) @ atoms,

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import q_learning
-from jaxrl.config import Config
+from jaxrl.agents import q_learning
+from jaxrl.config.schema import Config
 from jaxrl.types import Agent, EnvSpec
 
 

@@ -20,11 +20,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import distributional, exploration, networks, optimizers, returns
-from jaxrl.agent_config import NStepQConfig
-from jaxrl.config import Config
-from jaxrl.optimizers import mean_over_devices, row_weights
-from jaxrl.q_learning import Learner, copy_target
+from jaxrl.agents.q_learning import Learner, copy_target
+from jaxrl.config.algorithms import NStepQConfig
+from jaxrl.config.schema import Config
+from jaxrl.networks.actors import init_actor, next_actor
+from jaxrl.networks.heads import ActionValueNetwork
+from jaxrl.networks.running_statistics import normalise
+from jaxrl.ops import distributions, exploration, optimizers, returns
+from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 
@@ -49,7 +53,7 @@ def targets(
       trajectory: rewards, discounts and what is valid; [T, E].
     """
     sarsa = config.target == "sarsa"
-    value = distributional.select(values, action) if sarsa else values.max(axis=-1)
+    value = distributions.select(values, action) if sarsa else values.max(axis=-1)
     lambda_ = 1.0 if config.target == "n_step" else 0.0
     over_envs = jax.vmap(returns.lambda_return, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
     return over_envs(
@@ -59,7 +63,7 @@ def targets(
 
 def loss(values: jax.Array, rows: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the squared errors of values f32[B, A], and sums for the log."""
-    chosen = distributional.select(values, rows.action)
+    chosen = distributions.select(values, rows.action)
     total = jnp.sum(rows.weight * jnp.square(rows.target - chosen))
     return total, {"loss/squared_error": total, "value/q": jnp.sum(rows.weight * chosen)}
 
@@ -68,17 +72,17 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """n-step Q-learning, or what `config.agent` makes of it."""
     settings = config.agent
     assert isinstance(settings, NStepQConfig)
-    network = networks.ActionValueNetwork(spec.num_actions, 1, config.network)
+    network = ActionValueNetwork(spec.num_actions, 1, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     epsilon = exploration.schedule(config)
     target_updates = max(1, round(settings.target_update_interval / config.steps_per_update()))
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
-        return network.apply({"params": params}, networks.normalise(observation, statistics))
+        return network.apply({"params": params}, normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        actor = networks.init_actor(network, key, spec.frame_shape)
+        actor = init_actor(network, key, spec.frame_shape)
         return AgentState(actor, Learner(optimizer.init(actor.params), actor.params), memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple]:
@@ -113,9 +117,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
             return loss(predict(params, actor.statistics, part.observation), part)
 
-        gradients, metrics = optimizers.gradient(
-            objective, actor.params, rows, settings.micro_batch
-        )
+        gradients, metrics = gradient(objective, actor.params, rows, settings.micro_batch)
         rate = schedule(actor.updates)
         params, moments = optimizers.apply(
             optimizer, gradients, learner.moments, actor.params, rate
@@ -126,7 +128,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             "policy/epsilon": epsilon(actor.updates, spec.num_envs).mean(),
             "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
         }
-        new_actor = networks.next_actor(actor, params, trajectory)
+        new_actor = next_actor(actor, params, trajectory)
         return AgentState(new_actor, Learner(moments, learner.target), state.memory), metrics
 
     skip = partial(copy_target, every=target_updates)

@@ -13,10 +13,21 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import distributional, minibatches, networks, optimizers, returns
-from jaxrl.agent_config import PPOConfig
-from jaxrl.config import ADAPTIVE_RATES, Config
-from jaxrl.optimizers import mean_over_devices, row_weights
+from jaxrl.config.algorithms import PPOConfig
+from jaxrl.config.schema import ADAPTIVE_RATES, Config
+from jaxrl.networks.actors import init_actor
+from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
+from jaxrl.networks.running_statistics import (
+    RunningStatistics,
+    merge_statistics,
+    new_statistics,
+    normalise,
+    update_statistics,
+)
+from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.replay import minibatches
+from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 ADAPTIVE_FACTOR = 1.5  # rl_games' rule, as its bounds in jaxrl.config
@@ -56,14 +67,14 @@ class Rows(NamedTuple):
 
 
 def loss(
-    prediction: networks.PolicyValue, rows: Rows, config: PPOConfig
+    prediction: PolicyValue, rows: Rows, config: PPOConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the rows' losses, and its parts for the log.
 
     The Kullback-Leibler divergence is estimated by (r - 1) - log r, which is never negative.
     """
-    log_policy = distributional.log_probabilities(prediction.logits)
-    log_ratio = distributional.select(log_policy, rows.action) - rows.log_prob
+    log_policy = distributions.log_probabilities(prediction.logits)
+    log_ratio = distributions.select(log_policy, rows.action) - rows.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     surrogate = jnp.minimum(ratio * rows.advantage, clipped * rows.advantage)
@@ -74,7 +85,7 @@ def loss(
     means = {
         "loss/policy": -surrogate,
         "loss/value": 0.5 * error,
-        "policy/entropy": distributional.entropy(prediction.logits),
+        "policy/entropy": distributions.entropy(prediction.logits),
         "policy/approx_kl": (ratio - 1) - log_ratio,
         "policy/clip_fraction": (jnp.abs(ratio - 1) > config.clip).astype(jnp.float32),
     }
@@ -116,20 +127,18 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """PPO as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, PPOConfig)
-    network = networks.PolicyValueNetwork(spec.num_actions, config.network)
+    network = PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     adaptive = config.optimizer.schedule == "adaptive"
 
-    def predict(
-        params: PyTree, statistics: Statistics, observation: jax.Array
-    ) -> networks.PolicyValue:
-        x = networks.normalise(observation, statistics.observation)
+    def predict(params: PyTree, statistics: Statistics, observation: jax.Array) -> PolicyValue:
+        x = normalise(observation, statistics.observation)
         return network.apply({"params": params}, x)
 
     def init(key: jax.Array) -> AgentState:
-        actor = networks.init_actor(network, key, spec.frame_shape)
-        value_statistics = networks.new_statistics(()) if settings.normalise_values else ()
+        actor = init_actor(network, key, spec.frame_shape)
+        value_statistics = new_statistics(()) if settings.normalise_values else ()
         statistics = Statistics(actor.statistics, value_statistics)
         rate = jnp.float32(config.initial_learning_rate())
         learner = Learner(optimizer.init(actor.params), rate)
@@ -137,10 +146,10 @@ def make(config: Config, spec: EnvSpec) -> Agent:
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
         prediction = predict(actor.params, actor.statistics, observation)
-        action = distributional.sample(key, prediction.logits)
-        log_policy = distributional.log_probabilities(prediction.logits)
+        action = distributions.sample(key, prediction.logits)
+        log_policy = distributions.log_probabilities(prediction.logits)
         value = _to_returns(prediction.value, actor.statistics.value)
-        return action, Extras(value, distributional.select(log_policy, action))
+        return action, Extras(value, distributions.select(log_policy, action))
 
     def as_rows(actor: ActorState, trajectory: Trajectory) -> tuple[Rows, PyTree]:
         """The rollout [T, E], and the statistics of the returns with those of it."""
@@ -188,7 +197,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             rows = minibatches.take(rollout, steps)
             if settings.normalise_advantages:
                 rows = rows._replace(advantage=normalise_advantages(rows.advantage, rows.weight))
-            gradients, metrics = optimizers.gradient(objective, params, rows, settings.micro_batch)
+            gradients, metrics = gradient(objective, params, rows, settings.micro_batch)
             rate = learner.learning_rate
             params, moments = optimizers.apply(optimizer, gradients, learner.moments, params, rate)
             metrics |= {
@@ -219,7 +228,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             params=params,
             statistics=Statistics(
                 # After the gradients: the ratio must compare policies that see the same.
-                networks.update_statistics(actor.statistics.observation, newest_frames),
+                update_statistics(actor.statistics.observation, newest_frames),
                 value_statistics,
             ),
             updates=actor.updates + 1,
@@ -237,8 +246,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
 
 
 def _update_value_statistics(
-    statistics: networks.RunningStatistics, target: jax.Array, valid: jax.Array
-) -> networks.RunningStatistics:
+    statistics: RunningStatistics, target: jax.Array, valid: jax.Array
+) -> RunningStatistics:
     weight = row_weights(valid)
     mean, square, count = mean_over_devices(
         (
@@ -247,7 +256,7 @@ def _update_value_statistics(
             jnp.sum(valid.astype(jnp.float32)),
         )
     )
-    return networks.merge_statistics(statistics, mean, square, count * jax.lax.axis_size(AXIS))
+    return merge_statistics(statistics, mean, square, count * jax.lax.axis_size(AXIS))
 
 
 def _to_returns(value: jax.Array, statistics: PyTree) -> jax.Array:

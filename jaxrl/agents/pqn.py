@@ -14,10 +14,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import distributional, exploration, minibatches, networks, optimizers, returns
-from jaxrl.agent_config import PQNConfig
-from jaxrl.config import Config
-from jaxrl.optimizers import mean_over_devices, row_weights
+from jaxrl.config.algorithms import PQNConfig
+from jaxrl.config.schema import Config
+from jaxrl.networks.actors import init_actor, next_actor
+from jaxrl.networks.heads import ActionValueNetwork
+from jaxrl.networks.running_statistics import normalise
+from jaxrl.ops import distributions, exploration, optimizers, returns
+from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.replay import minibatches
+from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 
@@ -38,7 +43,7 @@ class Rows(NamedTuple):
 
 def loss(values: jax.Array, rows: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of half the squared errors of values f32[B, A], and sums for the log."""
-    chosen = distributional.select(values, rows.action)
+    chosen = distributions.select(values, rows.action)
     total = jnp.sum(rows.weight * 0.5 * jnp.square(rows.target - chosen))
     return total, {"loss/squared_error": total, "value/q": jnp.sum(rows.weight * chosen)}
 
@@ -47,16 +52,16 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """PQN as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, PQNConfig)
-    network = networks.ActionValueNetwork(spec.num_actions, 1, config.network)
+    network = ActionValueNetwork(spec.num_actions, 1, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     epsilon = exploration.schedule(config)
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
-        return network.apply({"params": params}, networks.normalise(observation, statistics))
+        return network.apply({"params": params}, normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        actor = networks.init_actor(network, key, spec.frame_shape)
+        actor = init_actor(network, key, spec.frame_shape)
         return AgentState(actor, optimizer.init(actor.params), memory=())
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
@@ -93,7 +98,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         ) -> tuple[tuple[PyTree, PyTree], dict[str, jax.Array]]:
             params, moments = carry
             rows = minibatches.take(rollout, steps)
-            gradients, metrics = optimizers.gradient(objective, params, rows, settings.micro_batch)
+            gradients, metrics = gradient(objective, params, rows, settings.micro_batch)
             params, moments = optimizers.apply(optimizer, gradients, moments, params, rate)
             return (params, moments), metrics | {"loss/gradient_norm": optax.tree.norm(gradients)}
 
@@ -105,7 +110,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             "policy/epsilon": epsilon(actor.updates, spec.num_envs).mean(),
             "value/target": mean_over_devices(target),
         }
-        new_actor = networks.next_actor(actor, params, trajectory)
+        new_actor = next_actor(actor, params, trajectory)
         return AgentState(new_actor, moments, state.memory), metrics
 
     return Agent(init, act, update, settings.rollout_length)

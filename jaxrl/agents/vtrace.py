@@ -16,20 +16,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl import distributional, networks, optimizers, replay, returns
-from jaxrl.agent_config import VTraceConfig
-from jaxrl.config import Config
-from jaxrl.optimizers import row_weights
-from jaxrl.types import (
-    ActorState,
-    Agent,
-    AgentState,
-    EnvSpec,
-    Mean,
-    Metrics,
-    PyTree,
-    Trajectory,
-)
+from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.config.schema import Config
+from jaxrl.networks.actors import init_actor, next_actor
+from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
+from jaxrl.networks.running_statistics import normalise
+from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.replay import buffer
+from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Mean, Metrics, PyTree, Trajectory
 
 
 class Extras(NamedTuple):
@@ -46,15 +41,15 @@ class Windows(NamedTuple):
 
 
 def loss(
-    prediction: networks.PolicyValue,
+    prediction: PolicyValue,
     windows: Windows,
     config: VTraceConfig,
     entropy_coef: jax.typing.ArrayLike,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the rows' losses of predictions [B, T+1], and its parts for the log."""
     steps, weight = windows
-    log_policy = distributional.log_probabilities(prediction.logits[:, :-1])
-    log_prob = distributional.select(log_policy, steps.action)
+    log_policy = distributions.log_probabilities(prediction.logits[:, :-1])
+    log_prob = distributions.select(log_policy, steps.action)
     ratio = jax.lax.stop_gradient(jnp.exp(log_prob - steps.extras.log_prob))
     value = prediction.value[:, :-1]
     over_envs = jax.vmap(returns.vtrace, in_axes=(0, 0, 0, 0, 0, None, None, None, None))
@@ -71,7 +66,7 @@ def loss(
     )
     policy_loss = -jnp.sum(weight * log_prob * advantage)
     value_loss = jnp.sum(weight * jnp.square(target - value))
-    mean_entropy = jnp.sum(weight * distributional.entropy(prediction.logits[:, :-1]))
+    mean_entropy = jnp.sum(weight * distributions.entropy(prediction.logits[:, :-1]))
     total = policy_loss + config.value_coef * value_loss - entropy_coef * mean_entropy
     parts = {
         "loss/policy": policy_loss,
@@ -88,7 +83,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """V-trace as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, VTraceConfig)
-    network = networks.PolicyValueNetwork(spec.num_actions, config.network)
+    network = PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
@@ -97,25 +92,25 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     )
     length, num_batches = settings.window, settings.num_minibatches
 
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> networks.PolicyValue:
-        return network.apply({"params": params}, networks.normalise(observation, statistics))
+    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> PolicyValue:
+        return network.apply({"params": params}, normalise(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
-        actor = networks.init_actor(network, key, spec.frame_shape)
-        rows = replay.rows_for_window(length, settings.rollout_length)
-        memory = replay.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32))
+        actor = init_actor(network, key, spec.frame_shape)
+        rows = buffer.rows_for_window(length, settings.rollout_length)
+        memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32))
         return AgentState(actor, optimizer.init(actor.params), memory)
 
     def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
         logits = predict(actor.params, actor.statistics, observation).logits
-        action = distributional.sample(key, logits)
-        log_prob = distributional.select(distributional.log_probabilities(logits), action)
+        action = distributions.sample(key, logits)
+        log_prob = distributions.select(distributions.log_probabilities(logits), action)
         return action, Extras(log_prob)
 
-    def windows_of(memory: replay.Replay, batch: jax.Array, newest: jax.Array) -> Windows:
+    def windows_of(memory: buffer.Replay, batch: jax.Array, newest: jax.Array) -> Windows:
         # Every num_minibatches-th environment, so that devices divide minibatches evenly.
         env = batch + num_batches * jnp.arange(spec.num_envs // num_batches)
-        steps = replay.window(memory, env, length, newest[env])
+        steps = buffer.window(memory, env, length, newest[env])
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
         return Windows(steps, row_weights(steps.valid))
 
@@ -123,9 +118,9 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
         actor, moments = state.actor, state.optimizer
-        memory = replay.add(state.memory, trajectory)
+        memory = buffer.add(state.memory, trajectory)
         rate, entropy_coef = schedule(actor.updates), entropy_schedule(actor.updates)
-        full = replay.holds_window(memory, length).astype(jnp.float32)
+        full = buffer.holds_window(memory, length).astype(jnp.float32)
 
         def objective(params: PyTree, part: Windows) -> tuple[jax.Array, dict[str, jax.Array]]:
             observation = part.steps.observation
@@ -142,7 +137,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         ) -> tuple[tuple[PyTree, PyTree], dict[str, jax.Array]]:
             params, moments = carry
             windows = windows_of(memory, turn % num_batches, trajectory.observation[-1])
-            gradients, metrics = optimizers.gradient(
+            gradients, metrics = gradient(
                 objective, params, windows, settings.micro_batch, rows_per_item=length + 1
             )
             # Momentum alone must not move parameters while a resumed run fills its windows.
@@ -153,9 +148,9 @@ def make(config: Config, spec: EnvSpec) -> Agent:
             settings.updates_per_rollout
         )
         (params, moments), metrics = jax.lax.scan(learn, (actor.params, moments), turns)
-        new_actor = networks.next_actor(actor, params, trajectory)
+        new_actor = next_actor(actor, params, trajectory)
         means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
         means |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
         return AgentState(new_actor, moments, memory), means
 
-    return Agent(init, act, update, settings.rollout_length, replay.interrupt)
+    return Agent(init, act, update, settings.rollout_length, buffer.interrupt)

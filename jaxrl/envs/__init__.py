@@ -1,16 +1,15 @@
 """Engines: batches of environments behind the one contract `jaxrl.types.EnvEngine`."""
 
-from jaxrl.config import CATCH, Config
+from jaxrl.atari.games import CATCH
+from jaxrl.config.schema import Config
+from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.catch import make_catch
-from jaxrl.envs.engine import WHOLE, Group
-from jaxrl.envs.envpool import has_custom_call as has_custom_call
-from jaxrl.envs.envpool import make_envpool
-from jaxrl.envs.envpool import presses_fire as presses_fire
+from jaxrl.envs.envpool.engine import make_envpool
 from jaxrl.types import EnvEngine
 
 
 def make_engine(
-    config: Config, num_envs: int, num_local_devices: int = 1, group: Group = WHOLE
+    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """The engine that plays the configuration's game, with `num_envs` on each local device."""
     make = make_catch if config.game == CATCH else make_envpool
@@ -23,7 +22,7 @@ def make_engines(
     """One engine for each of `config.groups`, which share a device's `num_envs`."""
     return tuple(
         make_engine(
-            config, num_envs // config.groups, num_local_devices, Group(index, config.groups)
+            config, num_envs // config.groups, num_local_devices, EnvGroup(index, config.groups)
         )
         for index in range(config.groups)
     )

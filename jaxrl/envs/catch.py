@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config import CATCH, Config
-from jaxrl.envs.engine import WHOLE, Group, env_ids, first_env_seed
+from jaxrl.atari.games import CATCH
+from jaxrl.config.schema import Config
+from jaxrl.envs.base import WHOLE, EnvGroup, env_ids, first_env_seed
 from jaxrl.types import EnvEngine, EnvSpec, TimeStep
 
 ROWS, COLUMNS = 7, 7
@@ -79,7 +80,7 @@ def _answer(state: CatchState, frame_shape: tuple[int, int]) -> TimeStep:
 
 
 def make_catch(
-    config: Config, num_envs: int, num_local_devices: int = 1, group: Group = WHOLE
+    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """An engine of `num_envs` games of Catch on each of this process's devices."""
     ids = env_ids(num_envs, num_local_devices, group)

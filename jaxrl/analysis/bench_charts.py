@@ -1,0 +1,110 @@
+"""Charts of throughput, shares of time and scaling."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+from jaxrl.analysis.curves import COLORS, save, style
+
+# --- throughput -----------------------------------------------------------------------------------
+
+
+def draw_throughput(
+    axes: Sequence["matplotlib.axes.Axes"], rates: dict[int, dict[str, float]]
+) -> None:
+    """Draws steps per second of each load into two axes: of all environments, and of each.
+
+    Args:
+      axes: two.
+      rates: number of environments -> load -> agent steps per second.
+    """
+    import matplotlib.ticker
+
+    numbers = sorted(rates)
+    for place, load in enumerate(rates[numbers[0]]):
+        values = [rates[number][load] for number in numbers]
+        line: dict[str, Any] = {"linestyle": "--", "color": "grey"}
+        if load != "loop":
+            line = style(place) | {"marker": "o"}
+        axes[0].plot(numbers, values, label=load, **line)
+        each = [value / number for value, number in zip(values, numbers, strict=True)]
+        axes[1].plot(numbers, each, label=load, **line)
+    for axis, what in zip(axes, ("all environments", "each environment"), strict=True):
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(numbers, [str(number) for number in numbers])
+        axis.set_yscale("log")  # loads may lie a hundred times apart
+        axis.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter("{x:,.0f}")
+        axis.minorticks_off()
+        axis.set_xlabel("environments")
+        axis.set_ylabel(f"agent steps per second, {what}")
+        axis.grid(alpha=0.3)
+    axes[1].legend(fontsize="small", loc="upper right")  # curves fall, so it is empty there
+
+
+def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> None:
+    """Writes a PNG: steps per second of each load, and of each environment (CuLE, figure 2).
+
+    Args:
+      rates: number of environments -> load -> agent steps per second.
+      target: the PNG. Raises `UserError` where it cannot be written.
+      title: what was measured.
+    """
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    draw_throughput(figure.subplots(1, 2), rates)
+    figure.suptitle(title, fontsize="medium")
+    save(figure, target)
+
+
+def draw_shares(axes: "matplotlib.axes.Axes", shares: dict[int, dict[str, float]]) -> None:
+    """Draws bars of what a step of training takes its time for: environments -> part -> share."""
+    numbers = sorted(shares)
+    bottom = np.zeros(len(numbers))
+    for place, part in enumerate(shares[numbers[0]]):
+        heights = 100 * np.array([shares[number][part] for number in numbers])
+        names = [str(number) for number in numbers]
+        axes.bar(names, heights, 0.7, bottom, label=part, color=COLORS[place % len(COLORS)])
+        for x, (height, below) in enumerate(zip(heights, bottom, strict=True)):
+            if height >= 5:
+                middle = below + height / 2
+                axes.text(x, middle, f"{height:.0f}", ha="center", va="center", color="white")
+        bottom += heights
+    axes.set_xlabel("environments")
+    axes.set_ylabel("share of a step of training (%)")
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))
+
+
+def draw_scaling(
+    axes: Sequence["matplotlib.axes.Axes"], rates: dict[str, dict[int, float]]
+) -> None:
+    """Draws steps per second against devices into two axes: in all, and as a share of the ideal.
+
+    Args:
+      axes: two.
+      rates: what was trained -> number of devices -> agent steps per second; 1 device must be
+        there, which the ideal is the multiple of.
+    """
+    for number, (label, found) in enumerate(rates.items()):
+        devices = sorted(found)
+        line = style(number) | {"marker": "."}
+        ideal = [found[1] * count for count in devices]
+        axes[0].plot(devices, ideal, color="grey", linestyle=":", label="_" if number else "ideal")
+        axes[0].plot(devices, [found[count] for count in devices], label=label, **line)
+        share = [found[count] / best for count, best in zip(devices, ideal, strict=True)]
+        axes[1].plot(devices, share, label=label, **line)
+    axes[0].set_yscale("log")
+    axes[0].yaxis.set_major_formatter("{x:,.0f}")
+    axes[0].set_ylabel("agent steps per second")
+    axes[1].set_ylim(0, 1.05)
+    axes[1].set_ylabel("share of devices x one device")
+    for axis in axes:
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter("{x:.0f}")
+        axis.set_xlabel("devices")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize="small", loc="upper left")

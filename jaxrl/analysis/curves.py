@@ -1,0 +1,257 @@
+"""Learning curves, of runs and of several seeds together, throughput and scaling: for files and
+for notebooks.
+
+Returns are the mean of the last 100 games, as metrics.jsonl has them; a circle marks those of the
+first games, which favor short ones. Nothing is smoothed unless `smooth` says over how many lines;
+the label of the axis then says so too.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import matplotlib
+import numpy as np
+
+from jaxrl.analysis.groups import RunGroup, group
+from jaxrl.atari.games import CATCH
+from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
+from jaxrl.runs import metrics
+from jaxrl.runs.directory import load_config
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+Axis = Literal["frames", "step", "seconds"]
+LABELS = {
+    "frames": "emulator frames (millions)",
+    "step": "agent steps (millions)",
+    "seconds": "training time (minutes, compilation excluded)",
+}
+UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
+# Told apart also with defective colour vision (Okabe & Ito 2008, without the yellow).
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINES = ("-", "--", ":", "-.")  # once all colours are taken
+POINTS = 200  # of a mean over seeds
+EARLY = "mean of first games only,\nwhich favors short ones"
+
+
+class Band(NamedTuple):
+    """Several seeds on common points, which are none where no range has been reached by all."""
+
+    x: np.ndarray  # f64[P], in the unit of LABELS
+    mean: np.ndarray  # f64[P]
+    lowest: np.ndarray  # f64[P]
+    highest: np.ndarray  # f64[P]
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[float], list[float]]:
+    """(x, mean return of the last 100 games) of every line with a game; x in the unit of LABELS.
+
+    With `smooth` k > 1 each return is the mean of it and the k - 1 before it, or of as many as
+    there are.
+    """
+    if smooth < 1:
+        raise UserError(f"smooth = {smooth}: must be at least 1, a number of lines")
+    rows = [row for row in metrics.read(run_dir) if row["return_mean"] is not None]
+    returns = [row["return_mean"] for row in rows]
+    if smooth > 1:
+        ends = range(1, len(returns) + 1)
+        returns = [statistics.fmean(returns[max(0, end - smooth) : end]) for end in ends]
+    return [row[axis] / UNITS[axis] for row in rows], returns
+
+
+def of_first_games(run_dir: Path) -> list[bool]:
+    """Returns for each line of a run whether its mean is of first games, which favor short ones."""
+    try:
+        config = load_config(run_dir)
+    except UserError:  # the curve can be drawn without
+        config = Config(num_envs=1)
+    return metrics.of_first_games(metrics.read(run_dir), config.num_envs, config.game == CATCH)
+
+
+def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Band:
+    """Mean, lowest and highest return of several seeds, interpolated on common points.
+
+    The points lie evenly in the range that every run has reached, so that each is a mean of all.
+    """
+    curves = [curve(run_dir, axis, smooth) for run_dir in run_dirs]
+    none = np.zeros(0)
+    if not all(x for x, _ in curves):
+        return Band(none, none, none, none)
+    first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if first > last:
+        return Band(none, none, none, none)
+    points = np.linspace(first, last, POINTS)
+    values = np.stack([np.interp(points, x, y) for x, y in curves])
+    return Band(points, values.mean(0), values.min(0), values.max(0))
+
+
+def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.DataFrame":
+    """When each run's mean of the last 100 games first reached each score; needs pandas.
+
+    Columns `run`, `score`, and of the first line at or above it `step`, `frames` and `minutes` of
+    training; None where it never was. Means of first games do not count.
+    """
+    import pandas
+
+    found = []
+    for run_dir in run_dirs:
+        marked = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
+        rows = [row for row, first in marked if row["return_mean"] is not None and not first]
+        for score in scores:
+            reached = next((row for row in rows if row["return_mean"] >= score), None)
+            when = (reached["step"], reached["frames"], reached["seconds"] / 60) if reached else ()
+            found.append([run_dir.name, score, *(when or (None, None, None))])
+    columns = ["run", "score", "step", "frames", "minutes"]
+    return pandas.DataFrame(found, columns=columns, dtype=object)
+
+
+# --- learning curves ------------------------------------------------------------------------------
+
+
+def draw(
+    axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis = "frames", smooth: int = 1
+) -> None:
+    """Draws the runs' curves into matplotlib axes, with labels and a legend."""
+    for number, run_dir in enumerate(run_dirs):
+        x, y = curve(run_dir, axis, smooth)
+        axes.plot(x, y, label=run_dir.name, **style(number), marker="o" if len(x) == 1 else None)
+    colors = {run_dir: style(number)["color"] for number, run_dir in enumerate(run_dirs)}
+    _mark_early(axes, colors, axis, smooth)
+    _finish(axes, axis, smooth)
+
+
+def draw_seeds(
+    axes: "matplotlib.axes.Axes",
+    groups: Sequence[RunGroup],
+    axis: Axis = "frames",
+    smooth: int = 1,
+    order: Sequence[str] = (),
+) -> None:
+    """Draws each group's mean over the seeds, the band from lowest to highest, and every seed thin.
+
+    `order` gives labels in the order of their colours, so that pictures side by side agree.
+    """
+    order = list(dict.fromkeys([*order, *(one.label for one in groups)]))
+    for one in groups:
+        line = style(order.index(one.label))
+        number = len(one.run_dirs)
+        if number == 1:
+            x, y = curve(one.run_dirs[0], axis, smooth)
+            axes.plot(x, y, label=f"{one.label}: 1 seed", **line)
+            continue
+        for run_dir in one.run_dirs:  # also where not all have come
+            axes.plot(*curve(run_dir, axis, smooth), **line, linewidth=0.7, alpha=0.45)
+        seeds = band(one.run_dirs, axis, smooth)
+        label = f"{one.label}: mean of {number} seeds,\nband from lowest to highest"
+        axes.plot(seeds.x, seeds.mean, label=label, **line)
+        axes.fill_between(
+            seeds.x, seeds.lowest, seeds.highest, color=line["color"], alpha=0.2, linewidth=0
+        )
+    colors = {
+        run_dir: style(order.index(one.label))["color"]
+        for one in groups
+        for run_dir in one.run_dirs
+    }
+    _mark_early(axes, colors, axis, smooth)
+    _finish(axes, axis, smooth)
+
+
+def comparison(
+    run_dirs: Iterable[Path], columns: Sequence[Axis] = ("frames", "seconds"), smooth: int = 1
+) -> "matplotlib.figure.Figure":
+    """Algorithms side by side: a row for each game, a column for each axis, as `draw_seeds` draws.
+
+    A configuration has the same colour in all of them.
+    """
+    import matplotlib.figure
+
+    found = group(run_dirs)
+    games = list(dict.fromkeys(one.game for one in found))
+    order = list(dict.fromkeys(one.label for one in found))
+    size = (3.6 * len(columns) + 2.6, 0.4 + 2.7 * len(games))
+    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(games), len(columns), squeeze=False, sharey="row")
+    for row, game in zip(grid, games, strict=True):
+        for axes, axis in zip(row, columns, strict=True):
+            draw_seeds(axes, [one for one in found if one.game == game], axis, smooth, order)
+            if axes.legend_:
+                axes.legend_.remove()
+        for axes in row[1:]:
+            axes.set_ylabel("")
+        row[0].set_title(game, loc="left", fontweight="bold")
+        if row[-1].lines:
+            row[-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))
+    for axes in grid[:-1].flat:
+        axes.set_xlabel("")
+    return figure
+
+
+def learning_curve(run_dirs: list[Path], target: Path) -> None:
+    """Writes a PNG: return against frames, and against time. Raises `UserError` without metrics."""
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    draw(left, run_dirs, "frames")
+    draw(right, run_dirs, "seconds")
+    right.set_ylabel("")
+    save(figure, target)
+
+
+def colors(number: int) -> list[Any]:
+    """So many colours, told apart also with defective colour vision."""
+    if number <= len(COLORS):
+        return list(COLORS[:number])
+    return list(matplotlib.colormaps["cividis"](np.linspace(0, 1, number)))
+
+
+def style(number: int) -> dict[str, Any]:
+    """Colour, and line once the colours are used up."""
+    line = LINES[number // len(COLORS) % len(LINES)]
+    return {"color": COLORS[number % len(COLORS)], "linestyle": line}
+
+
+def _mark_early(
+    axes: "matplotlib.axes.Axes", colors: dict[Path, Any], axis: Axis, smooth: int
+) -> None:
+    """Draws a circle at each mean of first games; the legend says what it is, once."""
+    marks: dict[str, Any] = {"s": 14, "facecolors": "white", "linewidths": 0.8, "zorder": 3}
+    any_early = False
+    for run_dir, color in colors.items():
+        lines = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
+        early = [first for row, first in lines if row["return_mean"] is not None]
+        x, y = (np.asarray(values)[early] for values in curve(run_dir, axis, smooth))
+        if any(early):
+            axes.scatter(x, y, edgecolors=color, **marks)
+            any_early = True
+    if any_early:
+        axes.scatter([], [], edgecolors="grey", label=EARLY, **marks)
+
+
+def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:
+    """Labels, grid and legend; words where nothing has been drawn."""
+    axes.set_xlabel(LABELS[axis])
+    smoothed = f",\ntrailing mean of {smooth} lines" if smooth > 1 else ""
+    axes.set_ylabel(f"return, mean of the last 100 games{smoothed}")
+    axes.grid(alpha=0.3)
+    if not any(np.size(line.get_xdata()) for line in axes.lines):
+        axes.text(0.5, 0.5, "no game over yet", transform=axes.transAxes, ha="center")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        return
+    axes.legend(fontsize="small", loc="best")
+
+
+def save(figure: "matplotlib.figure.Figure", target: Path) -> None:
+    """Writes a picture. Raises `UserError` where the file cannot be written."""
+    try:
+        figure.savefig(target, dpi=120)
+    except OSError as error:
+        raise UserError(f"cannot write '{target}': {error}") from None

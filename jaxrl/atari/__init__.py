@@ -1,0 +1,1 @@
+"""Facts about the games of the Atari 2600."""

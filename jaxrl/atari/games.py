@@ -1,0 +1,48 @@
+"""The Atari games that EnvPool bundles, their actions, and published scores to compare with."""
+
+import csv
+import functools
+from importlib import resources
+
+CATCH = "catch"  # the pure-JAX game that needs no emulator
+
+
+# fmt: off
+FULL_ACTIONS = (
+    "NOOP", "FIRE", "UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT",
+    "UPFIRE", "RIGHTFIRE", "LEFTFIRE", "DOWNFIRE", "UPRIGHTFIRE", "UPLEFTFIRE", "DOWNRIGHTFIRE",
+    "DOWNLEFTFIRE",
+)
+# fmt: on
+NO_FIRE = ("lost_luggage", "skiing")  # the only games whose full set has no FIRE
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """Reads a table of this package."""
+    text = resources.files("jaxrl.atari").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@functools.cache
+def _minimal_actions() -> dict[str, tuple[str, ...]]:
+    return {row["game"]: tuple(row["actions"].split()) for row in rows("atari_actions.csv")}
+
+
+def minimal_actions(game: str) -> tuple[str, ...]:
+    """The actions that the game uses, in the Arcade Learning Environment's order."""
+    return _minimal_actions()[game]
+
+
+def full_actions(game: str) -> tuple[str, ...]:
+    """Every action that the game's console understands."""
+    return tuple(a for a in FULL_ACTIONS if game not in NO_FIRE or "FIRE" not in a)
+
+
+def atari_games() -> tuple[str, ...]:
+    """Every game whose ROM EnvPool bundles."""
+    return tuple(_minimal_actions())
+
+
+def known_games() -> tuple[str, ...]:
+    """Everything `--game` takes."""
+    return (*atari_games(), CATCH)

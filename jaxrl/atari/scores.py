@@ -1,0 +1,62 @@
+"""Scores of random play, of humans and of published agents, by game."""
+
+import functools
+from typing import NamedTuple
+
+from jaxrl.atari.games import rows
+
+
+class PublishedScore(NamedTuple):
+    """A mean score of whole games, as a paper or a project reports it."""
+
+    algorithm: str
+    frames: int  # emulator frames of training
+    score: float
+    source: str
+
+
+class ReferenceScore(NamedTuple):
+    """Mean scores of whole games (Badia 2020, table of human-normalised scores)."""
+
+    random: float  # of uniform random actions
+    human: float  # of a professional tester
+
+
+@functools.cache
+def reference_scores() -> dict[str, ReferenceScore]:
+    """Random and human scores of the games that have published ones."""
+    return {
+        row["game"]: ReferenceScore(float(row["random"]), float(row["human"]))
+        for row in rows("atari_scores.csv")
+    }
+
+
+def human_normalised(game: str, score: float) -> float | None:
+    """(score - random) / (human - random): 0 is random play, 1 a human; None if unknown."""
+    reference = reference_scores().get(game)
+    if reference is None:
+        return None
+    return (score - reference.random) / (reference.human - reference.random)
+
+
+@functools.cache
+def _published() -> dict[tuple[str, str], list[PublishedScore]]:
+    """By game and protocol."""
+    found: dict[tuple[str, str], list[PublishedScore]] = {}
+    for row in rows("published_scores.csv"):
+        score = PublishedScore(
+            row["algorithm"], int(row["frames"]), float(row["score"]), row["source"]
+        )
+        found.setdefault((row["game"], row["protocol"]), []).append(score)
+    return found
+
+
+def published_scores(game: str, protocol: str) -> list[PublishedScore]:
+    """What others reached in the game by this protocol of evaluation; none where none is known.
+
+    noop: 1 to 30 no-ops, no sticky actions, 108,000 frames at most (Mnih 2015). sticky: actions
+    repeat with probability 0.25, nothing is pressed for the agent (Machado 2018). Scores by other
+    protocols are left out of the table: human starts, single lives, or no word on how the games
+    were played.
+    """
+    return list(_published().get((game, protocol), []))

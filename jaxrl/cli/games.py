@@ -1,0 +1,33 @@
+"""`jaxrl games`."""
+
+from jaxrl.cli.parsing import parse
+
+
+def games(arguments: list[str]) -> int:
+    """List every game, with its number of actions and published scores."""
+
+    def command(names: bool = False) -> bool:
+        """List every game, with its number of actions and the scores of random and human play.
+
+        Example: jaxrl games
+
+        Args:
+            names: print nothing but the names, one a line
+        """
+        return names
+
+    names_only = parse(command, "games", arguments)
+    from jaxrl.atari.games import atari_games, known_games, minimal_actions
+    from jaxrl.atari.scores import reference_scores
+
+    if names_only:
+        print("\n".join(known_games()))
+        return 0
+    references = reference_scores()
+    print(f"{'game':<20} {'actions':>7} {'random':>10} {'human':>10}")
+    for game in atari_games():
+        scores = references.get(game)
+        columns = f"{scores.random:>10} {scores.human:>10}" if scores else f"{'-':>10} {'-':>10}"
+        print(f"{game:<20} {len(minimal_actions(game)):>7} {columns}")
+    print(f"{'catch':<20} {3:>7} {'-':>10} {'-':>10}   (needs no emulator)")
+    return 0

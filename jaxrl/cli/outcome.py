@@ -1,0 +1,53 @@
+"""Exit statuses and one-line errors."""
+
+import errno
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from jaxrl.errors import RunError, StorageError, UserError
+from jaxrl.runtime.launch import Launch
+
+# Read-only, not allowed, full, over quota, broken.
+OF_THE_DISK = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def print_error(error: BaseException) -> int:
+    """One line about the error; its exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        print("jaxrl: stopped", file=sys.stderr)
+        return 130
+    if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+        where = f" '{error.filename}'" if error.filename else ""
+        error = StorageError(f"cannot read or write{where}: {error.strerror}")
+    if not isinstance(error, UserError | RunError):
+        traceback.print_exception(error)
+        return 1
+    print(f"jaxrl: {' '.join(str(error).split())}", file=sys.stderr)
+    return error.status
+
+
+def run_together(launch: Launch, work: Callable[[bool], int]) -> int:
+    """Does what all processes do together; `work` is told whether this one is alone."""
+    from jaxrl.runtime import processes
+
+    processes.join(launch)
+    if processes.count() == 1:
+        return work(True)
+    try:
+        status = work(False)
+    except BaseException as error:
+        processes.find_lost(error)
+        # A normal exit would wait for the others, who wait for this one.
+        processes.leave(print_error(error), error)
+    processes.finish()
+    return status
+
+
+def status_of(outcome: Any) -> int:
+    """Returns the exit status of a training that ended, or was stopped by a signal."""
+    return 0 if outcome.signal is None else 128 + outcome.signal

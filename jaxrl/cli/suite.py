@@ -1,0 +1,116 @@
+"""`jaxrl bench --suite`."""
+
+import dataclasses
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from jaxrl.cli.bench import check_accelerator
+from jaxrl.cli.parsing import at_least, parse
+from jaxrl.config import toml
+from jaxrl.errors import UserError
+
+if TYPE_CHECKING:
+    from jaxrl.experiments.suite.plan import Measurement
+    from jaxrl.experiments.suite.table import Record
+
+
+@dataclasses.dataclass(frozen=True)
+class SuiteArguments:
+    """Measure everything that a machine can do, most valuable first, in a limited time.
+
+    Each member is a `jaxrl` command in a process with a time limit. One that hangs or dies is
+    named with its last line, and the others go on. The same command again goes on where the first
+    ended, and tries last what failed, once more. OUTPUT/results.md has the table, results.json the
+    figures, logs/ the words of each member. Without an accelerator all is smaller.
+    Run it where configs/ is.
+    Example: jaxrl bench --suite --minutes 9
+    """
+
+    minutes: float = 9.0
+    """minutes in which it ends; what does not fit is not begun"""
+    output: Path = Path("suite")
+    """directory of the results"""
+    only: tuple[str, ...] = ()
+    """members to measure, those that are done too; default is all"""
+    list: bool = False
+    """list the members in their order, and how far they are; measure nothing"""
+    size: Literal["auto", "small", "full"] = "auto"
+    """full for an accelerator, small to try it out; auto chooses"""
+
+
+def run_suite(arguments: list[str]) -> int:
+    """Measures the members of the suite that fit into the time."""
+    began = time.monotonic()
+    parsed = parse(SuiteArguments, "bench --suite", arguments)
+    at_least("minutes", parsed.minutes, 0.01)
+    from jaxrl.experiments.suite import plan, run
+    from jaxrl.experiments.suite.records import check_output, held, read
+    from jaxrl.experiments.sweep import SignalRelay
+    from jaxrl.training.display import Display
+
+    if "--only" in arguments and not parsed.only:
+        raise UserError("--only needs names: jaxrl bench --suite --list has them")
+    if not parsed.list:
+        run.settle(parsed.output)
+    machine = run.probe()
+    check_accelerator(parsed.size, machine)
+    size = plan.size_of(parsed.size, machine["platform"])
+    members = plan.plan(size, machine["num_devices"], plan.custom_call(machine))
+    only = plan.chosen(members, parsed.only)
+    for member in members:
+        toml.load(Path(member.recipe))
+    check_output(parsed.output, size.name, machine)
+    if parsed.list:
+        list_suite(only, read(parsed.output))
+        return 0
+    with held(parsed.output), SignalRelay().watching() as stop:
+        deadline = began + 60 * parsed.minutes
+        session = run.Session(parsed.output, size.name, machine, deadline, stop)
+        with Display() as display:
+            records = run.run(members, session, display, only if parsed.only else None)
+        return summary(only, records, session, ["--suite", *arguments])
+
+
+def list_suite(members: "list[Measurement]", records: "dict[str, Record]") -> None:
+    """Prints the members in their order, with what there is of each."""
+    from jaxrl.experiments.suite.records import counted
+
+    for place, member in enumerate(members, start=1):
+        record = counted(member, records)
+        state = record.state if record else "new"
+        print(
+            f"{place:>4}  {state:<7} {member.seconds:>4.0f} s  {member.name:<18} {member.command}"
+        )
+
+
+def summary(
+    members: "list[Measurement]", records: "dict[str, Record]", session: Any, arguments: list[str]
+) -> int:
+    """Prints each result and how to go on; returns the exit status."""
+    from jaxrl.experiments.suite import table
+    from jaxrl.experiments.suite.records import queue
+
+    found = [records[member.name] for member in members if member.name in records]
+    for record in found:
+        print(f"{record.name:<18} {table.outcome(record)}")
+    print(session.output / table.TABLE)
+    left = [member.name for member in queue(members, records)]
+    if left:
+        again = shlex.join(["jaxrl", "bench", *_only_left(arguments, left)])
+        print(f"left: {', '.join(left)}; go on with: {again}", file=sys.stderr)
+    if session.stop.signal is not None:
+        return 128 + int(session.stop.signal)
+    return int(any(record.state == "failed" for record in found))
+
+
+def _only_left(arguments: list[str], left: list[str]) -> list[str]:
+    """Returns the arguments with the members that are left after `--only`, if they have it."""
+    kept, named = [], False
+    for word in arguments:
+        named = word == "--only" if word.startswith("--") else named
+        if not named:
+            kept.append(word)
+    return [*kept, "--only", *left] if "--only" in arguments else arguments

@@ -1,0 +1,174 @@
+"""The command that trains many runs: `jaxrl sweep`."""
+
+import dataclasses
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxrl.cli.parsing import at_least, parse
+from jaxrl.errors import UserError
+
+if TYPE_CHECKING:
+    from jaxrl.experiments.slurm import Slurm
+    from jaxrl.experiments.sweep_plan import Row, SweepMember
+
+WIDTH = 140  # columns of the table where no terminal has a width
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepArguments:
+    """Train every configuration on every game with every seed, and compare them.
+
+    One after another, each in ROOT/CONFIG-GAME-seedSEED, with what it says in a .log beside it:
+    all games with the first seed, then with the second, and the configurations in turn on each
+    game. What fails is told and left. Ctrl-C saves the member in progress and ends; the same
+    command leaves out what is done and goes on. ROOT/sweep.json has the results of these members,
+    rewritten after each, and ROOT/report.html compares them at the end.
+
+    With --slurm the members become one array of jobs, which go on when they were preempted or
+    their time was up. --dry-run tells how far they are; when they have ended, the same command
+    without --slurm trains what failed and writes the results and the report.
+    Example: jaxrl sweep --games pong breakout --seeds 1 2 --configs configs/vtrace/vtrace_cpu.toml
+    """
+
+    games: tuple[str, ...]
+    """names, or atari5 (Aitchison et al. 2022), or atari57 (all with published human scores)"""
+    seeds: tuple[int, ...]
+    """of parameters, actions and games"""
+    configs: tuple[Path, ...]
+    """TOML files; a file's name is the name of its members"""
+    total_steps: int | None = None
+    """agent steps of each member; default is what its configuration says"""
+    num_devices: int | None = None
+    """devices of each member; default is what its configuration says"""
+    root: Path = Path("runs/sweep")
+    """directory of the sweep"""
+    dry_run: bool = False
+    """list the members in their order, and how far they are; train nothing"""
+    slurm: bool = False
+    """submit the members to SLURM, as one array of jobs (pip install 'jaxrl[slurm]')"""
+    slurm_partition: str | None = None
+    """partition of the jobs; default is the cluster's"""
+    slurm_time: int | None = None
+    """minutes until a job is saved and queued again; default is 1440, a day"""
+    slurm_gpus_per_node: int | None = None
+    """GPUs of each job, all of which its member trains on; default is the cluster's"""
+    slurm_cpus_per_task: int | None = None
+    """cores of each job, for the emulators; default is the cluster's"""
+    slurm_array_parallelism: int | None = None
+    """jobs that run at the same time, at most; default is 16"""
+
+
+def sweep(arguments: list[str]) -> int:
+    """Train many runs: configurations, games and seeds; then compare them."""
+    given = parse(SweepArguments, "sweep", arguments)
+    if os.name != "posix":
+        raise UserError("sweep needs Linux or macOS: train the runs one by one")
+    slurm = _slurm(given)
+    from jaxrl.experiments import sweep_plan
+
+    # A job of SLURM may be started elsewhere.
+    root = given.root.absolute() if slurm else given.root
+    asked = {name: getattr(given, name) for name in ("total_steps", "num_devices")}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    members = sweep_plan.plan(given.configs, given.games, given.seeds, root, **asked)
+    if root.exists() and not root.is_dir():
+        raise UserError(f"'{root}' is no directory: choose another --root")
+    for member in members:
+        sweep_plan.check_directory(member)
+    if given.dry_run:
+        for place, member in enumerate(members, start=1):
+            print(f"{place:>4}  {sweep_plan.state(member):<6} {member.name}")
+        return 0
+    return _submit(members, root, slurm) if slurm else _train(members, root, arguments)
+
+
+def _slurm(given: Any) -> "Slurm | None":
+    """What the jobs ask for; None without --slurm."""
+    names = {
+        "slurm_partition": "partition",
+        "slurm_time": "minutes",
+        "slurm_gpus_per_node": "gpus_per_node",
+        "slurm_cpus_per_task": "cpus_per_task",
+        "slurm_array_parallelism": "array_parallelism",
+    }
+    asked = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    for name, value in asked.items():
+        flag = f"--{name.replace('_', '-')}"
+        if not given.slurm:
+            raise UserError(f"{flag} needs --slurm")
+        if name != "slurm_partition":
+            at_least(name, value, 0 if name == "slurm_gpus_per_node" else 1)
+    if not given.slurm:
+        return None
+    from jaxrl.experiments.slurm import Slurm
+
+    return Slurm(**{names[name]: value for name, value in asked.items()})
+
+
+def _train(members: "list[SweepMember]", root: Path, arguments: list[str]) -> int:
+    from jaxrl.experiments.sweep import SignalRelay, held, report, run
+    from jaxrl.training.display import Display
+
+    with held(root), SignalRelay().watching() as stop:
+        with Display() as display:
+            rows = run(members, root, display, stop)
+        _print(rows)
+        if stop.signal is not None:
+            again = shlex.join(["jaxrl", "sweep", *arguments])
+            print(f"stopped; go on with: {again}", file=sys.stderr)
+            return 128 + stop.signal
+    try:
+        written = report(members, root)
+    except (UserError, OSError) as error:
+        print(f"jaxrl: no report: {' '.join(str(error).split())}", file=sys.stderr)
+        written = None
+    print(written or root / "sweep.json")
+    return int(any(row["status"] != "done" for row in rows))
+
+
+def _submit(members: "list[SweepMember]", root: Path, slurm: "Slurm") -> int:
+    from jaxrl.experiments import sweep_plan
+    from jaxrl.experiments.slurm import submit
+    from jaxrl.experiments.sweep import copy_recipes, held
+
+    with held(root):
+        copy_recipes(members)
+        left = [member for member in members if sweep_plan.state(member) != "done"]
+        if not left:
+            print("all are done: the same command without --slurm writes the results")
+            return 0
+        jobs = submit(left, root, slurm)
+    print(f"{len(left)} of {len(members)} submitted as job {jobs[0].job_id.partition('_')[0]}; "
+          f"each says what it does in '{root}'")  # fmt: skip
+    return 0
+
+
+def _print(rows: "list[Row]") -> None:
+    """The members as a table on standard output."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    def figure(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    table = Table(box=box.SIMPLE)
+    table.add_column("member", overflow="fold")
+    for name in ("status", "steps", "return", "evaluation", "human-normalised"):
+        table.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
+    for row in rows:
+        status = row["status"]
+        if status == "failed":
+            status += f" ({row['exit_status']})"
+        figures = (
+            f"{row['step']:,}",
+            figure(row["return_mean"], ".1f"),
+            figure(row["evaluation_mean"], ".1f"),
+            figure(row["human_normalised_mean"], ".2f"),
+        )
+        table.add_row(Text(row["name"]), status, *figures)
+    Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False).print(table)

@@ -1,0 +1,159 @@
+"""Follows a run in the terminal: how far it is, its rates and losses, and a small curve."""
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from jaxrl.cli.parsing import RunDir, check_runs, parse
+from jaxrl.config.schema import Config
+from jaxrl.formatting import count, duration
+from jaxrl.runs import layout, metrics
+from jaxrl.runs.directory import load_config
+from jaxrl.runs.lock import is_held
+
+
+def watch(arguments: list[str]) -> int:
+    """Follow a run in the terminal: rates, losses and a curve."""
+
+    def command(run: RunDir, once: bool = False) -> tuple[Path, bool]:
+        """Follow a run in the terminal until it ends: rates, losses and a small curve.
+
+        Into a file or a pipe it is shown once.
+
+        Example: jaxrl watch runs/x
+
+        Args:
+            run: run directory, of a run that trains or has ended
+            once: show it once and return
+        """
+        return run, once
+
+    run_dir, once = parse(command, "watch", arguments)
+    check_runs((run_dir,), "watch")
+    from jaxrl.cli.watch import follow
+
+    follow(run_dir, once=once or not sys.stdout.isatty())
+    return 0
+
+
+SECONDS = 1.0  # between two looks
+ROWS = 12  # of the curve
+CURVE = ("frames", 1e6, "emulator frames (millions)")
+
+
+def follow(run_dir: Path, once: bool = False, console: Console | None = None) -> None:
+    """Shows the run until it ends or stops; `once` shows it as it is."""
+    console = console or Console(highlight=False)
+    config = load_config(run_dir)
+    if once:
+        console.print(view(run_dir, config, console.width))
+        return
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Live(console=console, auto_refresh=False) as live,
+    ):
+        while True:
+            trains = is_held(run_dir)  # before the lines are read: the last comes before it ends
+            live.update(view(run_dir, config, console.width), refresh=True)
+            if not trains:
+                return
+            time.sleep(SECONDS)
+
+
+def view(run_dir: Path, config: Config, width: int) -> Group:
+    """What there is to see now, in `width` columns."""
+    # Resumes may change the configuration, so the caller's may be old; its total is drawn anyway.
+    rows = metrics.read(run_dir) if (run_dir / layout.METRICS).exists() else []
+    head = Text(f"{config.algorithm} on {config.game}, {run_dir}", style="bold", overflow="fold")
+    state = _state(run_dir, config, rows)
+    if not rows:
+        return Group(head, Text(f"no line of metrics yet, {state}"))
+    return Group(
+        head, Text(_progress(rows[-1], config, state)), _curve(rows, width), _numbers(rows[-1])
+    )
+
+
+def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
+    total = config.num_updates() * config.steps_per_update()
+    if is_held(run_dir):
+        if not rows:
+            return "starting, or in its first interval"
+        if rows[-1]["step"] >= total:
+            return "saving and evaluating"
+        quiet = _quiet(run_dir)
+        return f"training; the last line is {duration(quiet)} old" if quiet > 120 else "training"
+    return "ended" if rows and rows[-1]["step"] >= total else "stopped before its end"
+
+
+def _quiet(run_dir: Path) -> float:
+    """Seconds since the last line."""
+    with contextlib.suppress(OSError):
+        return max(0.0, time.time() - os.stat(run_dir / layout.METRICS).st_mtime)
+    return 0.0
+
+
+def _progress(row: dict[str, Any], config: Config, state: str) -> str:
+    total = config.num_updates() * config.steps_per_update()
+    step, rate = row["step"], row.get("steps_per_second") or 0.0  # numbers: metrics.read sees to it
+    words = [
+        f"{min(step / total, 1):.0%} of {count(total)} steps",
+        f"{count(row['frames'])} frames",
+        f"{rate:,.0f} steps/s",
+    ]
+    if state.startswith("training") and rate:
+        words.append(f"{duration(max(0.0, (total - step) / rate))} left")
+    return "  ".join([*words, state])
+
+
+def _curve(rows: list[dict[str, Any]], width: int) -> Text:
+    """The mean return of the last 100 games."""
+    import plotext
+
+    key, unit, label = CURVE
+    points = [
+        (row[key] / unit, row["return_mean"]) for row in rows if row["return_mean"] is not None
+    ]
+    if not points:
+        return Text("no game over yet")
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plot_size(min(width, 100), ROWS + 4)
+    plotext.plot(*zip(*points, strict=True), marker="braille")
+    values = [value for _, value in points]
+    if min(values) == max(values):
+        plotext.ylim(values[0] - 1, values[0] + 1)
+    plotext.title("return, mean of the last 100 games")
+    plotext.xlabel(label)
+    return Text.from_ansi(plotext.build().rstrip("\n"), no_wrap=True)
+
+
+def _numbers(row: dict[str, Any]) -> Table:
+    """The last line: losses and the like on the left, the run's own figures on the right."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    shown = ["episodes", "return_mean", "return_min", "return_max", "length_mean", "goodput",
+             "memory_gb", "checkpoint_seconds", "updates", "seconds"]  # fmt: skip
+    own = [(name, row[name]) for name in shown if name in row]
+    learned = [(name, value) for name, value in row.items() if "/" in name]
+    for place in range(max(len(own), len(learned))):
+        cells: list[str] = []
+        for pairs in (learned, own):
+            name, value = pairs[place] if place < len(pairs) else ("", "")
+            cells += [name, _number(value)]
+        table.add_row(*(Text("".join(c for c in cell if c.isprintable())) for cell in cells))
+    return table
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,1 @@
+"""The configuration: schema, files, validation and differences."""

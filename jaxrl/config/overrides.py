@@ -1,0 +1,103 @@
+"""A run goes on with its checkpoint's configuration, but for keys that the user names."""
+
+import dataclasses
+import tomllib
+from typing import Any
+
+from jaxrl.config.diff import flat
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import from_table, merge
+from jaxrl.errors import UserError, nearest
+
+FREE = ("run_dir", "num_devices")  # where it trains, not what
+# What a checkpoint's steps, games or parameters are counted in or shaped by.
+FIXED = (
+    "algorithm",
+    "game",
+    "seed",
+    "num_envs",
+    "groups",
+    "sync_every",
+    "num_learners",
+    "full_action_space",
+    "lag",
+    "frame_height",
+    "frame_width",
+    "agent.rollout_length",
+    "agent.priority_exponent",
+    "network",
+)
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    """The values by their dotted keys, but for those that are free to change."""
+    values = flat(dataclasses.asdict(config))
+    return {key: value for key, value in values.items() if key not in FREE}
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].strip().replace("-", "_")
+
+
+def apply(config: Config, words: tuple[str, ...]) -> Config:
+    """The configuration with the values of words such as `optimizer.learning_rate=1e-4`."""
+    known = _flat(config)
+    for word in words:
+        key, equals, text = _key(word), *word.partition("=")[1:]
+        if key not in known:
+            near = nearest(key, known, 1)
+            hint = f"did you mean '{near[0]}'?" if near else "it is no key that may change"
+            raise UserError(f"--override {word}: unknown key '{key}': {hint}")
+        if not equals:
+            continue
+        try:
+            value = tomllib.loads(f"value = {text.strip()}")["value"]
+        except (ValueError, RecursionError):
+            value = text.strip()
+        if isinstance(value, float) and type(known[key]) is int and value.is_integer():
+            value = int(value)  # 2e6 is a whole number here
+        section, _, name = key.rpartition(".")
+        table = {section: {name: value}} if section else {name: value}
+        config = merge(config, table)
+    return config
+
+
+def check(
+    saved: dict[str, Any],
+    config: Config,
+    words: tuple[str, ...],
+    recorded: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Refuses a configuration that differs from the checkpoint's in keys that no word names.
+
+    Args:
+      saved: the checkpoint's configuration, as a table.
+      config: the one to go on with.
+      words: KEY, or KEY=VALUE that `apply` has put into it.
+      recorded: values by key that were named before, and no checkpoint was written since.
+
+    Returns:
+      The changes, by key: [before, now]. Raises `UserError`.
+    """
+    before, now = _flat(from_table(saved)), _flat(config)
+    keys = [key for key in now if key not in before or before[key] != now[key]]
+    keys += [key for key in before if key not in now]
+    if not keys:
+        return {}
+    told = {key: f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in keys}
+    fixed = [key for key in keys if key in FIXED or key.partition(".")[0] in FIXED]
+    if fixed:
+        raise UserError(
+            f"the configuration has changed in what a run keeps: "
+            f"{'; '.join(told[key] for key in fixed)}: put it back, or train a new run"
+        )
+    named = {_key(word) for word in words}
+    named |= {key for key, value in (recorded or {}).items() if key in keys and now[key] == value}
+    unnamed = [key for key in keys if key not in named]
+    if unnamed:
+        raise UserError(
+            f"the configuration has changed since the checkpoint: "
+            f"{'; '.join(told[key] for key in unnamed)}: put it back, or go on with "
+            f"--override {' '.join(unnamed)}"
+        )
+    return {key: [before.get(key), now.get(key)] for key in keys}

@@ -1,1 +1,0 @@
-"""Tables that come with the package."""

@@ -1,0 +1,73 @@
+"""What every engine shares: which environments it holds, and how seeds are spread."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EnvGroup:
+    """Which of the equal groups of each device's environments an engine holds."""
+
+    index: int = 0
+    count: int = 1
+
+
+WHOLE = EnvGroup()
+
+
+def env_ids(num_envs: int, num_local_devices: int, group: EnvGroup) -> np.ndarray:
+    """Numbers of a group's environments among all: i64[local devices, E].
+
+    Environments are counted device by device, group by group, so that neither the number of
+    devices nor that of groups changes what is played.
+    """
+    device = jax.process_index() * num_local_devices + np.arange(num_local_devices)
+    first = (device * group.count + group.index) * num_envs
+    return first[:, None] + np.arange(num_envs)
+
+
+def cores() -> list[int]:
+    """Numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cores_by_device(num_local_devices: int) -> list[list[int]]:
+    """The cores for the emulators of each local device: equal shares that do not overlap.
+
+    With more devices than cores, devices take turns at one each; a remainder stays with XLA.
+    """
+    mine = cores()
+    share = max(1, len(mine) // num_local_devices)
+    first = [device * share % len(mine) for device in range(num_local_devices)]
+    return [mine[start : start + share] for start in first]
+
+
+@contextlib.contextmanager
+def on_cores(chosen: list[int]) -> Iterator[None]:
+    """Threads that are made inside run on the chosen cores: they inherit it from their maker."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, chosen)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def first_env_seed(seed: int) -> int:
+    """A seed for environment 0, far from that of other runs; environment i plays with it + i.
+
+    EnvPool seeds environment i with seed + i, so that the runs 1 and 2 would share all but one of
+    their games if a run's seed were taken as it is.
+    """
+    spread = np.random.SeedSequence(seed).generate_state(1)[0]
+    return int(spread % 2**30)  # leaves room below EnvPool's 2**31 for as many environments

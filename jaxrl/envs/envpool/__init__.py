@@ -1,0 +1,1 @@
+"""EnvPool's Atari games behind the contract of engines."""

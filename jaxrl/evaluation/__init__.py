@@ -1,0 +1,1 @@
+"""Trained policies play: evaluations, films and traces."""

@@ -1,0 +1,127 @@
+"""Evaluation by named protocols: whole games, unclipped scores, human-normalised.
+
+Every environment plays exactly one game. Counting whatever games end first would favour short ones.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.agents import make_agent
+from jaxrl.config.algorithms import ValueConfig
+from jaxrl.config.schema import Config
+from jaxrl.envs import make_engine
+from jaxrl.errors import UserError
+from jaxrl.evaluation.protocols import set_up
+from jaxrl.program import episode_statistics, rollout
+from jaxrl.runs.checkpoint import restore_actor
+from jaxrl.runs.directory import load_config
+from jaxrl.runs.evaluation_record import Evaluation, summarize
+from jaxrl.runtime.watchdog import Watchdog
+from jaxrl.types import ActorState, Agent, EnvEngine
+
+STEPS_PER_CALL = 200  # agent steps between two looks at who has finished
+SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # that one may take at least, with its compilation
+SEED_OFFSET = 1_000_003  # evaluation never plays the games of training
+
+
+class _Games(NamedTuple):
+    """The first game of every environment."""
+
+    state: rollout.RolloutState
+    finished: jax.Array  # b[E]
+    score: jax.Array  # f32[E]
+    length: jax.Array  # i32[E], agent steps
+
+
+def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.RolloutState:
+    """New games on the first local device."""
+    num_envs = engine.spec.num_envs
+    env, timestep = engine.init(seed)
+    keys = jax.random.split(jax.random.key(seed), num_envs)
+    games = episode_statistics.init(num_envs, 1, counted=True)
+    return jax.device_put(rollout.start(env, timestep, keys, games), jax.local_devices()[0])
+
+
+def _step(agent: Agent, engine: EnvEngine, actor: ActorState, games: _Games) -> _Games:
+    before = games.state.episodes
+    state, _ = rollout.step(agent, engine, actor, games.state)
+    ends = state.timestep.game_over & ~games.finished
+    return _Games(
+        state=state,
+        finished=games.finished | ends,
+        score=jnp.where(ends, before.score + state.timestep.score, games.score),
+        length=jnp.where(ends, before.length + ~state.timestep.reset, games.length),
+    )
+
+
+def evaluate(
+    config: Config,
+    actor: ActorState,
+    protocol: str,
+    num_episodes: int,
+    seed: int = 0,
+    step: int | None = None,
+) -> Evaluation:
+    """Plays `num_episodes` games with actions drawn from the policy.
+
+    Args:
+      config: of the run that trained the policy.
+      actor: what it learned.
+      protocol: one of `PROTOCOLS`.
+      num_episodes: games, one in each of as many environments.
+      seed: of the games and the actions.
+      step: agent steps of training behind the actor, for the record.
+    """
+    engine, agent, told = set_up(config, protocol, num_episodes)
+
+    @jax.jit
+    def advance(actor: ActorState, games: _Games) -> _Games:
+        return jax.lax.fori_loop(
+            0, STEPS_PER_CALL, lambda _, g: _step(agent, engine, actor, g), games
+        )
+
+    state = start_games(config, engine, SEED_OFFSET + seed)
+    none = jnp.zeros(num_episodes)
+    games = _Games(state, none.astype(bool), none, none.astype(jnp.int32))
+    with Watchdog(config.stuck_after) as watch:
+        while not np.all(games.finished):
+            with watch.expecting("the emulators", SECONDS_PER_CALL):
+                games = jax.block_until_ready(advance(actor, games))
+            engine.check()
+    engine.close()
+    found, lengths = np.asarray(games.score), np.asarray(games.length)
+    return summarize(config.game, protocol, step, found, lengths, epsilon_of(config), told)
+
+
+def epsilon_of(config: Config) -> float | None:
+    """How often evaluations of a value-based agent act at random; None of other agents."""
+    agent = config.agent
+    return agent.evaluation_epsilon if isinstance(agent, ValueConfig) else None
+
+
+def with_epsilon(config: Config, epsilon: float) -> Config:
+    """The run's configuration, evaluated with another epsilon. Raises `UserError`."""
+    if not isinstance(config.agent, ValueConfig):
+        raise UserError(f"epsilon: {config.algorithm} draws its actions from its policy: leave "
+                        "--epsilon out")  # fmt: skip
+    agent = dataclasses.replace(config.agent, evaluation_epsilon=epsilon)
+    return dataclasses.replace(config, agent=agent)
+
+
+def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:
+    """A run's configuration, its newest (or the given) policy, and the agent step that is from."""
+    config = load_config(run_dir)
+    engine = make_engine(config, 1)
+    agent = make_agent(config, engine.spec)
+    shapes = jax.eval_shape(lambda: agent.init(jax.random.key(0))).actor
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    template = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), shapes
+    )
+    actor, step = restore_actor(run_dir, template, checkpoint)
+    return config, actor, step

@@ -1,0 +1,1 @@
+"""Measurements of programs and machines, and sweeps of runs."""

@@ -1,0 +1,304 @@
+"""Agent steps per second under three loads, beside a plain Python loop over EnvPool.
+
+    loop        EnvPool stepped from Python with random actions: what the emulators can do
+    emulation   the same through the compiled program, frames stacked on the device
+    inference   the policy chooses the actions
+    training    all of it
+
+The loads take turns, so that a machine's changing speed touches all of them alike.
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.agents import make_agent
+from jaxrl.atari.games import CATCH
+from jaxrl.config.algorithms import ReplayConfig
+from jaxrl.config.schema import Config, gradient_steps
+from jaxrl.config.validation import check
+from jaxrl.envs import make_engines
+from jaxrl.envs.base import cores
+from jaxrl.envs.envpool.engine import make_pool
+from jaxrl.errors import UserError
+from jaxrl.experiments.scaling import NOTHING, Traffic, traffic
+from jaxrl.program.program import envs_per_device, envs_per_learner, make_program
+from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.training import memory_budget
+from jaxrl.training.display import Display
+from jaxrl.types import Agent, AgentState, Metrics, Trajectory
+
+LOADS = ("loop", "emulation", "inference", "training")
+SHARED = LOADS[1:]  # between which a step of training is divided
+
+
+class Load(NamedTuple):
+    """Something to time."""
+
+    run: Callable[[int], None]  # runs so many vector steps, to the end
+    num_envs: int
+    chunk: int  # vector steps that are run at least, and in multiples of which
+    close: Callable[[], None]
+    compile_seconds: float
+    traffic: Traffic = NOTHING  # of an update, between devices
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """What a load reached."""
+
+    steps_per_second: float  # agent steps over all devices, median of the repeats
+    lowest: float
+    highest: float
+    share: float  # of the first load's rate, median of the repeats' own shares
+    compile_seconds: float
+    bytes_per_update: float = 0.0  # that each device hands to all-reduces
+    all_reduces_per_update: float = 0.0
+
+
+def _player(agent: Agent) -> Agent:
+    """Plays and learns nothing; keeps no memory, so that three replays need not fit."""
+
+    def init(key: jax.Array) -> AgentState:
+        return agent.init(key)._replace(memory=())
+
+    def update(
+        state: AgentState, trajectory: Trajectory, _: jax.Array
+    ) -> tuple[AgentState, Metrics]:
+        # Rewards are read, so that the steps cannot be left out.
+        return state, {"reward": jnp.sum(trajectory.reward)}
+
+    return agent._replace(init=init, update=update, interrupt=lambda memory: memory)
+
+
+def _random(agent: Agent, num_actions: int) -> Agent:
+    """Acts at random; a fresh key's own bits are the random number."""
+
+    def act(_: Any, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Any]:
+        return (jax.random.key_data(key)[:, 0] % num_actions).astype(jnp.int32), ()
+
+    return agent._replace(act=act)
+
+
+def _compiled(config: Config, kind: str) -> Load:
+    mesh = make_mesh(config.num_devices)
+    num_envs = envs_per_device(config, mesh)
+    engines = make_engines(config, num_envs, num_local_devices(mesh))
+    spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
+    agent = make_agent(config, spec)
+    if kind != "training":
+        agent = _player(agent)
+    if kind == "emulation":
+        agent = _random(agent, spec.num_actions)
+    program = make_program(config, agent, engines, mesh)
+    length = agent.rollout_length
+    least = length * program.updates_between_merges
+
+    def close() -> None:
+        for engine in engines:
+            engine.close()
+
+    try:
+        state = program.init()
+        began = time.perf_counter()
+        compiled = program.run.lower(state, np.int32(1)).compile()
+        compile_seconds = time.perf_counter() - began
+    except BaseException:
+        close()
+        raise
+
+    def run(vector_steps: int) -> None:
+        nonlocal state
+        state = jax.block_until_ready(compiled(state, np.int32(vector_steps // length)))
+        for engine in engines:
+            engine.check()
+
+    merges = program.updates_between_merges
+    moved = traffic(compiled.as_text(), gradient_steps(config)) if mesh.size > 1 else NOTHING
+    per_update = Traffic(*(number / merges for number in moved))
+    chunk = least * -(-10 // least)
+    return Load(run, config.num_envs, chunk, close, compile_seconds, per_update)
+
+
+def _loop(config: Config) -> Load:
+    threads = config.num_threads * config.groups * num_local_devices(make_mesh(config.num_devices))
+    pool = make_pool(config, config.num_envs, config.seed, num_threads=threads)
+    pool.reset()
+    num_actions = pool.action_space.n
+    random = np.random.default_rng(config.seed)
+
+    def run(vector_steps: int) -> None:
+        for _ in range(vector_steps):
+            pool.step(random.integers(0, num_actions, config.num_envs).astype(np.int32))
+
+    return Load(run, config.num_envs, 10, pool.close, 0.0)
+
+
+def prepare(config: Config) -> Config:
+    """The same with nothing that a measurement would wait for. Raises `UserError`."""
+    if config.num_devices > 1:
+        simulate_cpu_devices(config.num_devices)
+    # Nothing here depends on where the games start.
+    config = dataclasses.replace(config, random_start_steps=0)
+    if isinstance(config.agent, ReplayConfig):
+        # Training is timed, not the filling of a replay before it, nor its size.
+        least = config.num_envs * (config.agent.n_step + 4 + 2 * config.agent.rollout_length)
+        capacity = min(config.agent.replay_capacity, max(50_000, least))
+        agent = dataclasses.replace(config.agent, learning_starts=0, replay_capacity=capacity)
+        config = dataclasses.replace(config, agent=agent)
+    mesh = make_mesh(config.num_devices)
+    envs_per_device(config, mesh)
+    memory_budget.check_memory(config, mesh)
+    return config
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(cores())
+
+
+def _nothing(_: str) -> None:
+    """Shows nothing."""
+
+
+def make_load(config: Config, kind: str) -> Load:
+    """One of LOADS, ready to run; close it before the process ends."""
+    return _loop(config) if kind == "loop" else _compiled(config, kind)
+
+
+def take_turns(
+    loads: dict[str, Load], seconds: float, repeats: int, show: Callable[[str], None] = _nothing
+) -> dict[str, list[float]]:
+    """Agent steps per second of every load, in each repeat; a machine's moods touch all alike.
+
+    Args:
+      loads: what to time.
+      seconds: of one repeat of one load, about.
+      repeats: of every load, after a warm-up.
+      show: is told what is timed.
+    """
+    counts: dict[str, int] = {}
+    for name, load in loads.items():
+        show(f"warming up {name} ...")
+        load.run(load.chunk)
+        began = time.perf_counter()
+        load.run(load.chunk)
+        chunks = seconds / (time.perf_counter() - began)
+        counts[name] = max(1, round(chunks)) * load.chunk
+    rates: dict[str, list[float]] = {name: [] for name in loads}
+    for repeat in range(repeats):
+        for name, load in loads.items():
+            show(f"timing {name}, turn {repeat + 1} of {repeats} ...")
+            began = time.perf_counter()
+            load.run(counts[name])
+            rates[name].append(counts[name] * load.num_envs / (time.perf_counter() - began))
+    return rates
+
+
+def measure(
+    config: Config,
+    seconds: float,
+    repeats: int,
+    display: Display,
+    profile: Path | None = None,
+    only: Sequence[str] = LOADS,
+) -> dict[str, Rate]:
+    """Times every load.
+
+    Args:
+      config: what to play and to train.
+      seconds: of one repeat of one load, about.
+      repeats: of every load, after a warm-up.
+      display: tells what takes its time.
+      profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
+      only: the loads to time; Catch has no `loop`.
+
+    Raises `UserError` where a device runs out of memory.
+    """
+    config = prepare(config)
+    kinds = [kind for kind in LOADS if kind in only and (kind, config.game) != ("loop", CATCH)]
+    loads: dict[str, Load] = {}
+    try:
+        for kind in kinds:
+            with display.busy(f"{kind}: starting and compiling"):
+                loads[kind] = make_load(config, kind)
+        rates = take_turns(loads, seconds, repeats, display.show)
+        display.show("")
+        if profile is not None:
+            training = loads["training"]
+            with jax.profiler.trace(str(profile)):
+                training.run(training.chunk)
+    except jax.errors.JaxRuntimeError as error:
+        refuse_out_of_memory(error, f"num_envs = {config.num_envs}: ")
+    finally:
+        for load in loads.values():
+            load.close()
+    first = rates[kinds[0]]
+    return {
+        kind: Rate(
+            statistics.median(values),
+            min(values),
+            max(values),
+            statistics.median(a / b for a, b in zip(values, first, strict=True)),
+            loads[kind].compile_seconds,
+            *loads[kind].traffic,
+        )
+        for kind, values in rates.items()
+    }
+
+
+def sweep(
+    config: Config,
+    num_envs: Sequence[int],
+    seconds: float,
+    repeats: int,
+    display: Display,
+    only: Sequence[str] = LOADS,
+) -> Iterator[tuple[int, dict[str, Rate]]]:
+    """`measure` for several numbers of environments, one after another.
+
+    Raises `UserError` before the first where one cannot train, and where memory runs out.
+    """
+    configs = {number: dataclasses.replace(config, num_envs=number) for number in num_envs}
+    for one in configs.values():
+        check(one)
+        prepare(one)
+    for number, one in configs.items():
+        yield number, measure(one, seconds, repeats, display, None, only)
+
+
+def refuse_out_of_memory(error: jax.errors.JaxRuntimeError, what: str = "") -> NoReturn:
+    """Raises `UserError` where a device ran out of memory, and any other error as it is."""
+    if "RESOURCE_EXHAUSTED" not in str(error):
+        raise error
+    raise UserError(f"{what}does not fit into memory") from error
+
+
+def time_shares(rates: dict[str, Rate]) -> dict[str, float]:
+    """What a step of training takes its time for: emulators, choosing actions, learning; sum 1.
+
+    Each is what its load takes longer than the one before; what hides behind the emulators
+    (overlapped order, two groups) takes none.
+    """
+    seconds = [1 / rates[kind].steps_per_second for kind in SHARED]
+    emulators, inference, training = seconds
+    parts = {
+        "emulators": emulators,
+        "choosing actions": max(0.0, inference - emulators),
+        "learning": max(0.0, training - max(inference, emulators)),
+    }
+    total = sum(parts.values())
+    return {name: part / total for name, part in parts.items()}
+
+
+def bottleneck(rates: dict[str, Rate]) -> str:
+    """What a step of training takes the most time for."""
+    shares = time_shares(rates)
+    return max(shares, key=lambda name: shares[name])

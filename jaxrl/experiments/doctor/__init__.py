@@ -1,0 +1,1 @@
+"""`jaxrl doctor`: whether a machine can train."""

@@ -1,0 +1,104 @@
+"""Gradients on an accelerator against the CPU's, for `jaxrl doctor`."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.config.schema import NetworkConfig
+from jaxrl.networks import convolution, heads
+from jaxrl.networks.heads import PolicyValueNetwork
+from jaxrl.networks.running_statistics import normalise
+from jaxrl.types import FRAME_SHAPE, STACK_SIZE
+
+SEED = 1
+TORSOS = ("nips", "nature", "impala")
+BATCH = 4  # images of a gradient
+# Largest relative difference of a parameter's gradient that float32's rounding explains; on two
+# cores up to 2e-6 was seen.
+ROUNDING = 1e-4
+# Up to this a few units whose input is nearly 0 have changed sides: one moved a gradient by 2e-2.
+WRONG = 0.05
+COARSE = 0.05  # largest difference in the precision of training, TF32 or bfloat16
+
+
+def _params(network: PolicyValueNetwork) -> Any:
+    """Returns random parameters of the usual size; nothing is compiled for them."""
+    images = jax.ShapeDtypeStruct((1, *FRAME_SHAPE, STACK_SIZE), jnp.float32)
+    shapes = jax.eval_shape(network.init, jax.random.key(SEED), images)["params"]
+    random = np.random.default_rng(SEED)
+
+    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        fan_in = np.prod(leaf.shape[:-1])
+        return (random.normal(size=leaf.shape) / np.sqrt(fan_in)).astype(np.float32)
+
+    return jax.tree.map(draw, shapes)
+
+
+def _gradient(torso: Any, device: jax.Device, precision: str | None) -> Any:
+    """Returns the gradient of a network with this torso, computed on a device, on the host."""
+    network = PolicyValueNetwork(6, NetworkConfig(torso=torso))
+    random = np.random.default_rng(SEED)
+    images = random.integers(0, 256, (BATCH, *FRAME_SHAPE, STACK_SIZE)).astype(np.uint8)
+    targets = random.normal(size=(BATCH, 7)).astype(np.float32)
+
+    def loss(params: Any, images: jax.Array, targets: jax.Array) -> jax.Array:
+        predicted = network.apply({"params": params}, normalise(images, ()))
+        outputs = jnp.concatenate([predicted.logits, predicted.value[:, None]], axis=1)
+        return jnp.mean(jnp.square(outputs - targets))
+
+    arguments = jax.device_put((_params(network), images, targets), device)
+    with jax.default_matmul_precision(precision):
+        return jax.device_get(jax.jit(jax.grad(loss))(*arguments))
+
+
+def _difference(ours: Any, theirs: Any) -> float:
+    """Returns the largest difference of a parameter's gradient, relative to its norm."""
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    return max(float(np.linalg.norm(a - b) / (np.linalg.norm(b) + 1e-30)) for a, b in pairs)
+
+
+@contextlib.contextmanager
+def _xla_convolutions() -> Iterator[None]:
+    """Makes networks use XLA's convolution on CPUs too."""
+    module: Any = heads
+    before = module.conv2d
+    module.conv2d = convolution.xla_convolution
+    try:
+        yield
+    finally:
+        module.conv2d = before
+
+
+def compare() -> dict[str, Any]:
+    """Compares gradients on an accelerator with the CPU's; on a CPU its two convolutions."""
+    device = jax.local_devices()[0]
+    try:
+        cpu = jax.devices("cpu")[0]
+    except RuntimeError:
+        names = os.environ.get("JAX_PLATFORMS") or "cuda"
+        remedy = f"let JAX have the CPU too: JAX_PLATFORMS={names},cpu"
+        return {"mark": "warning", "text": "cannot be told without a CPU device", "remedy": remedy}
+    on_cpu = device.platform == "cpu"
+    found, rounded = {}, {}
+    for torso in TORSOS:
+        with _xla_convolutions():
+            expected = _gradient(torso, cpu, "highest")
+        found[torso] = _difference(_gradient(torso, device, "highest"), expected)
+        if not on_cpu:
+            rounded[torso] = _difference(_gradient(torso, device, None), expected)
+    text = ", ".join(f"{torso} {difference:.0e}" for torso, difference in found.items())
+    against = "block convolution against XLA's own" if on_cpu else "against the CPU's"
+    text = f"relative difference {against}: {text}"
+    if rounded:
+        # TF32 or bfloat16 products, where the platform takes them for float32.
+        text += f"; {max(rounded.values()):.0e} in the precision of training"
+    # Not a number is no small difference either.
+    right = all(difference <= WRONG for difference in found.values())
+    right = right and all(difference <= COARSE for difference in rounded.values())
+    equal = all(difference <= ROUNDING for difference in found.values())
+    return {"mark": "cross" if not right else "ok" if equal else "warning", "text": text}

@@ -1,0 +1,332 @@
+"""The probes of `jaxrl doctor`, run in a process apart.
+
+Use: `python -m jaxrl.experiments.doctor.probes NAME ...`.
+
+Each probe answers with one line of JSON on standard output; one that crashes or hangs answers
+nothing, and `jaxrl.doctor` says so.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+
+from jaxrl.agents import make_agent
+from jaxrl.atari.games import CATCH
+from jaxrl.config.algorithms import A2CConfig
+from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.envs import make_engine
+from jaxrl.envs.base import first_env_seed
+from jaxrl.envs.catch import MAX_SCORE
+from jaxrl.envs.envpool.engine import has_custom_call, make_pool
+from jaxrl.experiments.doctor.gradients import compare
+from jaxrl.program import episode_statistics
+from jaxrl.program.program import make_program
+from jaxrl.runtime.mesh import fetch, make_mesh, num_local_devices
+from jaxrl.types import Agent, EnvEngine, TimeStep
+
+NUM_ENVS = 4  # games of Pong
+NUM_STEPS = 40  # of each, long enough for the ball to be served
+SEED = 1
+SOLVED = 0.9 * MAX_SCORE  # mean of the last 100 games
+LEARNING_SECONDS = 120.0  # of all seeds together
+SEEDS = (1, 2, 3)
+# Of each seed. Where it learns at all, 9,600 to 12,800 were enough.
+ATTEMPT_STEPS = 20_000
+
+Answer = dict[str, Any]
+
+
+def _config(**changes: Any) -> Config:
+    """A2C as `configs/a2c/a2c_fast.toml` has it."""
+    network = NetworkConfig(torso="nips", normalise_observations=True)
+    optimizer = OptimizerConfig(
+        name="rmsprop",
+        learning_rate=1.3e-3,
+        schedule="linear",
+        eps=1e-5,
+        eps_inside_root=False,
+    )
+    return dataclasses.replace(
+        Config(algorithm="a2c", seed=SEED, network=network, optimizer=optimizer), **changes
+    )
+
+
+# --- the emulators -------------------------------------------------------------------------------
+
+
+def _pong(engine: str) -> Config:
+    return _config(
+        game="pong", num_envs=NUM_ENVS, num_devices=1, random_start_steps=0, engine=engine
+    )
+
+
+def _actions(num_actions: int) -> np.ndarray:
+    """Random actions, i32[T, E]."""
+    random = np.random.default_rng(SEED)
+    return random.integers(0, num_actions, (NUM_STEPS, NUM_ENVS)).astype(np.int32)
+
+
+def _digests(*rows: Any) -> list[int]:
+    """Returns a checksum for each step of arrays [T, E, ...]: frames, rewards, ends of games."""
+    sums = []
+    for step in zip(*(np.asarray(row) for row in rows), strict=True):
+        total = 0
+        for row in step:
+            total = zlib.crc32(np.ascontiguousarray(row).tobytes(), total)
+        sums.append(total)
+    return sums
+
+
+def _played(digests: list[int], how: str) -> Answer:
+    if len(set(digests)) < NUM_STEPS // 2:
+        return {"mark": "cross", "text": f"{how}: the frames stand still"}
+    return {"mark": "ok", "text": f"{how}: {NUM_STEPS} steps of Pong", "played": digests}
+
+
+def envpool() -> Answer:
+    """Imports EnvPool and plays from plain Python."""
+    try:
+        import envpool
+    except ImportError as error:
+        return {"mark": "cross", "text": f"cannot be imported: {error}"}
+    pool = make_pool(_pong("xla"), NUM_ENVS, first_env_seed(SEED))
+    try:
+        pool.reset()
+        steps = [pool.step(action) for action in _actions(pool.action_space.n)]
+        rows = [
+            (observation[:, 0], info["reward"].astype(np.float32), terminated, truncated)
+            for observation, _, terminated, truncated, info in steps
+        ]
+    finally:
+        pool.close()
+    return _played(
+        _digests(*map(np.stack, zip(*rows, strict=True))), f"{envpool.__version__}, from Python"
+    )
+
+
+def _play_compiled(engine_name: str) -> list[int]:
+    """Plays within one compiled program; the checksums of its steps."""
+    engine = make_engine(_pong(engine_name), NUM_ENVS)
+
+    def play(state: Any, actions: jax.Array) -> tuple[Any, TimeStep]:
+        def step(state: Any, action: jax.Array) -> tuple[Any, TimeStep]:
+            return engine.recv(engine.send(state, action))
+
+        return jax.lax.scan(step, state, actions)
+
+    try:
+        state, _ = engine.init(SEED)
+        state = jax.tree.map(jnp.asarray, state)
+        actions = _actions(engine.spec.num_actions)
+        _, row = jax.block_until_ready(jax.jit(play)(state, actions))
+        if engine.check is not None:
+            engine.check()
+        return _digests(row.frame, row.score, row.terminated, row.truncated)
+    finally:
+        engine.close()
+
+
+def custom_call() -> Answer:
+    """Plays through EnvPool's custom call."""
+    if not has_custom_call():
+        text = f"EnvPool has none for {jax.default_backend()}: host callbacks play"
+        return {"mark": "ok", "text": text}
+    return _played(_play_compiled("xla"), f"inside a compiled program, {jax.default_backend()}")
+
+
+def host_callbacks() -> Answer:
+    """Plays through host callbacks."""
+    text = f"inside a compiled program, {jax.default_backend()}"
+    return _played(_play_compiled("callback"), text)
+
+
+# --- the overlapped order ------------------------------------------------------------------------
+
+SCOPE = "jaxrl_update"
+
+
+def _overlapped(game: str) -> tuple[EnvEngine, Agent, Config]:
+    """An agent whose updates are marked in the compiled text."""
+    config = _config(
+        game=game, num_envs=NUM_ENVS, num_devices=1, random_start_steps=0, order="overlapped",
+        agent=A2CConfig(rollout_length=1),
+    )  # fmt: skip
+    engine = make_engine(config, NUM_ENVS)
+    agent = make_agent(config, engine.spec)
+    return engine, agent._replace(update=jax.named_scope(SCOPE)(agent.update)), config
+
+
+def read_schedule(text: str) -> bool | None:
+    """Returns whether a compiled program starts the environments' step before the gradients.
+
+    Its text lists instructions in the order of execution. None where it has no such list, or
+    does not show the calls.
+    """
+    if "is_scheduled=true" not in text:
+        return None
+    for body in re.split(r"\n(?=\S)", text):
+        lines = body.splitlines()
+
+        def places(pattern: str, lines: list[str] = lines) -> list[int]:
+            return [i for i, line in enumerate(lines) if re.search(pattern, line)]
+
+        receives = places(r'custom_call_target="\w+_recv"')
+        sends = places(r'custom_call_target="\w+_send"')
+        # Not what needs no trajectory: zeros, or the parameters in another layout.
+        product = r"(dot_general|conv_general_dilated)"
+        gradients = places(rf'op_name="[^"]*{SCOPE}[^"]*transpose\([^"]*/{product}')
+        if receives and sends and gradients:
+            return max(receives) < min(sends) and max(sends) < min(gradients)
+    return None
+
+
+def _schedule_of_pong() -> bool | None:
+    engine, agent, config = _overlapped("pong")
+    try:
+        program = make_program(config, agent, (engine,), make_mesh(1))
+        lowered = program.run.lower(program.init(), np.int32(1))
+        return read_schedule(lowered.compile().as_text() or "")
+    finally:
+        engine.close()
+
+
+def _note(events: list[str], event: str, value: jax.Array) -> jax.Array:
+    """Returns the value, after the event is noted; by data alone, as all that orders."""
+
+    def call(x: Any) -> Any:
+        events.append(event)
+        return x
+
+    return io_callback(call, jax.ShapeDtypeStruct(value.shape, value.dtype), value)
+
+
+def observe_order(turns: int = 3) -> list[str]:
+    """Returns what a program on Catch does, in the order of execution."""
+    engine, agent, config = _overlapped(CATCH)
+    events: list[str] = []
+
+    def send(env: Any, action: jax.Array) -> Any:
+        return engine.send(env._replace(paddle=_note(events, "send", env.paddle)), action)
+
+    def recv(env: Any) -> Any:
+        return engine.recv(env._replace(paddle=_note(events, "receive", env.paddle)))
+
+    def update(state: Any, trajectory: Any, key: jax.Array) -> Any:
+        observation = _note(events, "update", trajectory.observation)
+        return agent.update(state, trajectory._replace(observation=observation), key)
+
+    noted = engine._replace(send=send, recv=recv)
+    program = make_program(config, agent._replace(update=update), (noted,), make_mesh(1))
+    jax.block_until_ready(program.run(program.init(), np.int32(turns)))
+    return events
+
+
+def overlapped_order() -> Answer:
+    """Reads XLA's schedule where it can be read, and else observes a run."""
+    kept, how = None, "read in XLA's schedule"
+    with contextlib.suppress(ImportError):
+        kept = _schedule_of_pong() if has_custom_call() else None
+    if kept is None:
+        how = "observed through host callbacks, for XLA's schedule cannot be read"
+        kept = observe_order() == ["send", *["receive", "send", "update"] * 3]
+    if kept:
+        return {"mark": "ok", "text": f"the emulators step while the update runs: {how}"}
+    return {"mark": "cross", "text": f"the emulators wait for the update: {how}"}
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+def learning() -> Answer:
+    """Trains A2C on Catch, on every device that training would take, until it is solved.
+
+    A seed may be unlucky, and rounding differs between machines: the next one is tried then.
+    """
+    mesh = make_mesh(0)
+    num_envs = -(-16 // mesh.size) * mesh.size
+    run: Any = None
+    began = 0.0
+    text = ""
+    for seed in SEEDS:
+        config = _config(game=CATCH, num_envs=num_envs, total_steps=30_000, seed=seed)
+        engine = make_engine(config, num_envs // mesh.size, num_local_devices(mesh))
+        program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)
+        state = program.init()
+        if run is None:  # the seed is no part of the program
+            run = program.run.lower(state, np.int32(1)).compile()
+            began = time.perf_counter()
+        interval = max(1, 800 // program.steps_per_update)
+        for steps in range(0, ATTEMPT_STEPS, interval * program.steps_per_update):
+            state = run(state, np.int32(interval))
+            games = episode_statistics.summarize(*(group.episodes for group in fetch(state.games)))
+            score = -MAX_SCORE if games.return_mean is None else games.return_mean
+            seconds = time.perf_counter() - began
+            text = (
+                f"A2C on Catch, {mesh.size} x {mesh.devices.flat[0].device_kind}, seed {seed}: "
+                f"return {score:.2f} of {MAX_SCORE:g} after "
+                f"{steps + interval * program.steps_per_update:,} steps, {seconds:.0f} s in all"
+            )
+            if score >= SOLVED:
+                return {"mark": "ok", "text": f"{text}, solved"}
+            if seconds > LEARNING_SECONDS:
+                remedy = "stop other programs, and run it once more"
+                return {"mark": "warning", "text": f"{text}, too slow to tell", "remedy": remedy}
+    return {"mark": "cross", "text": f"{text}, not solved"}
+
+
+PROBES: dict[str, Callable[[], Answer]] = {
+    "EnvPool": envpool,
+    "custom call": custom_call,
+    "host callbacks": host_callbacks,
+    "gradients": compare,
+    "overlapped order": overlapped_order,
+    "learning": learning,
+}
+
+
+def run(name: str) -> Answer:
+    """Runs one probe; an error is its answer."""
+    try:
+        return PROBES[name]()
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "envpool":
+            remedy = "install EnvPool first"
+            return {"mark": "warning", "text": "cannot be told without EnvPool", "remedy": remedy}
+        said = " ".join(str(error).split())
+        return {"mark": "cross", "text": f"{type(error).__name__}: {said[:200]}"}
+
+
+def _end_with_parent() -> None:
+    """Ends this process when standard input is closed: whoever started it is gone."""
+    with contextlib.suppress(OSError):
+        sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def main(names: list[str]) -> None:
+    """Answers on standard output, which nothing else writes to."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for name in names:
+        print(json.dumps(run(name)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    # Threads of a broken driver or of callbacks must not keep the process.
+    sys.stderr.flush()
+    os._exit(0)

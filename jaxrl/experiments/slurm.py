@@ -1,0 +1,88 @@
+"""Sweeps as arrays of SLURM jobs."""
+
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxrl.errors import UserError
+from jaxrl.experiments import sweep_plan
+from jaxrl.experiments.sweep import SignalRelay, train
+from jaxrl.experiments.sweep_plan import SweepMember
+
+# --- as jobs of SLURM -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What each job of the array asks SLURM for; None leaves it to the cluster."""
+
+    partition: str | None = None
+    minutes: int = 1440
+    gpus_per_node: int | None = None
+    cpus_per_task: int | None = None
+    array_parallelism: int = 16
+
+
+class Job:
+    """One job of the array, called by submitit: trains a member from where it is.
+
+    When SLURM says that the time is up, or that others come first, submitit calls `checkpoint` and
+    queues the job again. That covers both cases, where `--requeue` alone covers only preemption;
+    it is set too, for a node that is lost: whatever starts the job again, it resumes its member.
+    """
+
+    def __init__(self) -> None:
+        self._stop = SignalRelay()
+
+    def __call__(self, member: SweepMember) -> None:
+        """Trains; raises `RuntimeError` where it fails, so that SLURM calls the job failed."""
+        if sweep_plan.state(member) == "done":
+            return
+        status = train(member, self._stop)
+        if status:
+            raise RuntimeError(f"{member.name} ended with status {status}: see {member.log}")
+
+    def checkpoint(self, member: SweepMember) -> Any:
+        """Lets the member save and end, and says what to queue: the same again."""
+        import submitit
+
+        self._stop.tell(signal.SIGTERM)
+        self._stop.wait_ended()
+        return submitit.helpers.DelayedSubmission(Job(), member)
+
+
+def submit(
+    members: list[SweepMember], root: Path, slurm: Slurm, cluster: str = "slurm"
+) -> list[Any]:
+    """Submits one array of jobs, one for each member; returns submitit's jobs.
+
+    submitit pickles the jobs into ROOT/slurm, and they are read there by submitit alone, within
+    the jobs; no run directory holds or needs a pickle. `cluster` may be "local", to try it out.
+    Raises `UserError` where submitit is missing or SLURM refuses.
+    """
+    try:
+        import submitit
+    except ImportError:
+        raise UserError("--slurm needs submitit: pip install 'jaxrl[slurm]'") from None
+    try:
+        executor = submitit.AutoExecutor(
+            folder=root / "slurm",
+            cluster=cluster,
+            slurm_max_num_timeout=100,  # it goes on each time, so time limits are no failures
+        )
+        executor.update_parameters(
+            name="jaxrl-sweep",
+            timeout_min=slurm.minutes,
+            gpus_per_node=slurm.gpus_per_node,
+            cpus_per_task=slurm.cpus_per_task,
+            slurm_partition=slurm.partition,
+            slurm_array_parallelism=slurm.array_parallelism,
+            slurm_signal_delay_s=180,  # to end a compiled call, and save a replay of gigabytes
+            slurm_additional_parameters={"requeue": True},
+        )
+        return executor.map_array(Job(), members)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"SLURM does not take the sweep: {reason}") from None

@@ -1,0 +1,1 @@
+"""`jaxrl bench --suite`: all measurements of a machine."""

@@ -1,0 +1,213 @@
+"""The members of `jaxrl bench --suite`: every figure that an accelerator must give, as data.
+
+Each is a command that a person can repeat. Names are the same on every machine, but for the
+numbers of games in them; without an accelerator all is smaller.
+"""
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jaxrl.errors import UserError
+
+Kind = Literal["rates", "score"]
+SCORE = 18.0  # of Pong, whose best is 21
+DEVICES = (1, 2, 4, 8)  # as far as the machine has them
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement, in a separate process."""
+
+    name: str
+    arguments: tuple[str, ...]  # of the `jaxrl` command
+    seconds: float  # expected, with imports and compilation
+    limit: float  # seconds after which it is ended
+    kind: Kind  # rates: `bench`; score: `train`, ended where it reaches SCORE
+
+    @property
+    def recipe(self) -> str:
+        """Its configuration file."""
+        return self.arguments[self.arguments.index("--config") + 1]
+
+    @property
+    def command(self) -> str:
+        """The command as a person types it."""
+        return shlex.join(["jaxrl", *self.arguments])
+
+
+@dataclass(frozen=True)
+class Size:
+    """Environments, options and expected seconds of the members on one kind of machine."""
+
+    name: str
+    games: int  # of vtrace, a multiple of its 20 minibatches
+    other_games: tuple[int, ...]
+    device_games: int  # of several devices, a multiple of 20 x 8
+    timing: tuple[str, ...]
+    training: dict[str, tuple[str, ...]]  # options of the recipes whose training is measured
+    ga3c: tuple[str, ...]
+    strides: tuple[int, ...]  # of ga3c's first convolution, beside the file's 4
+    pong: dict[str, tuple[str, ...]]  # options of the recipes that train until SCORE
+    seconds: float  # expected of one `bench` that compiles one program
+    limit: float
+    pong_seconds: dict[str, tuple[float, float]]  # expected, and limit
+
+
+FULL = Size(
+    name="full",
+    # The recipe's: 1,024 do not divide among its 20 minibatches.
+    games=1200,
+    other_games=(120, 240, 480, 2400),
+    device_games=1280,
+    timing=("--repeats", "5", "--seconds", "1"),
+    training={
+        "a2c_fast": ("--num-envs", "1024"),
+        "ppo": ("--num-envs", "128"),
+        "c51_large": (),
+        "dqn_large": (),
+        "rainbow": (),
+        "pqn": (),
+        "impala": (),
+    },
+    ga3c=("--num-envs", "128"),
+    strides=(3, 2, 1),
+    pong={
+        # 50 updates to a line: what a line costs would be seen at the files' 10,000 steps.
+        "vtrace": ("--log-interval", "60000", "--checkpoint-interval", "5e6"),
+        "ppo_pong": (),
+        "pqn": ("--checkpoint-interval", "5e6"),
+    },
+    seconds=40.0,
+    limit=120.0,
+    pong_seconds={"vtrace": (150.0, 400.0), "ppo_pong": (120.0, 300.0), "pqn": (300.0, 450.0)},
+)
+
+REPLAY = ("--agent.batch-size", "64", "--agent.replay-capacity", "10000",
+          "--agent.learning-starts", "1000")  # fmt: skip
+AT_ONCE = ("--random-start-steps", "0")  # which take longer than the few steps of training
+SMALL = Size(
+    name="small",
+    games=20,
+    other_games=(40,),
+    device_games=160,
+    timing=("--repeats", "1", "--seconds", "1"),
+    training={
+        "a2c_fast": (),
+        "ppo": ("--num-envs", "4", "--agent.rollout-length", "32"),
+        "c51_large": ("--num-envs", "8", *REPLAY),
+        "dqn_large": ("--num-envs", "8", *REPLAY),
+        "rainbow": ("--num-envs", "8", *REPLAY),
+        "pqn": ("--num-envs", "4", "--agent.num-minibatches", "4"),
+        "impala": ("--num-envs", "4"),
+    },
+    ga3c=("--num-envs", "8"),
+    strides=(2,),
+    pong={
+        "vtrace": ("--num-envs", "20", "--total-steps", "2000", "--log-interval", "1000", *AT_ONCE),
+        "ppo_pong": ("--num-envs", "8", "--total-steps", "3072", "--log-interval", "1024",
+                     *AT_ONCE),
+        "pqn": ("--num-envs", "8", "--total-steps", "2048", "--log-interval", "1024",
+                "--agent.num-minibatches", "4", *AT_ONCE),
+    },
+    seconds=16.0,
+    limit=120.0,
+    pong_seconds={"vtrace": (25.0, 120.0), "ppo_pong": (25.0, 120.0), "pqn": (25.0, 120.0)},
+)  # fmt: skip
+SIZES = {size.name: size for size in (FULL, SMALL)}
+
+
+def size_of(asked: str, platform: str) -> Size:
+    """Returns the size that is asked for; `auto` is small without an accelerator."""
+    return SIZES[asked] if asked != "auto" else SMALL if platform == "cpu" else FULL
+
+
+def custom_call(machine: dict[str, Any]) -> bool:
+    """Returns whether EnvPool's custom call exists for the devices of a machine.
+
+    As `envs.has_custom_call`, without starting JAX: not on TPUs, nor on AMD's GPUs.
+    """
+    if machine["platform"] == "gpu":
+        return not any("rocm" in package for package in machine.get("versions", ()))
+    return machine["platform"] == "cpu"
+
+
+def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[Measurement]:
+    """Returns the members, most valuable first.
+
+    Args:
+      size: FULL or SMALL.
+      num_devices: accelerators of the machine; all but the members named devices-N take one.
+      custom_call: whether the machine has EnvPool's custom call.
+    """
+    games = ("--num-envs", str(size.games))
+    trained = ("--loads", "loop", "training")
+    emulated = ("--loads", "loop", "emulation")
+    whole = _bench("vtrace", "vtrace", size, games)
+    members = [
+        # Three programs, where others compile one.
+        dataclasses.replace(whole, seconds=2 * whole.seconds, limit=1.5 * whole.limit),
+        _bench("vtrace-strict", "vtrace", size, (*games, "--order", "strict", *trained)),
+        _bench("vtrace-groups-2", "vtrace", size, (*games, "--groups", "2", *trained)),
+        _bench(
+            "vtrace-bfloat16", "vtrace", size, (*games, "--network.dtype", "bfloat16", *trained)
+        ),
+    ]
+    options: tuple[str, ...]
+    for number in size.other_games:
+        options = ("--num-envs", str(number), *trained)
+        members.append(_bench(f"vtrace-{number}", "vtrace", size, options))
+    for recipe, options in size.training.items():
+        members.append(_bench(recipe, recipe, size, (*options, *trained)))
+    for engine in ("xla", "callback") if custom_call else ("callback",):
+        options = (*games, "--engine", engine, *emulated)
+        members.append(_bench(f"engine-{engine}", "vtrace", size, options))
+    members.append(_bench("ga3c", "ga3c", size, (*size.ga3c, *trained)))
+    for stride in size.strides:
+        options = (*size.ga3c, "--network.first-stride", str(stride), *trained)
+        members.append(_bench(f"ga3c-stride-{stride}", "ga3c", size, options))
+    members += [_train(recipe, size, options) for recipe, options in size.pong.items()]
+    if num_devices > 1:
+        members = [_on(1, member) for member in members]
+        for number in (n for n in DEVICES if n <= num_devices):
+            options = ("--num-envs", str(size.device_games), *trained)
+            members.append(_on(number, _bench(f"devices-{number}", "vtrace", size, options)))
+    return members
+
+
+def chosen(members: list[Measurement], names: Sequence[str]) -> list[Measurement]:
+    """Returns the members of these names, in the members' order; all without names.
+
+    Raises `UserError` where one is unknown.
+    """
+    known = [member.name for member in members]
+    for name in names:
+        if name not in known:
+            raise UserError(f"--only {name}: no member of the suite; known are {', '.join(known)}")
+    return [member for member in members if member.name in names or not names]
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def _on(num_devices: int, member: Measurement) -> Measurement:
+    """Returns the member with `--num-devices`, which else is every device of the machine."""
+    arguments = (*member.arguments, "--num-devices", str(num_devices))
+    return dataclasses.replace(member, arguments=arguments)
+
+
+def _recipe(name: str) -> tuple[str, ...]:
+    return "--config", name, "--game", "pong"
+
+
+def _bench(name: str, recipe: str, size: Size, options: tuple[str, ...]) -> Measurement:
+    arguments = ("bench", *_recipe(recipe), *options, *size.timing)
+    return Measurement(name, arguments, size.seconds, size.limit, "rates")
+
+
+def _train(recipe: str, size: Size, options: tuple[str, ...]) -> Measurement:
+    arguments = ("train", *_recipe(recipe), *options, "--seed", "1", "--evaluation-episodes", "0")
+    name = f"pong-{recipe.removesuffix('_pong')}"
+    return Measurement(name, arguments, *size.pong_seconds[recipe], "score")

@@ -1,0 +1,119 @@
+"""Records of a suite's members, and the members to try next.
+
+OUTPUT/members/NAME.json has the record of a member, written whole.
+"""
+
+import contextlib
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxrl.errors import UserError
+from jaxrl.experiments.suite import table
+from jaxrl.experiments.suite.plan import Measurement
+from jaxrl.experiments.suite.table import Record
+from jaxrl.runs.directory import replace_text
+from jaxrl.runs.lock import hold
+
+RECORDS, LOGS, RUNS = "members", "logs", "runs"
+ATTEMPTS = 2  # of a member that fails, each in another call
+
+
+def read(output: Path) -> dict[str, Record]:
+    """Returns the records by name; those that cannot be read are left out."""
+    records: dict[str, Record] = {}
+    for path in sorted((output / RECORDS).glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            record = Record(**json.loads(path.read_text(encoding="utf-8")))
+            records[record.name] = record
+    return records
+
+
+def write(output: Path, record: Record) -> None:
+    """Writes the record of a member, whole or not at all."""
+    text = json.dumps(dataclasses.asdict(record), indent=2)
+    replace_text(output / RECORDS / f"{record.name}.json", text + "\n")
+
+
+def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
+    """Refuses a directory that holds something else. Raises `UserError`."""
+    if output.exists() and not output.is_dir():
+        raise UserError(f"'{output}' is no directory: choose another --output")
+    if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
+        raise UserError(f"'{output}' holds no suite: choose another --output")
+    for record in read(output).values():
+        if any(record.machine.get(key) != machine.get(key) for key in table.SAME):
+            raise UserError(f"'{output}' is of another machine: choose another --output")
+        if record.size != size:
+            raise UserError(
+                f"'{output}' holds results of size {record.size}: add --size {record.size}, or "
+                "choose another --output"
+            )
+
+
+@contextlib.contextmanager
+def held(output: Path) -> Iterator[None]:
+    """Makes the directory, and keeps other suites out of it. Raises `UserError`."""
+    with contextlib.ExitStack() as lock:
+        try:
+            for part in (RECORDS, LOGS, RUNS):
+                (output / part).mkdir(parents=True, exist_ok=True)
+            lock.enter_context(hold(output))
+        except UserError as error:
+            raise UserError(str(error).replace("--run-dir", "--output")) from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot write '{output}' ({error}): choose another --output") from None
+        yield
+
+
+# --- which is next --------------------------------------------------------------------------------
+
+
+def counted(member: Measurement, records: dict[str, Record]) -> Record | None:
+    """Returns the record of a member; one of another command, as an older version's, is none."""
+    record = records.get(member.name)
+    return record if record is not None and record.command == member.command else None
+
+
+def queue(
+    members: list[Measurement], records: dict[str, Record], named: bool = False
+) -> list[Measurement]:
+    """Returns the members to try: new ones first, then those stopped, then those that failed.
+
+    `named` ones are tried as often as they are asked for, those that are done too.
+    """
+    found = {m.name: record for m in members if (record := counted(m, records))}
+    fresh = [m for m in members if m.name not in found]
+    # Behind them, so that one that is slower than expected does not take every call's time.
+    stopped = [m for m in members if m.name in found and found[m.name].state == "stopped"]
+    again = [
+        m
+        for m in members
+        if m.name in found
+        and found[m.name].state in ("failed", "begun")
+        and (named or found[m.name].attempts < ATTEMPTS)
+    ]
+    done = [m for m in members if named and m.name in found and found[m.name].state == "done"]
+    return fresh + stopped + again + done
+
+
+def expected(member: Measurement, members: list[Measurement], records: dict[str, Record]) -> float:
+    """Returns the seconds that a member will take; for `bench` at the machine's pace so far.
+
+    One that was stopped begins from nothing: it needs more than it had.
+    """
+    before = counted(member, records)
+    if before is not None and before.state == "stopped":
+        return max(member.seconds, min(member.limit, 1.5 * before.seconds))
+    if member.kind != "rates":
+        return member.seconds
+    took = [
+        record.seconds / other.seconds
+        for other in members
+        if (record := records.get(other.name)) and record.state == "done" and other.kind == "rates"
+    ]
+    pace = statistics.median(took) if took else 1.0
+    return member.seconds * min(max(pace, 0.5), 3.0)

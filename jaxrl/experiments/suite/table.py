@@ -1,0 +1,302 @@
+"""The results of a suite: one JSON, one Markdown table, and the section of docs/performance.md.
+
+`python -m jaxrl.experiments.suite.table [SUITE [NAME]]` takes the results of SUITE into
+docs/measurements/ as those of the machine NAME, and writes the section from all that are there.
+"""
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from jaxrl.errors import UserError
+from jaxrl.experiments.suite.plan import Kind, Measurement
+from jaxrl.runs.directory import replace_text
+
+RESULTS, TABLE = "results.json", "results.md"
+PAGE, MEASUREMENTS = Path("docs/performance.md"), Path("docs/measurements")
+BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
+HEAD = """| member | measured | steps/s, median | lowest to highest | share of the loop | command |
+|---|---|---|---|---|---|
+"""
+LONGEST = 200  # characters of a reason in the table
+SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # of one machine
+PERSONAL = re.compile(r"/(home|Users)/[^/\s]+")
+# What the page says of a machine; the rest differs from hour to hour.
+KEPT = ("platform", "device_kind", "num_devices", "device_memory_gb", "driver", "cpu", "cores",
+        "python", "versions")  # fmt: skip
+
+State = Literal["begun", "done", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One member, as far as it came, in plain values of JSON."""
+
+    name: str
+    kind: Kind
+    size: str
+    command: str
+    state: State  # begun: in progress, or its suite was killed
+    attempts: int  # that failed, or are in progress
+    date: str
+    commit: str | None
+    machine: dict[str, Any]
+    reason: str = ""  # why there is no result
+    exit_status: int | None = None  # negative: the signal
+    seconds: float = 0.0  # of the process
+    result: dict[str, Any] = field(default_factory=dict)
+    process: dict[str, float] = field(default_factory=dict)  # pid and time of creation
+
+
+# --- results.json ---------------------------------------------------------------------------------
+
+
+def write(
+    output: Path,
+    members: list[Measurement],
+    records: dict[str, Record],
+    machine: dict[str, Any],
+    size: str,
+) -> None:
+    """Writes results.json and results.md, each whole or not at all."""
+    found = results(members, records, machine, size)
+    replace_text(output / RESULTS, json.dumps(found, indent=2) + "\n")
+    title = "# Results of `jaxrl bench --suite`\n\n"
+    replace_text(output / TABLE, title + markdown(found))
+
+
+def results(
+    members: list[Measurement], records: dict[str, Record], machine: dict[str, Any], size: str
+) -> dict[str, Any]:
+    """Returns the object of results.json: the machine once, then every member in its order."""
+    rows = []
+    for member in members:
+        record = records.get(member.name)
+        if record is None or record.command != member.command:
+            row = {"name": member.name, "kind": member.kind, "command": member.command}
+            rows.append(row | {"state": "new"})
+            continue
+        whole = dataclasses.asdict(record)
+        row = {key: whole[key] for key in whole if key not in ("machine", "process", "size")}
+        rows.append(row | _marked(software(record.machine), machine))
+    newest = max((row["date"] for row in rows if "date" in row), default=machine["date"][:10])
+    return {
+        "machine": machine,
+        "commit": machine.get("commit"),
+        "date": newest,
+        "size": size,
+        "members": rows,
+    }
+
+
+def software(machine: dict[str, Any]) -> dict[str, str | None]:
+    """Returns the versions that a figure depends on, by name."""
+    python, driver = machine.get("python"), machine.get("driver")
+    return {"Python": python, "driver": driver, **machine.get("versions", {})}
+
+
+def _marked(measured: dict[str, str | None], machine: dict[str, Any]) -> dict[str, Any]:
+    """Returns `software` for a row that was measured with other versions than the machine has."""
+    return {} if measured == software(machine) else {"software": measured}
+
+
+# --- as a table -----------------------------------------------------------------------------------
+
+
+def outcome(record: Record) -> str:
+    """Returns the result of a member in one line."""
+    row = dataclasses.asdict(record)
+    if record.state != "done":
+        return f"{record.state}: {record.reason}"
+    return "; ".join(f"{what} {figure}" for what, figure, *_ in _cells(row))
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """Returns the machine, the table and the names of the members without a result."""
+    lines = [describe(found), "", HEAD.rstrip()]
+    for row in found["members"]:
+        name = row["name"]
+        if others := _others(row, found):
+            name += f" ({', '.join(others)})"
+        if row["state"] == "failed":
+            lines.append(_line(name, "failed", _plain(row["reason"]), "-", "-", row["command"]))
+        elif row["state"] == "done":
+            for number, cells in enumerate(_cells(row)):
+                first = number == 0
+                lines.append(_line(name if first else "", *cells, row["command"] if first else ""))
+    waiting = [row["name"] for row in found["members"] if row["state"] not in ("failed", "done")]
+    if waiting:
+        lines += ["", f"Not measured yet: {', '.join(waiting)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _others(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Returns the commit and the versions of a row that are not those above the table."""
+    commit = row.get("commit", found["commit"])
+    others = [f"commit {_short(commit)}"] if commit != found["commit"] else []
+    here = software(found["machine"])
+    there = row.get("software", here)
+    for name in [*there, *(name for name in here if name not in there)]:
+        if there.get(name) != here.get(name):
+            others.append(f"{name} {there[name]}" if there.get(name) else f"no {name}")
+    return others
+
+
+def describe(found: dict[str, Any]) -> str:
+    """Returns the machine, its versions, the commit and the date in one paragraph."""
+    machine, versions = found["machine"], found["machine"]["versions"]
+    memory = machine.get("device_memory_gb")
+    devices = f"{machine['num_devices']} x {machine['device_kind']}"
+    parts = [
+        "no accelerator" if machine["platform"] == "cpu" else devices,
+        f"{memory:g} GB each for JAX" if memory else "",
+        f"driver {machine['driver']}" if machine.get("driver") else "",
+        f"{machine['cores']} cores of {machine['cpu'] or 'an unknown CPU'}",
+    ]
+    installed = ["Python " + machine["python"], *(f"{k} {v}" for k, v in versions.items())]
+    return (
+        f"Machine: {', '.join(part for part in parts if part)}. Versions: {', '.join(installed)}. "
+        f"Commit {_short(found['commit'])}, {found['date']}, size {found['size']}. Members "
+        "are measured one after another, minutes apart: only their shares compare."
+    )
+
+
+def _short(commit: str | None) -> str:
+    """Returns seven digits of a commit; a changed working tree stays marked."""
+    if not commit:
+        return "unknown"
+    return commit[:7] + "-dirty" * commit.endswith("-dirty")
+
+
+def _line(name: str, what: str, figure: str, spread: str, share: str, command: str) -> str:
+    shown = f"`{command}`" if command else ""
+    return f"| {name} | {what} | {figure} | {spread} | {share} | {shown} |"
+
+
+def _plain(text: str) -> str:
+    """Returns a text that breaks no table and no page."""
+    words = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+    words = words.replace("<", "&lt;")
+    return words if len(words) <= LONGEST else words[:LONGEST] + " ..."
+
+
+def _cells(row: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Yields for each load: its name, the median, the spread and the share of the loop's rate."""
+    if row["kind"] == "score":
+        yield (*_score_cells(row["result"]), "-", "-")
+        return
+    loads = {k: v for k, v in row["result"].items() if isinstance(v, dict) and "share" in v}
+    loop = loads.pop("loop", None)
+    for load, rate in loads.items():
+        one = rate["lowest"] == rate["highest"]  # repeat
+        spread = "-" if one else f"{rate['lowest']:,.0f} to {rate['highest']:,.0f}"
+        share = f"{rate['share']:.2f} of {loop['steps_per_second']:,.0f}" if loop else "-"
+        yield load, f"{rate['steps_per_second']:,.0f}", spread, share
+
+
+def _score_cells(result: dict[str, Any]) -> tuple[str, str]:
+    goal = f"mean of 100 games {result['score']:g}"
+    if result["step"] is not None:
+        return goal, f"after {result['step']:,.0f} steps, {result['seconds']:,.0f} s of training"
+    ran = f"{result['steps']:,.0f} steps, {result['trained_seconds']:,.0f} s of training"
+    if result["best"] is not None:
+        return goal, f"not reached: {result['best']:.1f} at best in {ran}"
+    return goal, f"not reached: {result['games']} games ended in {ran}"
+
+
+# --- the section of docs/performance.md -----------------------------------------------------------
+
+
+def section(folder: Path) -> str:
+    """Returns the section: every machine of the folder, the newest first."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    files.sort(key=lambda found: found["date"], reverse=True)
+    parts = [f"### {found['name']}\n\n{markdown(found)}" for found in files]
+    return "\n".join(parts) or "No machine has been measured yet.\n"
+
+
+def with_section(page: str, text: str) -> str:
+    """Returns the page with the text between its two marks. Raises `UserError` without them."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"'{PAGE}' has no section between '{BEGIN}' and '{END}'")
+    return f"{before}{BEGIN}\n{text}{END}{after}"
+
+
+def take_in(suite: Path, folder: Path, name: str = "") -> Path:
+    """Copies the results of a suite into the folder as those of a machine; returns the file.
+
+    What the file has of the same machine and the suite has not is kept. Raises `UserError` where
+    the file is of another machine or size.
+
+    Args:
+      suite: output of `jaxrl bench --suite`.
+      folder: of one file for each machine.
+      name: of the machine; its devices, or its cores, without.
+    """
+    try:
+        found = json.loads((suite / RESULTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"'{suite}' holds no results of a suite: {error}") from None
+    machine = found["machine"]
+    accelerated = f"{machine['num_devices']} x {machine['device_kind']}"
+    named = name or (f"{machine['cores']} cores" if machine["platform"] == "cpu" else accelerated)
+    kept = {key: machine.get(key) for key in KEPT}
+    path = folder / f"{re.sub('[^a-z0-9]+', '-', named.lower()).strip('-')}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {"name": named} | found | {"machine": kept}
+    found["members"] = [_without_paths(row) for row in found["members"]]
+    if path.exists():
+        found["members"] = _merged(json.loads(path.read_text(encoding="utf-8")), found, path)
+    replace_text(path, json.dumps(found, indent=2) + "\n")
+    return path
+
+
+def _merged(old: dict[str, Any], new: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """Returns the new rows, with old ones that are done in place of those that are not."""
+    same = all(old["machine"].get(key) == new["machine"].get(key) for key in SAME)
+    if not same or old["size"] != new["size"]:
+        raise UserError(f"'{path}' is of another machine or size: choose another NAME")
+    done = {row["name"]: row for row in old["members"] if row["state"] == "done"}
+    rows = []
+    for row in new["members"]:
+        before = done.get(row["name"])
+        if row["state"] == "done" or before is None or before["command"] != row["command"]:
+            rows.append(row)
+            continue
+        measured = before.pop("software", software(old["machine"]))
+        rows.append(before | _marked(measured, new["machine"]))
+    return rows
+
+
+def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row whose reason holds no path of a person, and is no longer than the table's."""
+    if not row.get("reason"):
+        return row
+    reason = row["reason"].replace(str(Path.cwd()), ".")
+    if len(str(Path.home())) > 1:
+        reason = reason.replace(str(Path.home()), "~")
+    return row | {"reason": PERSONAL.sub("~", reason)[:LONGEST]}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Takes results in, if any are named, and writes the section; returns the exit status."""
+    try:
+        if arguments:
+            print(take_in(Path(arguments[0]), MEASUREMENTS, " ".join(arguments[1:])))
+        page = PAGE.read_text(encoding="utf-8")
+        replace_text(PAGE, with_section(page, section(MEASUREMENTS)))
+    except UserError as error:
+        print(f"jaxrl: {error}", file=sys.stderr)
+        return error.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

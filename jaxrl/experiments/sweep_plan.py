@@ -1,0 +1,259 @@
+"""The members of a sweep: which there are, in which order, how far each is, and what it found.
+
+JAX is imported only where metrics are read, so that a mistake is answered at once.
+"""
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from jaxrl.atari.games import known_games
+from jaxrl.atari.scores import reference_scores
+from jaxrl.config.diff import flat
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import as_recipe, load
+from jaxrl.config.validation import check, check_game
+from jaxrl.errors import UserError
+from jaxrl.runs import checkpoint_files, layout
+from jaxrl.runs.directory import check_new, load_config, replace_text
+
+FILE = "sweep.json"
+# Nested subsets of Aitchison et al. 2022 ("Atari-5: Distilling the Arcade Learning Environment down
+# to Five Games"): the first one, three, five and ten predict the median over 57 games best.
+ATARI_5 = ("name_this_game", "battle_zone", "phoenix", "double_dunk", "qbert")
+ATARI_10 = (*ATARI_5, "amidar", "bowling", "frostbite", "kung_fu_master", "riverraid")
+# Sparse rewards that are hard to find (Bellemare et al. 2016, table 1).
+HARD = (
+    "freeway",
+    "gravitar",
+    "montezuma_revenge",
+    "pitfall",
+    "private_eye",
+    "solaris",
+    "venture",
+)
+
+State = Literal["new", "begun", "done"]
+Row = dict[str, Any]  # what sweep.json says of one member
+
+
+@dataclass(frozen=True)
+class SweepMember:
+    """One run of a sweep."""
+
+    file: Path  # its configuration, as the user named it
+    config: Config  # with its game, seed and run directory
+
+    @property
+    def run_dir(self) -> Path:
+        """Where it trains."""
+        return Path(self.config.run_dir)
+
+    @property
+    def name(self) -> str:
+        """CONFIG-GAME-seedSEED."""
+        return self.run_dir.name
+
+    @property
+    def log(self) -> Path:
+        """What its processes say."""
+        return self.run_dir.with_name(f"{self.name}.log")
+
+    @property
+    def recipe(self) -> Path:
+        """The sweep's copy of its configuration, which stays as it was when the sweep began."""
+        return self.run_dir.with_name(f"{self.file.stem}.toml")
+
+    @property
+    def total_steps(self) -> int:
+        """Agent steps of the whole run, which ends with a whole update."""
+        return self.config.num_updates() * self.config.steps_per_update()
+
+
+# --- which there are ------------------------------------------------------------------------------
+
+
+def atari57() -> tuple[str, ...]:
+    """The 57 games with published human scores, so that every beginning says most of the whole.
+
+    The nested subsets that predict the median over all games come first, and last the games whose
+    rewards are so rare that most algorithms score nothing, which tells little of them.
+    """
+    others = sorted(set(reference_scores()) - set(ATARI_10) - set(HARD))
+    return (*ATARI_10, *others, *HARD)
+
+
+def games_of(words: tuple[str, ...]) -> list[str]:
+    """The games that are meant, in the order in which they are trained. Raises `UserError`."""
+    groups = {"atari5": ATARI_5, "atari57": atari57()}
+    games: list[str] = []
+    for word in words:
+        if word not in groups:
+            check_game(word, (*known_games(), *groups))
+        games += groups.get(word, (word,))
+    return games
+
+
+def plan(
+    files: tuple[Path, ...],
+    words: tuple[str, ...],
+    seeds: tuple[int, ...],
+    root: Path,
+    **settings: Any,
+) -> list[SweepMember]:
+    """The members in the order in which they are trained; `settings` change all configurations.
+
+    All games with the first seed come before the second seed, because games differ more than
+    seeds. The configurations are innermost: every game compares them as soon as it is there.
+    Raises `UserError`.
+    """
+    for name, given in (("games", words), ("seeds", seeds), ("configs", files)):
+        if not given:
+            raise UserError(f"--{name} is empty: a sweep needs at least one of each")
+    games = games_of(words)
+    loaded = [as_recipe(load(file)) for file in files]
+    recipes = [dataclasses.replace(recipe, **settings) for recipe in loaded]
+    members: dict[str, SweepMember] = {}
+    for seed in seeds:
+        for game in games:
+            for file, recipe in zip(files, recipes, strict=True):
+                run_dir = root / f"{file.stem}-{game}-seed{seed}"
+                config = dataclasses.replace(recipe, game=game, seed=seed, run_dir=str(run_dir))
+                check(config)
+                if run_dir.name in members:
+                    raise UserError(
+                        f"'{run_dir.name}' is there twice: name each game, seed and configuration "
+                        "once, and give configurations different file names"
+                    )
+                members[run_dir.name] = SweepMember(file, config)
+    return list(members.values())
+
+
+# --- how far they are -----------------------------------------------------------------------------
+
+
+def _last_line(run_dir: Path) -> dict[str, Any]:
+    """The last line of a run's metrics; empty where there is none that can be read."""
+    from jaxrl.runs import metrics
+
+    if not (run_dir / layout.METRICS).is_file():
+        return {}
+    try:
+        return (metrics.read(run_dir) or [{}])[-1]
+    except UserError:
+        return {}  # `jaxrl resume` tells what is wrong
+
+
+def state(member: SweepMember) -> State:
+    """Whether there is something left to train, evaluate or draw, as `jaxrl resume` sees it."""
+    from jaxrl.runs import evaluation_record
+
+    run_dir, total = member.run_dir, member.total_steps
+    if not (run_dir / layout.CONFIG).is_file():
+        return "new"
+    saved = checkpoint_files.steps(run_dir)  # may have been removed since, to make room
+    trained = _last_line(run_dir).get("step", 0) >= total and (not saved or saved[-1] >= total)
+    evaluated = not member.config.evaluation_episodes or evaluation_record.is_of_end(run_dir, total)
+    return (
+        "done" if trained and evaluated and (run_dir / layout.LEARNING_CURVE).is_file() else "begun"
+    )
+
+
+def _values(config: Config) -> dict[str, Any]:
+    """The values by their dotted keys, but for where it trains."""
+    values = flat(dataclasses.asdict(config))
+    return {key: value for key, value in values.items() if key not in ("run_dir", "num_devices")}
+
+
+def check_directory(member: SweepMember) -> None:
+    """Refuses a directory that holds something other than this member. Raises `UserError`."""
+    run_dir, asked = member.run_dir, member.config
+    try:
+        if not (run_dir / layout.CONFIG).is_file():
+            check_new(asked)
+            return
+    except (OSError, ValueError, UserError) as error:
+        reason = f"{error}" if isinstance(error, OSError | ValueError) else "it holds no run"
+        raise UserError(f"cannot train in '{run_dir}' ({reason}): choose another --root") from None
+    found = load_config(run_dir)
+    if asked.sync_every and not asked.num_learners:  # training writes down how many there are
+        found = dataclasses.replace(found, num_learners=0)
+    there, here = _values(found), _values(asked)
+    differing = [
+        f"{key} = {there.get(key)!r} there and {here.get(key)!r} here"
+        for key in dict.fromkeys([*here, *there])
+        if there.get(key) != here.get(key)
+    ]
+    if differing:
+        raise UserError(
+            f"'{run_dir}' was begun with another configuration ({'; '.join(differing)}): choose "
+            "another --root, or ask for what was begun"
+        )
+
+
+def _number(value: Any) -> float | None:
+    """The number, if it is one that JSON has."""
+    try:
+        return value if type(value) in (int, float) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def describe(member: SweepMember, status: str, exit_status: int | None = None) -> Row:
+    """What sweep.json says of a member.
+
+    Args:
+      member: of the sweep.
+      status: new, begun, done, failed or stopped.
+      exit_status: of its process; None where it had none in this session.
+    """
+    from jaxrl.runs import evaluation_record
+
+    last = _last_line(member.run_dir)
+    try:
+        evaluation = evaluation_record.read(member.run_dir)
+    except UserError:
+        evaluation = None
+    return {
+        "name": member.name,
+        "config": str(member.file),
+        "algorithm": member.config.algorithm,
+        "game": member.config.game,
+        "seed": member.config.seed,
+        "run_dir": str(member.run_dir),
+        "status": status,
+        "exit_status": exit_status,
+        # A checkpoint of the end comes without a line where it was stopped within an interval.
+        "step": max([_number(last.get("step")) or 0, *checkpoint_files.steps(member.run_dir)[-1:]]),
+        "total_steps": member.total_steps,
+        "wall_seconds": _number(last.get("wall_seconds")),
+        "return_mean": _number(last.get("return_mean")),
+        "evaluation_protocol": evaluation and evaluation.protocol,
+        "evaluation_mean": evaluation and evaluation.mean,
+        "human_normalised_mean": evaluation and evaluation.human_normalised_mean,
+    }
+
+
+def write(root: Path, rows: list[Row]) -> None:
+    """Writes sweep.json, whole or not at all: a list with one object per member."""
+    replace_text(root / FILE, json.dumps(rows, indent=2, allow_nan=False) + "\n")
+
+
+def seconds_left(rows: list[Row]) -> float | None:
+    """Seconds that the rest will take at the pace of its configurations; None if none has any.
+
+    The pace is that of all sessions; a configuration without one has that of all others.
+    """
+    paced = [row for row in rows if row["wall_seconds"] and row["step"]]
+    left = [row for row in rows if row["status"] in ("new", "begun")]
+    if not paced:
+        return None if left else 0.0
+    seconds = 0.0
+    for row in left:
+        alike = [other for other in paced if other["config"] == row["config"]] or paced
+        pace = sum(x["wall_seconds"] for x in alike) / sum(x["step"] for x in alike)
+        seconds += pace * max(row["total_steps"] - row["step"], 0)
+    return seconds

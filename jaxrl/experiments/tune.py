@@ -1,0 +1,139 @@
+"""What makes training fastest on this machine: measured before it begins, written as a TOML.
+
+GA3C (Babaeizadeh 2017, section 4.4) changes its numbers of actors and threads while it trains. Here
+each knob is tried in turn: a candidate takes turns with the best so far, and replaces it where it
+is faster in every turn, and by more than the noise.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.config.schema import Config
+from jaxrl.config.validation import check, check_divides, rows_per_gradient
+from jaxrl.errors import UserError
+from jaxrl.experiments import bench
+from jaxrl.runtime.mesh import make_mesh
+from jaxrl.training.display import Display
+
+KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")
+GAIN = 1.03  # a candidate must be this much faster: less is noise
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A candidate beside the best so far, in turns."""
+
+    knob: str
+    value: int
+    steps_per_second: float = 0.0  # median
+    ratio: float = 0.0  # to the best so far, median of the turns
+    kept: bool = False
+    refused: str = ""  # why it cannot train
+
+
+def _get(config: Config, knob: str) -> int:
+    value: int = getattr(config.agent if knob == "micro_batch" else config, knob)
+    return value
+
+
+def with_value(config: Config, knob: str, value: int) -> Config:
+    """The configuration with another value of one of KNOBS."""
+    changes: dict[str, Any] = {knob: value}
+    if knob == "micro_batch":
+        return dataclasses.replace(config, agent=dataclasses.replace(config.agent, **changes))
+    return dataclasses.replace(config, **changes)
+
+
+def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
+    """Values worth trying from here; numbers of environments grow on as long as that helps."""
+    if knob == "num_envs":
+        return [config.num_envs * 2, config.num_envs // 2]
+    if knob == "groups":
+        return [1, 2]
+    if knob == "num_threads":
+        cores = bench.num_cores() // num_devices
+        return [0, *(n for n in (cores // 2, cores * 2) if n > 0)]  # 0: as many as cores
+    items = rows_per_gradient(config, num_devices)
+    rows = config.agent.window + 1 if isinstance(config.agent, VTraceConfig) else 1  # of an item
+    most = [max(1, min(items, limit // rows)) for limit in (16, 64)]
+    sizes = {max(n for n in range(1, limit + 1) if items % n == 0) for limit in most}
+    return [0, *sorted(sizes | {items})]  # 0: the platform's choice
+
+
+def _load(config: Config, num_devices: int) -> bench.Load:
+    """Ready to train. Raises `UserError` where the candidate cannot."""
+    check(config)
+    check_divides(config, num_devices)
+    try:
+        return bench.make_load(bench.prepare(config), "training")
+    except jax.errors.JaxRuntimeError as error:
+        bench.refuse_out_of_memory(error)
+
+
+def _race(
+    best: bench.Load, load: bench.Load, seconds: float, repeats: int
+) -> tuple[float, list[float]]:
+    """Median steps per second of `load`, and its ratio to `best` in every turn."""
+    try:
+        rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
+    except jax.errors.JaxRuntimeError as error:  # alone it fits, beside the best it may not
+        bench.refuse_out_of_memory(error)
+    pairs = zip(rates["new"], rates["best"], strict=True)
+    return statistics.median(rates["new"]), [new / old for new, old in pairs]
+
+
+def search(
+    config: Config,
+    knobs: Sequence[str],
+    seconds: float,
+    repeats: int,
+    tell: Callable[[Trial], None],
+    display: Display,
+) -> Config:
+    """The configuration with the knobs that train fastest.
+
+    Args:
+      config: where the search begins.
+      knobs: of KNOBS, tried in this order.
+      seconds: of one repeat of one candidate, about.
+      repeats: of each candidate, in turns with the best so far.
+      tell: hears of every trial.
+      display: tells what takes its time.
+    """
+    with display.busy("as it is: starting and compiling"):
+        best = bench.make_load(bench.prepare(config), "training")
+    num_devices = make_mesh(config.num_devices).size
+    try:
+        for knob in knobs:
+            tried = {_get(config, knob)}
+            while left := [n for n in _candidates(config, knob, num_devices) if n not in tried]:
+                tried.add(left[0])
+                candidate = with_value(config, knob, left[0])
+                display.show(f"{knob} = {left[0]}: starting, compiling, {repeats} turns ...")
+                try:
+                    load = _load(candidate, num_devices)
+                except UserError as error:
+                    tell(Trial(knob, left[0], refused=str(error)))
+                    continue
+                trial = Trial(knob, left[0])
+                try:
+                    median, ratios = _race(best, load, seconds, repeats)
+                    ratio = statistics.median(ratios)
+                    kept = ratio > GAIN and min(ratios) > 1
+                    trial = Trial(knob, left[0], median, ratio, kept)
+                except UserError as error:
+                    trial = Trial(knob, left[0], refused=str(error))
+                finally:
+                    (best if trial.kept else load).close()
+                tell(trial)
+                if trial.kept:
+                    config, best = candidate, load
+                del load  # its arrays make room for the next
+    finally:
+        best.close()
+    return config

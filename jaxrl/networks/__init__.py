@@ -1,0 +1,1 @@
+"""Networks: layers, torsos, heads and the statistics of their inputs."""

@@ -1,0 +1,64 @@
+"""Torsos, heads and observation normalisation (Flax Linen)."""
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+
+from jaxrl.config.schema import NetworkConfig
+from jaxrl.networks.layers import Dense, NoisyDense
+from jaxrl.networks.torsos import Torso
+
+
+class PolicyValue(NamedTuple):
+    """What a policy-value network says of each row."""
+
+    logits: jax.Array  # f32[B, A], of the policy
+    value: jax.Array  # f32[B], expected return
+
+
+class PolicyValueNetwork(nn.Module):
+    """A torso shared by a policy head and a value head."""
+
+    num_actions: int
+    config: NetworkConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> PolicyValue:
+        """f32[B, 84, 84, 4], as `normalise` gives it."""
+        (x,) = Torso(self.config)(x)
+        logits = Dense(self.num_actions, 0.01, self.config.init)(x)
+        value = Dense(1, 1.0, self.config.init)(x)
+        return PolicyValue(logits, value[:, 0])
+
+
+class ActionValueNetwork(nn.Module):
+    """For every action its value, or the logits of its return's distribution.
+
+    With `config.dueling` (Wang 2016, eq. 9): Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'),
+    for each atom.
+    """
+
+    num_actions: int
+    num_atoms: int  # 1 for plain action values
+    config: NetworkConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array, noise: Any = None) -> jax.Array:
+        """f32[B, 84, 84, 4], as `normalise` gives it -> f32[B, A, atoms]; f32[B, A] for 1 atom.
+
+        Of noisy networks with the noise of key[B], or with none.
+        """
+
+        def head(features: int, number: int, x: jax.Array) -> jax.Array:
+            if self.config.noisy:
+                return NoisyDense(features, number)(x, noise)
+            return Dense(features, 1.0, self.config.init)(x)
+
+        streams = Torso(self.config, streams=2 if self.config.dueling else 1)(x, noise)
+        x = head(self.num_actions * self.num_atoms, 2, streams[0])
+        x = x.reshape(-1, self.num_actions, self.num_atoms)
+        if self.config.dueling:
+            state_value = head(self.num_atoms, 3, streams[1])
+            x = state_value[:, None] + x - x.mean(axis=1, keepdims=True)
+        return x[..., 0] if self.num_atoms == 1 else x

@@ -1,0 +1,100 @@
+"""Running statistics of observations and values, alike on every device."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl.config.schema import NetworkConfig
+from jaxrl.runtime.collectives import mean_over_devices, sum_over_devices
+from jaxrl.types import AXIS, FRAME_SHAPE
+
+# --- running statistics ---------------------------------------------------------------------------
+
+
+class RunningStatistics(NamedTuple):
+    """Mean and variance of all that was seen, over all environments and devices."""
+
+    samples: jax.Array  # f32[], seen so far
+    mean: jax.Array  # f32[...], of observations f32[84, 84, 1], pixels scaled to [0, 1]
+    variance: jax.Array  # f32[...]
+
+
+MAX_COUNT = 1e7  # beyond it float32 loses increments; the statistics then forget exponentially
+CLIP = 5.0  # standard deviations
+
+
+def new_statistics(shape: tuple[int, ...]) -> RunningStatistics:
+    """Of nothing yet: mean 0, variance 1."""
+    return RunningStatistics(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
+
+
+def merge_statistics(
+    statistics: RunningStatistics, mean: jax.Array, square: jax.Array, count: jax.Array | float
+) -> RunningStatistics:
+    """Adds `count` samples whose mean and mean square are given (Chan 1979).
+
+    Both are those of all devices together, so that every device holds the same statistics.
+    """
+    seen = statistics.samples + count
+    share = count / jnp.maximum(seen, 1)
+    delta = mean - statistics.mean
+    variance = (
+        statistics.variance * (1 - share)
+        + jnp.maximum(square - jnp.square(mean), 0) * share
+        + jnp.square(delta) * share * (1 - share)
+    )
+    return RunningStatistics(
+        jnp.minimum(seen, MAX_COUNT), statistics.mean + delta * share, variance
+    )
+
+
+def join_statistics(before: RunningStatistics, own: RunningStatistics) -> RunningStatistics:
+    """Statistics that learners went on with apart, [L, ...] on each device, as of all samples.
+
+    Learner d has added n_d - n₀ samples to the n₀ before, so that with N = n₀ + Σ_d (n_d - n₀)
+
+    x̄ = x₀ + Σ_d (x_d - x₀) n_d / N
+
+    for the mean, and for the mean square about the mean before.
+
+    Args:
+      before: what all began with; samples f32[], the rest f32[...].
+      own: of this device's learners; samples f32[L], the rest f32[L, ...].
+    """
+    rank = before.mean.ndim
+    added = own.samples - before.samples
+    seen = before.samples + sum_over_devices(added.sum())
+    share = (own.samples / jnp.maximum(seen, 1)).reshape(-1, *[1] * rank)
+
+    def join(old: jax.Array, new: jax.Array) -> jax.Array:
+        return old + sum_over_devices(((new - old) * share).sum(0))
+
+    mean = join(before.mean, own.mean)
+    square = join(before.variance, own.variance + jnp.square(own.mean - before.mean))
+    variance = jnp.maximum(square - jnp.square(mean - before.mean), 0)
+    return RunningStatistics(jnp.minimum(seen, MAX_COUNT), mean, variance)
+
+
+def init_statistics(config: NetworkConfig, frame_shape: tuple[int, int] = FRAME_SHAPE) -> Any:
+    """Of each pixel; () where the configuration does not normalise."""
+    return new_statistics((*frame_shape, 1)) if config.normalise_observations else ()
+
+
+def update_statistics(statistics: Any, frames: jax.Array) -> Any:
+    """Adds a batch u8[..., 84, 84] of every device to the statistics of the pixels."""
+    if statistics == ():
+        return ()
+    x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.float32) / 255
+    mean, square = mean_over_devices((x.mean(0), jnp.square(x).mean(0)))
+    return merge_statistics(statistics, mean, square, x.shape[0] * jax.lax.axis_size(AXIS))
+
+
+def normalise(observation: jax.Array, statistics: Any) -> jax.Array:
+    """u8[..., 84, 84, 4] -> f32: scaled to [0, 1], or by the statistics and clipped to ±5."""
+    x = observation.astype(jnp.float32) / 255
+    if statistics == ():
+        return x
+    # A pixel that has never changed has no variance; what it shows later is clipped.
+    x = (x - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)
+    return jnp.clip(x, -CLIP, CLIP)

@@ -1,0 +1,65 @@
+"""Torsos: from normalized frames to features."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxrl.config.schema import NetworkConfig, convolutions
+from jaxrl.networks.layers import Conv, Dense, NoisyDense
+
+IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
+
+
+class ImpalaSection(nn.Module):
+    """A convolution, max-pooling by 2, and two residual blocks of two convolutions each."""
+
+    filters: int
+    init: str
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[B, H, W, C] -> f32[B, ceil(H / 2), ceil(W / 2), filters]."""
+
+        def same(x: jax.Array) -> jax.Array:
+            x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            return Conv(self.filters, 3, 1, self.init)(x)
+
+        x = nn.max_pool(same(x), (3, 3), (2, 2), "SAME")
+        for _ in range(2):
+            x = x + same(nn.relu(same(nn.relu(x))))
+        return x
+
+
+class Torso(nn.Module):
+    """Pixels to features, and as many hidden layers of units on top as heads want their own."""
+
+    config: NetworkConfig
+    streams: int = 1
+
+    @nn.compact
+    def __call__(self, x: jax.Array, noise: Any = None) -> tuple[jax.Array, ...]:
+        """f32[B, 84, 84, 4], as `normalise` gives it -> one f32[B, units] per stream."""
+        init = self.config.init
+
+        def activate(x: jax.Array) -> jax.Array:
+            return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if self.config.layer_norm else x)
+
+        x = x.astype(self.config.dtype)
+        if self.config.torso == "impala":
+            for filters in IMPALA_FILTERS:
+                x = ImpalaSection(filters, init)(x)
+            x, units = nn.relu(x), IMPALA_UNITS
+        else:
+            layers, units = convolutions(self.config)
+            for filters, size, stride in layers:
+                x = activate(Conv(filters, size, stride, init)(x))
+        x = x.reshape(x.shape[0], -1)
+        hidden = []
+        for number in range(self.streams):
+            if self.config.noisy:
+                hidden.append(NoisyDense(units, number)(x, noise))
+            else:
+                hidden.append(Dense(units, 2**0.5, init)(x))
+        return tuple(activate(layer).astype(jnp.float32) for layer in hidden)

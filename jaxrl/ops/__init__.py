@@ -1,0 +1,1 @@
+"""Mathematics of reinforcement learning, as pure functions."""

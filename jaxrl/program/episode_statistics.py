@@ -1,0 +1,106 @@
+"""Statistics of whole games, kept on the device while it plays."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.types import WINDOW, TimeStep
+
+
+class Episodes(NamedTuple):
+    """The games in progress, and the last WINDOW that ended on this device."""
+
+    score: jax.Array  # f32[E], unclipped, of the game in progress
+    length: jax.Array  # i32[E], agent steps of the game in progress
+    counted: jax.Array  # b[E], whether the policy has played the game from its start
+    vector_step: jax.Array  # i32[1], steps of every environment so far
+    ended: jax.Array  # i32[1], games ended so far on this device
+    scores: jax.Array  # f32[WINDOW], ring of ended games
+    lengths: jax.Array  # i32[WINDOW], agent steps
+    ended_at: jax.Array  # i32[WINDOW], vector step of the end; -1 where the ring is empty
+
+
+class EpisodeSummary(NamedTuple):
+    """The last WINDOW games over all devices; None before the first.
+
+    The first games to end are the shortest of those that began together, so that early means favor
+    short games: `jaxrl.metrics.games_needed` says until when.
+    """
+
+    episodes: int  # ended so far
+    return_mean: float | None
+    return_min: float | None
+    return_max: float | None
+    length_mean: float | None  # agent steps
+
+
+def new_games(num_envs: int, counted: bool) -> dict[str, jax.Array]:
+    """The fields of games just begun; `counted` is False if others played their first steps."""
+    return {
+        "score": jnp.zeros(num_envs),
+        "length": jnp.zeros(num_envs, jnp.int32),
+        "counted": jnp.full(num_envs, counted),
+    }
+
+
+def init(num_envs: int, num_devices: int, counted: bool) -> Episodes:
+    """No games yet; the rows of all devices in one, as sharding wants them."""
+    ring = num_devices * WINDOW
+    return Episodes(
+        **new_games(num_envs * num_devices, counted),
+        vector_step=jnp.zeros(num_devices, jnp.int32),
+        ended=jnp.zeros(num_devices, jnp.int32),
+        scores=jnp.zeros(ring),
+        lengths=jnp.zeros(ring, jnp.int32),
+        ended_at=jnp.full(ring, -1, jnp.int32),
+    )
+
+
+def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
+    """Adds one row of every environment on this device."""
+    score = episodes.score + timestep.score
+    length = episodes.length + ~timestep.reset
+    over = timestep.game_over
+    ends = over & episodes.counted
+    order = jnp.cumsum(ends)  # 1 for the first game that ends in this row
+    # Of more than WINDOW games that end at once the last stay; others are written nowhere.
+    place = jnp.where(
+        ends & (order > order[-1] - WINDOW), (episodes.ended + order - 1) % WINDOW, WINDOW
+    )
+    # writes[w, e]: environment e's game goes to ring slot w. XLA's scatter is a loop on CPUs.
+    writes = place == jnp.arange(WINDOW)[:, None]
+
+    def put(ring: jax.Array, values: jax.Array) -> jax.Array:
+        return jnp.where(writes.any(1), jnp.where(writes, values, 0).sum(1), ring)
+
+    return Episodes(
+        score=jnp.where(over, 0, score),
+        length=jnp.where(over, 0, length),
+        counted=episodes.counted | over,
+        vector_step=episodes.vector_step + 1,
+        ended=episodes.ended + order[-1],
+        scores=put(episodes.scores, score),
+        lengths=put(episodes.lengths, length),
+        ended_at=put(episodes.ended_at, episodes.vector_step),
+    )
+
+
+def summarize(*groups: Episodes) -> EpisodeSummary:
+    """The last WINDOW games by their end, of all devices and groups; on the host."""
+    episodes = jax.tree.map(lambda *rings: np.concatenate(rings), *groups)
+    order = np.argsort(episodes.ended_at, kind="stable")
+    last = order[episodes.ended_at[order] >= 0][-WINDOW:]
+    total = int(episodes.ended.sum())
+    if not last.size:
+        return EpisodeSummary(total, None, None, None, None)
+    scores = episodes.scores[last].astype(float)
+    lengths = episodes.lengths[last]
+    return EpisodeSummary(
+        total,
+        float(scores.mean()),
+        float(scores.min()),
+        float(scores.max()),
+        float(lengths.mean()),
+    )

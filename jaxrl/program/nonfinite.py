@@ -1,0 +1,90 @@
+"""Not a number, or infinite: found in losses, parameters and optimizer, or skipped."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl.runtime.collectives import mean_over_devices
+from jaxrl.types import Agent, AgentState, Count, Mean, Metrics, PyTree, Trajectory
+
+SKIPPED = "loss/skipped_updates"
+
+
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _as_mean(value: Any) -> Mean:
+    return value if isinstance(value, Mean) else Mean(value, jnp.float32(1))
+
+
+def guarded(agent: Agent, skip: bool) -> Agent:
+    """The agent, of whose updates, with `skip`, those leave no trace that are not finite.
+
+    Parameters, statistics and optimizer stay as they were, but for what `Agent.skip` does; the
+    memory has what was played, and the update counts for the schedules. The metrics are means over
+    the other updates; they have the same form without `skip`, so that a run may change it.
+    """
+
+    def update(
+        state: AgentState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[AgentState, Metrics]:
+        new, metrics = agent.update(state, trajectory, key)
+        if not skip:
+            sums: Metrics = {name: _as_mean(value) for name, value in metrics.items()}
+            return new, sums | {SKIPPED: Count(jnp.float32(0))}
+        losses = [value for name, value in metrics.items() if name.startswith("loss/")]
+        floats = [x for x in jax.tree.leaves((new.actor, new.optimizer, losses)) if _is_float(x)]
+        here = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in floats]))
+        # All devices must take the same parameters.
+        fine = mean_over_devices(here.astype(jnp.float32)) == 1
+
+        def choose(new: PyTree, old: PyTree) -> PyTree:
+            return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, old)
+
+        def counted(value: Any) -> Mean:
+            total, number = _as_mean(value)
+            return Mean(jnp.where(fine, total, 0), jnp.where(fine, number, 0))
+
+        old = agent.skip(state)
+        actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
+        kept: Metrics = {name: counted(value) for name, value in metrics.items()}
+        kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
+        return AgentState(actor, choose(new.optimizer, old.optimizer), new.memory), kept
+
+    return agent._replace(update=update)
+
+
+@jax.jit
+def _faults(tree: PyTree) -> PyTree:
+    """For each array whether it holds a nan, and whether an infinity: b[2]."""
+    return jax.tree.map(lambda x: jnp.stack([jnp.isnan(x).any(), jnp.isinf(x).any()]), tree)
+
+
+def faults(state: AgentState) -> list[str]:
+    """What is not finite in parameters and optimizer: "parameters Dense_0.kernel are nan", ..."""
+    named = {
+        "parameters": state.actor.params,
+        "statistics": state.actor.statistics,
+        "optimizer": state.optimizer,
+    }
+    leaves = jax.tree_util.tree_flatten_with_path(named)[0]
+    floats = {path: x for path, x in leaves if _is_float(x)}
+    found = jax.device_get(_faults(list(floats.values())))
+    return [
+        f"{path[0].key} {jax.tree_util.keystr(path[1:], simple=True, separator='.')} "
+        f"{'have nan' if has_nan else 'have infinity'}"
+        for path, (has_nan, has_infinity) in zip(floats, found, strict=True)
+        if has_nan or has_infinity
+    ]
+
+
+def lost(means: dict[str, float | None]) -> list[str]:
+    """The losses that are not finite: "loss/value is nan", ..."""
+    return [
+        f"{name} is {value}"
+        for name, value in means.items()
+        if name.startswith("loss/") and value is not None and not math.isfinite(value)
+    ]

@@ -1,0 +1,1 @@
+"""Memories of past steps on the device."""

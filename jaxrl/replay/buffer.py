@@ -1,0 +1,249 @@
+"""The replay on the device: a ring of steps for every environment, each frame stored once.
+
+A step holds only the newest frame of the stack that its action was chosen from; sampling rebuilds
+the stacks. So a million transitions take 7.1 GB instead of 56. The replay is sharded by device:
+each holds the steps of its own environments, and a batch draws from all of them.
+
+    step         oldest ... a-3 a-2 a-1  a  ...  a+m  ...  newest
+    stack of a              └───────────┘
+    window                               └────────┘  m ≤ n rewards, then the bootstrap's stack
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, PyTree, Trajectory
+
+PIXELS = 4  # side by side, travel as one u32
+BESIDE = 8  # bytes of a transition beside its frame
+USABLE = 0.9  # of the free memory; the rest is for networks and batches
+
+
+class Steps(NamedTuple):
+    """C steps of every environment."""
+
+    frame: jax.Array  # u32[E, C, 84, 84 / 4], newest of the stack, four pixels a word
+    fresh: jax.Array  # b[E, C], the stack is four times this frame, as at the start of a game
+    action: jax.Array  # u8[E, C]
+    reward: jax.Array  # f32[E, C]
+    terminated: jax.Array  # b[E, C]
+    valid: jax.Array  # b[E, C], False where a reset ignored the action
+    extras: PyTree  # [E, C], of the trajectory
+
+
+class Replay(NamedTuple):
+    """The newest C steps of every environment on this device; step s lies at row s mod C."""
+
+    ring: Steps
+    steps: jax.Array  # i32[1], written so far, of each environment
+    priorities: PyTree = ()  # of `jaxrl.replay.prioritized`; () where all are drawn alike
+
+
+class Place(NamedTuple):
+    """Where transitions begin."""
+
+    env: jax.Array  # i32[B], among this device's
+    step: jax.Array  # i32[B], since the beginning
+
+
+class Transitions(NamedTuple):
+    """Up to n steps each, of B places."""
+
+    observation: jax.Array  # u8[B, 84, 84, 4]
+    action: jax.Array  # i32[B]
+    reward: jax.Array  # f32[B], discounted sum over the window
+    discount: jax.Array  # f32[B], of the bootstrap: γᵐ, 0 after a termination
+    next_observation: jax.Array  # u8[B, 84, 84, 4], of the bootstrap
+    valid: jax.Array  # b[B], False for a row that is no transition and must not count
+
+
+def transition_bytes(frame_shape: tuple[int, int]) -> int:
+    """Bytes of one transition."""
+    return frame_shape[0] * frame_shape[1] + BESIDE
+
+
+def new(
+    num_envs: int, rows: int, frame_shape: tuple[int, int] = FRAME_SHAPE, extras: PyTree = ()
+) -> Replay:
+    """An empty replay of `rows` steps for each of this device's environments.
+
+    Args:
+      num_envs: E.
+      rows: C.
+      frame_shape: pixels, height x width; the width is a multiple of 4.
+      extras: dtypes of what lies beside each step.
+    """
+    shape = (num_envs, rows)
+    ring = Steps(
+        frame=jnp.zeros((*shape, frame_shape[0], frame_shape[1] // PIXELS), jnp.uint32),
+        fresh=jnp.zeros(shape, bool),
+        action=jnp.zeros(shape, jnp.uint8),
+        reward=jnp.zeros(shape, jnp.float32),
+        terminated=jnp.zeros(shape, bool),
+        valid=jnp.zeros(shape, bool),
+        extras=jax.tree.map(lambda dtype: jnp.zeros(shape, dtype), extras),
+    )
+    return Replay(ring, steps=jnp.zeros(1, jnp.int32))
+
+
+def rows_per_env(capacity: int, num_envs: int, rollout_length: int) -> int:
+    """C for `capacity` transitions over all environments: whole rollouts, so that none wraps."""
+    return max(1, capacity // num_envs // rollout_length) * rollout_length
+
+
+def rows_for_window(length: int, rollout_length: int) -> int:
+    """C for windows of `length` steps with whole stacks, in whole rollouts, so that none wraps."""
+    return -(-(length + STACK_SIZE - 1) // rollout_length) * rollout_length
+
+
+def holds_window(replay: Replay, length: int) -> jax.Array:
+    """b[]: whether so many steps have been played that the oldest of `length` stacks is whole."""
+    return replay.steps[0] >= length + STACK_SIZE - 1
+
+
+def add(replay: Replay, trajectory: Trajectory) -> Replay:
+    """Writes T steps of every environment over the oldest ones; T divides C."""
+    stacks = trajectory.observation[:-1]
+    length, newest = len(trajectory.action), stacks[..., -1]
+    # Four equal bytes; compared as one word.
+    same = jax.lax.bitcast_convert_type(stacks, jnp.uint32) == newest * jnp.uint32(0x01010101)
+    new = Steps(
+        frame=jax.lax.bitcast_convert_type(
+            newest.reshape(*newest.shape[:-1], -1, PIXELS), jnp.uint32
+        ),
+        # Four equal frames may also come from a picture that stands still: the same stack.
+        fresh=jnp.all(same, axis=(2, 3)),
+        action=trajectory.action.astype(jnp.uint8),
+        reward=trajectory.reward,
+        terminated=trajectory.discount == 0,
+        valid=trajectory.valid,
+        extras=trajectory.extras,
+    )
+    row = (replay.steps[0] % replay.ring.valid.shape[1]).astype(jnp.int32)
+
+    def write(ring: jax.Array, rows: jax.Array) -> jax.Array:
+        start = (jnp.int32(0), row) + (jnp.int32(0),) * (ring.ndim - 2)
+        return jax.lax.dynamic_update_slice(ring, jnp.swapaxes(rows, 0, 1), start)
+
+    ring = jax.tree.map(write, replay.ring, new)
+    return replay._replace(ring=ring, steps=replay.steps + length)
+
+
+def interrupt(replay: Replay) -> Replay:
+    """Ends the newest step without a successor, where other games follow (a resumed run)."""
+    row = (replay.steps[0] - 1) % replay.ring.valid.shape[1]
+    valid = replay.ring.valid.at[:, row].set(False)
+    return replay._replace(ring=replay.ring._replace(valid=valid))
+
+
+def first_step(replay: Replay) -> jax.Array:
+    """i32[], the oldest step whose whole stack is there."""
+    return jnp.maximum(replay.steps[0] - replay.ring.valid.shape[1], 0) + STACK_SIZE - 1
+
+
+def num_places(replay: Replay, n_step: int) -> jax.Array:
+    """i32[], steps of each environment that a window of n steps can begin at."""
+    return jnp.maximum(replay.steps[0] - n_step - first_step(replay), 0)
+
+
+def batch_rows(batch_size: int) -> jax.Array:
+    """Numbers among the whole batch of this device's rows: i32[B]."""
+    return jax.lax.axis_index(AXIS) * batch_size + jnp.arange(batch_size)
+
+
+def draw_uniform(key: jax.Array, replay: Replay, batch_size: int, n_step: int) -> Place:
+    """Places for this device's share of a batch, uniform over steps and environments.
+
+    Row b of the whole batch draws from the b-th part of all environments with a key of its own,
+    so that the batch does not depend on the number of devices.
+
+    Args:
+      key: the same on every device.
+      replay: with at least one place.
+      batch_size: B, rows on this device.
+      n_step: n, steps of a window.
+    """
+    num_envs, device = replay.ring.valid.shape[0], jax.lax.axis_index(AXIS)
+    rows = batch_rows(batch_size)
+    row_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
+    env_key, step_key = jnp.unstack(jax.vmap(jax.random.split)(row_keys), axis=1)
+    part = rows + jax.vmap(jax.random.uniform)(env_key)
+    env = jnp.floor(part * (num_envs / batch_size)).astype(jnp.int32) - device * num_envs
+    draw = jax.vmap(lambda k: jax.random.randint(k, (), 0, num_places(replay, n_step)))
+    return Place(jnp.clip(env, 0, num_envs - 1), first_step(replay) + draw(step_key))
+
+
+def _stack(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
+    """The stack that was played at each place: u8[B, 84, 84, 4], oldest frame first."""
+    rows = replay.ring.valid.shape[1]
+    steps = step[:, None] + jnp.arange(1 - STACK_SIZE, 1)  # [B, 4]
+    env = env[:, None]
+    # Frames before the newest fresh one belong to another game; it stands for them.
+    fresh = replay.ring.fresh[env, steps % rows].at[:, 0].set(True)
+    oldest = jnp.max(jnp.where(fresh, steps, 0), axis=1, keepdims=True)
+    words = replay.ring.frame[env, jnp.maximum(steps, oldest) % rows]
+    frames = jax.lax.bitcast_convert_type(words, jnp.uint8)
+    frames = frames.reshape(*words.shape[:-1], -1)
+    # A pixel's four bytes as one word, oldest lowest: faster than moving bytes.
+    shifts = 8 * jnp.arange(STACK_SIZE, dtype=jnp.uint32)[:, None, None]
+    return jax.lax.bitcast_convert_type(
+        jnp.sum(frames.astype(jnp.uint32) << shifts, axis=1, dtype=jnp.uint32), jnp.uint8
+    )
+
+
+def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions:
+    """The transitions that begin at `place`.
+
+    With m the rows before the first invalid one, at most n:
+
+    G = Σ_{k<m} γᵏ · (Π_{l<k} discount_l) · r_k,  bootstrap at step m with γᵐ · Π_{l<m} discount_l
+
+    So the window ends at a termination (discount 0), at a truncation (the bootstrap is the frame
+    that came with it), and before a reset row, and never passes the newest step.
+    """
+    rows = replay.ring.valid.shape[1]
+    steps = (place.step[:, None] + jnp.arange(n_step)) % rows  # [B, n]
+    env = place.env[:, None]
+    inside = jnp.cumprod(replay.ring.valid[env, steps], axis=1).astype(jnp.float32)
+    discount = gamma * (1 - replay.ring.terminated[env, steps].astype(jnp.float32))
+    discount = jnp.where(inside > 0, discount, 1.0)
+    after = jnp.cumprod(discount, axis=1)
+    before = jnp.concatenate([jnp.ones_like(after[:, :1]), after[:, :-1]], axis=1)
+    length = jnp.sum(inside, axis=1).astype(jnp.int32)
+    return Transitions(
+        observation=_stack(replay, place.env, place.step),
+        action=replay.ring.action[place.env, steps[:, 0]].astype(jnp.int32),
+        reward=jnp.sum(inside * before * replay.ring.reward[env, steps], axis=1),
+        discount=after[:, -1],
+        next_observation=_stack(replay, place.env, place.step + length),
+        valid=replay.ring.valid[place.env, steps[:, 0]],
+    )
+
+
+def window(replay: Replay, env: jax.Array, length: int, newest: jax.Array) -> Trajectory:
+    """The last `length` steps of some environments, as they were played.
+
+    Args:
+      replay: of `length` + 3 steps or more, as `rows_for_window` makes it.
+      env: i32[B], among this device's.
+      length: T.
+      newest: u8[B, 84, 84, 4], the stack after the last step.
+
+    Returns:
+      A trajectory [T, B]; no row is valid before the oldest stack is whole.
+    """
+    capacity = replay.ring.valid.shape[1]
+    step = replay.steps[0] - length + jnp.arange(length)
+    place = env[None, :], step[:, None] % capacity
+    rows = [jnp.broadcast_to(x, (length, len(env))).ravel() for x in (env[None, :], step[:, None])]
+    stacks = _stack(replay, *rows).reshape(length, len(env), *newest.shape[1:])
+    return Trajectory(
+        observation=jnp.concatenate([stacks, newest[None]]),
+        action=replay.ring.action[place].astype(jnp.int32),
+        reward=replay.ring.reward[place],
+        discount=1.0 - replay.ring.terminated[place].astype(jnp.float32),
+        valid=replay.ring.valid[place] & holds_window(replay, length),
+        extras=jax.tree.map(lambda x: x[place], replay.ring.extras),
+    )

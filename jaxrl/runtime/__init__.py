@@ -1,0 +1,1 @@
+"""This process, its devices and the other processes."""

@@ -1,0 +1,286 @@
+"""Several processes that train as one: how they join, agree, notice a loss, and end.
+
+`jax.distributed` connects them; SLURM, Open MPI, Kubernetes and Cloud TPU tell each who it is, or
+the command line does. Every process then runs the same program over global arrays, so whatever
+the host decides between two compiled calls must be decided alike everywhere (`agree`).
+"""
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+
+# The key-value store of the coordinator has no public name; JAX's own multihost tools use this one.
+from jax._src import distributed
+from jax.experimental import multihost_utils
+
+from jaxrl.errors import RunError, UserError
+from jaxrl.runtime.exit import print_at_once
+from jaxrl.runtime.launch import Launch, launched_together, local_gpus
+from jaxrl.runtime.rendezvous import meet
+
+LOST = 75  # exit status of those that are left (EX_TEMPFAIL: try again)
+BEAT = 1.0  # seconds between two signs of life
+LONGEST = 7 * 24 * 3600  # seconds that the others may wait for the last one at the end
+MESSAGE = 32_768  # bytes of what process 0 tells the others
+ALIVE = "jaxrl/alive"
+_ended = threading.Event()
+_ending = threading.Event()  # the watch ends this process
+_patience = 30.0  # seconds without a sign of life
+_advice = ""  # what to do when a process was lost
+
+
+def count() -> int:
+    """Processes that train together; touches no device."""
+    return distributed.global_state.num_processes
+
+
+def index() -> int:
+    """Which of them this is; touches no device."""
+    return distributed.global_state.process_id
+
+
+def _store() -> Any:
+    """Of keys and values, in process 0."""
+    return distributed.global_state.client
+
+
+def _on_tpu() -> bool:
+    return importlib.util.find_spec("libtpu") is not None and any(
+        Path("/dev").glob(name) for name in ("accel*", "vfio")
+    )
+
+
+def join(launch: Launch) -> None:
+    """Connects this process to the others, if there are any; before anything touches a device.
+
+    Raises `UserError` where the others cannot be found.
+    """
+    global _patience
+    _patience = launch.lost_after
+    together = bool(launch.coordinator) or launched_together(os.environ)
+    if launch.num_processes == 1 or not (together or _on_tpu()):
+        return
+    present = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    given: dict[str, Any] = {"local_device_ids": local_gpus(os.environ, present)}
+    if launch.coordinator:
+        given["coordinator_address"] = launch.coordinator
+    if launch.coordinator and "OMPI_COMM_WORLD_SIZE" in os.environ:  # Open MPI 5 says no more
+        rank, size = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("RANK", "SIZE"))
+        given |= {"num_processes": size, "process_id": rank}
+    if launch.num_processes:
+        given |= {"num_processes": launch.num_processes, "process_id": launch.process_id}
+    if launch.num_processes:
+        meet(launch)
+    try:
+        jax.distributed.initialize(
+            **given,
+            initialization_timeout=round(launch.join_within),
+            # JAX aborts a process that this module's own watch has not ended.
+            heartbeat_timeout_seconds=round(2 * launch.lost_after) + 20,
+            shutdown_timeout_seconds=60,
+        )
+    except (ValueError, RuntimeError) as error:
+        if not together and isinstance(error, ValueError):
+            return  # one host of a TPU, outside a pod
+        raise UserError(
+            f"cannot join the other processes: {str(error).splitlines()[0]} (tell each of them "
+            "--coordinator HOST:PORT, --num-processes N and its --process-id)"
+        ) from None
+    if count() > 1:
+        _share_cores()
+        threading.Thread(target=_watch, daemon=True).start()
+
+
+def _host() -> str:
+    """A name of this machine, the same in all its containers."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def _share_cores() -> None:
+    """Divides a machine's cores among its processes, unless a launcher has bound them already."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    store = _store()
+    mine = sorted(os.sched_getaffinity(0))
+    place = f"{_host()} {mine}"
+    store.key_value_set(f"jaxrl/place/{index():06}", place)
+    store.wait_at_barrier("jaxrl/places", 60_000)
+    places = sorted(store.key_value_dir_get("jaxrl/place"))
+    sharing = [name for name, other in places if other == place]
+    rank = [name.rsplit("/", 1)[1] for name in sharing].index(f"{index():06}")
+    share = max(1, len(mine) // len(sharing))
+    first = rank * share % len(mine)
+    os.sched_setaffinity(0, mine[first : first + share])
+
+
+def _signs() -> dict[int, str]:
+    """What each process showed last: a number that grows, or "left STATUS: " and why."""
+    signs = {process: "" for process in range(count())}
+    found = _store().key_value_dir_get(ALIVE)
+    return signs | {int(name.rsplit("/", 1)[1]): sign for name, sign in found}
+
+
+def advise(what: str) -> None:
+    """What those who are left tell the user when a process is lost."""
+    global _advice
+    _advice = f"; {what}"
+
+
+def _watch() -> None:
+    """Shows a sign of life, and ends this process when another shows none.
+
+    A device that waits for a lost one in a collective would wait for ever.
+    """
+    now = answered = time.monotonic()
+    seen = {process: ("", now) for process in range(count())}
+    beats = 0
+    while not _ended.wait(BEAT):
+        beats += 1
+        now = time.monotonic()
+        try:
+            _store().key_value_set(f"{ALIVE}/{index()}", str(beats), allow_overwrite=True)
+            signs, answered = _signs(), now
+        except jax.errors.JaxRuntimeError:
+            if now - answered > _patience:
+                _end_for("process 0, which holds all together, was lost")
+            continue
+        for process, sign in signs.items():
+            if sign != seen[process][0]:
+                seen[process] = (sign, now)
+            if sign.startswith("left"):
+                time.sleep(2 * BEAT)  # a mistake that all have made, each tells itself
+                status, _, reason = sign.removeprefix("left ").partition(": ")
+                _end_for(
+                    f"process {process} left: {reason}", LOST if status == "1" else int(status)
+                )
+            if now - seen[process][1] > _patience:
+                _end_for(f"process {process} was lost: no sign of life for {_patience:g} seconds")
+
+
+def _end_for(reason: str, status: int = LOST) -> NoReturn:
+    """The main thread may hang in a collective, so that only the system can end it."""
+    _ending.set()
+    print_at_once(f"jaxrl: {reason}; process {index()} ends too{_advice}")
+    _let_others_read()
+    os._exit(status)
+
+
+def _let_others_read() -> None:
+    """The store ends with process 0, and JAX then aborts those that have not read it."""
+    if index() == 0:
+        time.sleep(5 * BEAT)
+
+
+def find_lost(error: BaseException) -> None:
+    """After an error that may come from the loss of another process: waits for the watch to say.
+
+    Returns if all others live on, so that the error is this process's own.
+    """
+    if isinstance(error, UserError | RunError | KeyboardInterrupt):
+        return
+    before: dict[int, str] = {}
+    deadline = time.monotonic() + _patience + 3 * BEAT
+    while time.monotonic() < deadline:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            signs = _signs()
+            before = before or signs
+            others = [process for process in signs if process != index()]
+            if all(_beats(signs[p]) >= _beats(before[p]) + 3 for p in others):
+                return
+        time.sleep(BEAT)
+    while _ending.is_set():  # it has said so, and ends this process
+        time.sleep(BEAT)
+
+
+def _beats(sign: str) -> int:
+    return int(sign) if sign.isdecimal() else 0
+
+
+def leave(status: int, error: BaseException) -> NoReturn:
+    """Ends this process after an error, and tells the others why, so that they end soon."""
+    _ended.set()  # the watch must not end it first
+    reason = " ".join(str(error).split())[:500] or type(error).__name__
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        sign = f"left {status}: {reason}"
+        _store().key_value_set(f"{ALIVE}/{index()}", sign, allow_overwrite=True)
+    _let_others_read()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def finish() -> None:
+    """Waits until all processes have come to the end, and disconnects."""
+    if count() == 1:
+        return
+    _store().wait_at_barrier("jaxrl/end", LONGEST * 1000)
+    _ended.set()
+    jax.distributed.shutdown()
+
+
+def from_first(make: Callable[[], str]) -> str:
+    """What `make` returns in process 0, told to all; its `UserError` is raised in all."""
+    if count() == 1:
+        return make()
+    said = b""
+    if index() == 0:
+        try:
+            said = b"+" + make().encode()
+        except UserError as error:
+            said = b"-" + str(error).encode()
+    buffer = np.zeros(MESSAGE, np.uint8)
+    buffer[: len(said[:MESSAGE])] = np.frombuffer(said[:MESSAGE], np.uint8)
+    told = bytes(multihost_utils.broadcast_one_to_all(buffer)).rstrip(b"\0").decode()
+    if told.startswith("-"):
+        raise UserError(told[1:])
+    return told[1:]
+
+
+def agree(*mine: int) -> np.ndarray:
+    """The numbers of all processes: i64[processes, numbers]."""
+    if count() == 1:
+        return np.array([mine])
+    return multihost_utils.process_allgather(np.array(mine))
+
+
+def check_same(settings: str) -> None:
+    """Refuses processes that were started with different settings, lines of TOML."""
+    first = from_first(lambda: settings)
+    pairs = zip(first.splitlines(), settings.splitlines(), strict=False)
+    differ = [f"{mine}, and process 0 {theirs}" for theirs, mine in pairs if theirs != mine]
+    others = np.flatnonzero(agree(len(differ))[:, 0])
+    if others.size:
+        hint = f"has {differ[0]}" if differ else "was started with other settings"
+        raise UserError(f"process {index() if differ else others[0]} {hint}: start all alike")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what Gloo prints, from C++, to standard output when several processes connect."""
+    if count() == 1:
+        yield
+        return
+    sys.stdout.flush()
+    before, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # C buffers what does not go to a terminal
+        os.dup2(before, 1)
+        os.close(before)
+        os.close(nothing)

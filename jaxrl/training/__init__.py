@@ -1,0 +1,1 @@
+"""Training of a run, from the first game to the last update."""

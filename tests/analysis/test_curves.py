@@ -1,0 +1,242 @@
+import dataclasses
+import json
+import math
+
+import matplotlib.figure
+import numpy as np
+import pytest
+
+from jaxrl.analysis import bench_charts, curves
+from jaxrl.config.schema import Config, OptimizerConfig
+from jaxrl.config.toml import to_toml
+from jaxrl.errors import UserError
+from jaxrl.runs import metrics
+
+
+def make_run(path, returns, config=None, steps=None, episodes=None):
+    """A run directory whose lines are 250,000 agent steps, 1,000,000 frames and a minute apart."""
+    path.mkdir(parents=True)
+    config = dataclasses.replace(config or Config(), run_dir=str(path))
+    (path / "config.toml").write_text(to_toml(config))
+    steps = steps or range(1, len(returns) + 1)
+    lines = zip(steps, returns, episodes or [60 * n for n in steps], strict=True)
+    rows = [
+        {
+            "step": 250_000 * n,
+            "frames": 1_000_000 * n,
+            "seconds": 60.0 * n,
+            "return_mean": score,
+            "episodes": ended,
+        }
+        for n, score, ended in lines
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def two_axes():
+    return matplotlib.figure.Figure().subplots(1, 2)
+
+
+def axes():
+    return matplotlib.figure.Figure().subplots()
+
+
+def legend(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_a_curve_has_the_lines_with_games_in_the_units_of_its_label(tmp_path):
+    run = make_run(tmp_path / "x", [None, 2.0, 4.0])
+    assert curves.curve(run) == ([2.0, 3.0], [2.0, 4.0])
+    assert curves.curve(run, "step") == ([0.5, 0.75], [2.0, 4.0])
+    assert curves.curve(run, "seconds") == ([2.0, 3.0], [2.0, 4.0])
+
+
+def test_smoothing_is_a_trailing_mean_of_the_lines_there_are(tmp_path):
+    run = make_run(tmp_path / "x", [1.0, 2.0, 6.0, 4.0])
+    # 1, (1 + 2) / 2, (1 + 2 + 6) / 3, (2 + 6 + 4) / 3
+    assert curves.curve(run, smooth=3)[1] == [1.0, 1.5, 3.0, 4.0]
+    assert curves.curve(run, smooth=1)[1] == [1.0, 2.0, 6.0, 4.0]
+    with pytest.raises(UserError, match="at least 1"):
+        curves.curve(run, smooth=0)
+
+
+def test_smoothing_is_said_by_the_label(tmp_path):
+    run = make_run(tmp_path / "x", [1.0, 2.0])
+    plain, smooth = two_axes()
+    curves.draw(plain, [run])
+    curves.draw(smooth, [run], smooth=5)
+    assert plain.get_ylabel() == "return, mean of the last 100 games"
+    assert smooth.get_ylabel().endswith("trailing mean of 5 lines")
+
+
+def test_a_band_is_over_the_range_that_all_seeds_have_reached(tmp_path):
+    one = make_run(tmp_path / "1", [0.0, 10.0, 20.0], steps=[1, 2, 3])
+    two = make_run(tmp_path / "2", [20.0, 40.0], steps=[2, 4])
+    seeds = curves.band([one, two])
+    # At 2 million frames 10 and 20; at 3 million 20, and 30 half way from 20 to 40.
+    assert (seeds.x[0], seeds.x[-1]) == (2.0, 3.0)
+    np.testing.assert_allclose([seeds.mean[0], seeds.mean[-1]], [15, 25])
+    np.testing.assert_allclose([seeds.lowest[0], seeds.lowest[-1]], [10, 20])
+    np.testing.assert_allclose([seeds.highest[0], seeds.highest[-1]], [20, 30])
+
+
+def test_seeds_that_have_no_range_in_common_have_no_mean(tmp_path):
+    early = make_run(tmp_path / "1", [0.0, 1.0], steps=[1, 2])
+    late = make_run(tmp_path / "2", [2.0, 3.0], steps=[3, 4])
+    silent = make_run(tmp_path / "3", [None, None])
+    for runs in ([early, late], [early, silent]):
+        assert curves.band(runs).x.size == 0
+
+
+def test_runs_are_grouped_by_all_but_the_seed(tmp_path):
+    quick = OptimizerConfig(learning_rate=1e-3)
+    one = make_run(tmp_path / "pong-mine-seed1", [1.0], Config(seed=1))
+    two = make_run(tmp_path / "pong-mine-seed2-20261121-101500", [1.0], Config(seed=2))
+    other = make_run(tmp_path / "a", [1.0], Config(optimizer=quick, log_interval=5))
+    boxing = make_run(tmp_path / "boxing-mine-seed1", [1.0], Config(game="boxing"))
+    found = curves.group([one, other, boxing, two])
+    assert [(g.game, g.label, g.run_dirs) for g in found] == [
+        ("pong", "mine", [one, two]),
+        ("boxing", "mine", [boxing]),
+        ("pong", "a2c", [other]),
+    ]
+
+
+def test_groups_with_one_name_are_told_apart_by_their_settings(tmp_path):
+    quick = OptimizerConfig(learning_rate=1e-3)
+    one = make_run(tmp_path / "a", [1.0], Config())
+    two = make_run(tmp_path / "b", [1.0], Config(optimizer=quick))
+    assert [g.label for g in curves.group([one, two])] == [
+        "a2c (optimizer.learning_rate 0.0007)",
+        "a2c (optimizer.learning_rate 0.001)",
+    ]
+
+
+def test_the_legend_names_the_interval_and_a_single_seed(tmp_path):
+    three = [
+        make_run(tmp_path / f"pong-a-seed{s}", [1.0, 2.0 * s], Config(seed=s), episodes=[100, 200])
+        for s in (1, 2, 3)
+    ]
+    single = make_run(tmp_path / "pong-b-seed1", [1.0, 3.0], Config(num_envs=8), episodes=[50, 200])
+    drawn = axes()
+    curves.draw_seeds(drawn, curves.group([*three, single]))
+    seeds = "a: mean of 3 seeds,\nband from lowest to highest"
+    assert legend(drawn) == [seeds, "b: 1 seed", curves.EARLY]
+    mean = next(line for line in drawn.lines if line.get_label().startswith("a: mean"))
+    assert mean.get_ydata()[-1] == pytest.approx((2 + 4 + 6) / 3)
+    # The band of the three, one mean of first games, and its sign in the legend.
+    assert len(drawn.collections) == 3
+
+
+def test_a_picture_without_games_says_so(tmp_path):
+    drawn = axes()
+    curves.draw(drawn, [make_run(tmp_path / "x", [None])])
+    assert [text.get_text() for text in drawn.texts] == ["no game over yet"]
+
+
+def test_a_comparison_has_a_row_for_each_game_and_one_colour_for_each_configuration(tmp_path):
+    runs = [
+        make_run(
+            tmp_path / f"{game}-{name}-seed1",
+            [1.0, 2.0],
+            Config(game=game, num_envs=envs),
+            episodes=[100, 200],
+        )
+        for game, name, envs in (("pong", "a", 8), ("pong", "b", 16), ("boxing", "b", 16))
+    ]
+    figure = curves.comparison(runs, ("step", "frames", "seconds"), smooth=2)
+    assert len(figure.axes) == 6
+    assert [a.get_title(loc="left") for a in figure.axes[::3]] == ["pong", "boxing"]
+    assert [legend(figure.axes[place]) for place in (2, 5)] == [
+        ["a: 1 seed", "b: 1 seed"],
+        ["b: 1 seed"],
+    ]
+    of_b = figure.axes[0].lines[1], figure.axes[3].lines[0]
+    assert of_b[0].get_color() == of_b[1].get_color() != figure.axes[0].lines[0].get_color()
+    assert [a.get_xlabel() for a in figure.axes[3:]] == [
+        curves.LABELS[axis] for axis in ("step", "frames", "seconds")
+    ]
+
+
+def test_the_time_to_a_score_is_that_of_the_first_line_that_has_it(tmp_path):
+    # The first line, of 60 games, does not count.
+    run = make_run(tmp_path / "x", [11.0, 5.0, 12.0, 9.0, 18.0])
+    table = curves.time_to_score([run], [10, 18, 20])
+    assert table.to_dict("list") == {
+        "run": ["x"] * 3,
+        "score": [10, 18, 20],
+        "step": [750_000, 1_250_000, None],
+        "frames": [3_000_000, 5_000_000, None],
+        "minutes": [3.0, 5.0, None],
+    }
+
+
+def test_throughput_is_drawn_of_all_and_of_each_environment():
+    rates = {
+        40: {"loop": 2000.0, "training": 800.0},
+        20: {"loop": 2200.0, "training": 600.0},
+    }
+    both, each = two_axes()
+    bench_charts.draw_throughput((both, each), rates)
+    training = [axes.lines[1] for axes in (both, each)]
+    assert list(training[0].get_xdata()) == [20, 40]
+    assert list(training[0].get_ydata()) == [600, 800]
+    assert list(training[1].get_ydata()) == [600 / 20, 800 / 40]
+    assert legend(each) == ["loop", "training"]
+
+
+def test_a_picture_of_throughput_is_written_or_refused(tmp_path):
+    rates = {1: {"training": 5.0}}
+    bench_charts.throughput(rates, tmp_path / "x.png", "title")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UserError, match="cannot write"):
+        bench_charts.throughput(rates, tmp_path / "none" / "x.png", "title")
+
+
+def test_shares_are_stacked_in_percent():
+    drawn = axes()
+    bench_charts.draw_shares(drawn, {8: {"emulators": 0.25, "learning": 0.75}})
+    lower, upper = drawn.patches
+    assert (lower.get_y(), lower.get_height()) == (0, 25)
+    assert (upper.get_y(), upper.get_height()) == (25, 75)
+    assert [text.get_text() for text in drawn.texts] == ["25", "75"]
+
+
+def test_scaling_is_drawn_beside_the_multiple_of_one_device():
+    rates, share = two_axes()
+    bench_charts.draw_scaling((rates, share), {"a": {1: 100.0, 4: 300.0}})
+    ideal, found = rates.lines
+    assert list(ideal.get_ydata()) == [100, 400]
+    assert list(found.get_ydata()) == [100, 300]
+    assert list(share.lines[0].get_ydata()) == [1.0, 0.75]
+    assert math.isclose(share.get_ylim()[0], 0)
+
+
+def test_colours_go_on_with_other_lines():
+    styles = [tuple(curves.style(n).values()) for n in range(4 * len(curves.COLORS))]
+    assert len(set(styles)) == len(styles)
+
+
+def test_means_of_first_games_are_marked(tmp_path):
+    """With 60 environments 120 games must have ended: 30 and 119 have a circle, 120 has none."""
+    returns, ended = [None, 1.0, 2.0, 3.0, 4.0], [0, 30, 119, 120, 900]
+    run_dir = make_run(tmp_path / "x", returns, Config(num_envs=60), episodes=ended)
+    other = make_run(tmp_path / "y", [1.0], Config(num_envs=8), episodes=[100])
+    assert curves.of_first_games(run_dir) == [True, True, True, False, False]
+    assert curves.of_first_games(other) == [False]
+    drawn = axes()
+    again = make_run(tmp_path / "z", returns, Config(num_envs=60), episodes=ended)
+    curves.draw(drawn, [run_dir, other, again])
+    # The last is the legend's.
+    assert [len(marks.get_offsets()) for marks in drawn.collections] == [2, 2, 0]
+    np.testing.assert_allclose(drawn.collections[0].get_offsets()[:, 1], [1.0, 2.0])
+    assert legend(drawn) == ["x", "y", "z", curves.EARLY]
+    # A resume begins new games: 900 have ended before it, and 120 must end again.
+    rows = [{"episodes": n} for n in (130, 900, 910, 1019, 1020)]
+    rows[2]["compile_seconds"] = 1.0
+    early = [False, False, True, True, False]
+    assert metrics.of_first_games(rows, 60, restorable=False) == early
+    assert not any(metrics.of_first_games(rows, 60, restorable=True))
+    assert [metrics.games_needed(n) for n in (1, 50, 51, 1200)] == [100, 100, 102, 2400]

@@ -1,0 +1,321 @@
+"""A report is one page that opens anywhere; what lies in a run directory does it no harm."""
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from jaxrl.analysis.report import charts as report_charts
+from jaxrl.analysis.report import page as report_page
+from jaxrl.analysis.report import reader
+from jaxrl.analysis.report.charts import _early
+from jaxrl.analysis.report.page import differing, write
+from jaxrl.errors import UserError
+from jaxrl.runs import evaluation_record
+from jaxrl.runs.lock import hold
+
+ROOT = Path(__file__).parents[2]
+DEMO = [ROOT / "notebooks/demo" / name for name in ("pong-a2c_fast-seed1", "pong-c51_fast-seed1",
+                                                    "pong-ppo_pong-seed1")]  # fmt: skip
+HOSTILE = "<script>alert(1)</script>"
+CONFIG = 'algorithm = "a2c"\ngame = "pong"\ntotal_steps = 300\nseed = 7\n'
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def row(step, **values):
+    return {"step": step, "frames": 4 * step, "seconds": step / 10, "return_mean": None} | values
+
+
+def make_run(path, rows=None, **files):
+    """A run directory; `files` by name without suffix, as text, or as what JSON is written of."""
+    path.mkdir(parents=True)
+    rows = (
+        [row(100), row(200, return_mean=-2.0), row(300, return_mean=5.5)] if rows is None else rows
+    )
+    (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    provenance = {"git_commit": COMMIT, "devices": ["cpu:0 cpu", "cpu:1 cpu"]}
+    contents = {"config": CONFIG, "provenance": provenance} | files
+    for name, content in contents.items():
+        if content is not None:
+            suffix = "toml" if name == "config" else "json"
+            text = content if isinstance(content, str) else json.dumps(content)
+            (path / f"{name}.{suffix}").write_text(text)
+    return path
+
+
+def evaluation(**changes):
+    return {
+        "game": "pong", "protocol": "noop", "step": 300, "episodes": 3, "mean": 2.0, "median": 1.0,
+        "std": 0.5, "human_normalised_mean": 0.64, "scores": [1.0, 1.5, 3.5], "lengths": [9, 9, 9],
+    } | changes  # fmt: skip
+
+
+def page_of(tmp_path, *run_dirs, **options):
+    target = tmp_path / "report.html"
+    write(list(run_dirs), target, **options)
+    return target.read_text()
+
+
+def visible(page):
+    """The page's text, without scripts, styles and tags."""
+    page = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def warnings(run_dir):
+    (run,) = reader.read([run_dir])
+    return run.warnings
+
+
+def test_what_was_trained_is_told(tmp_path):
+    text = visible(page_of(tmp_path, make_run(tmp_path / "x")))
+    # 300 steps are 1,200 frames, and took 30 seconds.
+    assert "x pong a2c 7 5.5 300 1,200 0:00:30 2 × cpu 0123456789ab" in text
+    assert "Warnings" not in text
+    assert "No run has an evaluation" in text
+    assert "agent.gamma 0.99" in text
+
+
+def test_an_evaluation_stands_beside_scores_of_the_same_protocol(tmp_path):
+    noop = make_run(tmp_path / "x", evaluation=evaluation())
+    text = visible(page_of(tmp_path, noop))
+    assert "x pong noop not recorded 300 3 2.0 1.0 0.5 1.0 3.5 0.64" in text
+    assert "Rainbow 20.9 200,000,000 Hessel 2018" in text
+    assert "Dopamine" not in text  # plays with sticky actions
+    sticky = make_run(tmp_path / "y", evaluation=evaluation(protocol="sticky", mean=-3.25))
+    text = visible(page_of(tmp_path, sticky))
+    assert "y pong sticky not recorded 300 3 −3.2" in text
+    assert "Dopamine" in text
+    assert "Hessel" not in text
+
+
+def test_how_games_were_played_and_means_of_first_games_are_told(tmp_path):
+    played = evaluation_record.Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
+    found = evaluation(conditions=dataclasses.asdict(played))
+    rows = [row(n, return_mean=1.0 * n, episodes=n) for n in (50, 99, 100)]
+    run_dir = make_run(tmp_path / "x", rows, evaluation=found)
+    page = page_of(tmp_path, run_dir, make_run(tmp_path / "y", evaluation=evaluation()))
+    assert played.describe() in visible(page)
+    assert "not recorded" in visible(page)
+    (run,) = reader.read([run_dir])
+    assert _early(run) == [True, True, False]
+    wrong = make_run(tmp_path / "z", evaluation=evaluation(conditions={"noops": 3}))
+    assert any("evaluation.json cannot be read" in warning for warning in warnings(wrong))
+
+
+@pytest.mark.parametrize("changes", [{"game": "catch"}, {"protocol": "mine"}])
+def test_no_published_score_is_said(tmp_path, changes):
+    run_dir = make_run(tmp_path / "x", evaluation=evaluation(**changes))
+    assert "No published score of the same protocol is known" in visible(page_of(tmp_path, run_dir))
+
+
+def test_what_differs_is_told(tmp_path):
+    first = make_run(tmp_path / "x")
+    second = make_run(tmp_path / "y", config=CONFIG + "num_envs = 32\n[agent]\ngamma = 0.5\n")
+    found = differing(reader.read([first, second]))
+    assert found == {"num_envs": [16, 32], "agent.gamma": [0.99, 0.5]}
+    text = visible(page_of(tmp_path, first, second))
+    assert "2 runs of pong" in text
+    assert "agent.gamma 0.99 0.5" in text
+
+
+def test_runs_without_a_configuration_differ_in_nothing(tmp_path):
+    run_dirs = [make_run(tmp_path / "x"), make_run(tmp_path / "y", config=None)]
+    assert differing(reader.read(run_dirs)) == {}
+
+
+def test_concerns_are_told(tmp_path):
+    resumed = [{}, {"overridden": {"seed": [1, 2]}}]
+    provenance = {"git_commit": COMMIT + "-dirty", "resumed": resumed}
+    rows = [row(100, goodput=0.95), row(200, goodput=0.52, wall_seconds=700)]
+    for line, skipped in zip(rows, (1.0, 2.0), strict=True):
+        line["loss/skipped_updates"] = skipped
+    run_dir = make_run(tmp_path / "x", rows, provenance=provenance)
+    (run_dir / "damaged").mkdir()
+    assert warnings(run_dir) == [
+        "ended after 200 of 300 agent steps",
+        "updates left out because their losses were not finite: 3",
+        "goodput 0.52: the rest of the time went into compilation, saving, starting again or work "
+        "that was lost",
+        "resumed 2 times, with another seed",
+        "trained by code with changes that are in no commit",
+        "damaged checkpoints were set aside in damaged/",
+    ]
+    other = make_run(tmp_path / "y", [row(300, goodput=0.5, wall_seconds=60)])
+    assert warnings(other) == []
+    text = visible(page_of(tmp_path, run_dir, other))
+    assert "not of the same commit: 0123456789ab, 0123456789ab-dirty (all)" in text
+    assert "resumed 2 times, with another seed (x)" in text
+
+
+def test_a_run_that_trains_is_told_and_not_disturbed(tmp_path):
+    run_dir = make_run(tmp_path / "x")
+    with hold(run_dir):
+        held = (run_dir / "lock").read_text()
+        assert warnings(run_dir) == ["still training: the figures are those of now"]
+        assert (run_dir / "lock").read_text() == held
+    assert warnings(run_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("config", None, "has no config.toml"),
+        ("config", "game = 3\n", "config.toml': game = 3"),
+        ("config", "a" + "[" * 20_000, "config.toml"),
+        ("provenance", None, "no provenance.json: commit and devices are not known"),
+        ("provenance", "[]", "provenance.json cannot be read: it holds no object"),
+        ("provenance", "[" * 100_000, "provenance.json cannot be read"),
+        ("evaluation", "{", "evaluation.json cannot be read"),
+        ("evaluation", "{}", "evaluation.json cannot be read: it has no 'episodes'"),
+        ("evaluation", evaluation(mean=None), "it has no 'mean'"),
+        ("evaluation", json.dumps(evaluation(std=1)).replace("2.0", "NaN"), "it has no 'mean'"),
+        ("evaluation", evaluation(game=["x"]), "it has no 'game'"),
+    ],
+)
+def test_what_is_missing_or_damaged_is_a_warning(tmp_path, name, text, told):
+    run_dir = make_run(tmp_path / "x", **{name: text})
+    (warning,) = warnings(run_dir)
+    assert told.replace("config.toml'", "config.toml") in warning
+    assert "Warnings" in visible(page_of(tmp_path, run_dir))
+
+
+@pytest.mark.parametrize(
+    "provenance",
+    [
+        {"git_commit": 3, "devices": "cpu", "resumed": 3, "command": ["x"]},
+        {"git_commit": None, "devices": [None, 3, {}], "resumed": [3, {"overridden": [1]}]},
+        {"git_commit": "\ud800", "command": "\ud800", "devices": ["\ud800"]},
+    ],
+)
+def test_nonsense_in_the_provenance_is_borne(tmp_path, provenance):
+    page_of(tmp_path, make_run(tmp_path / "x", provenance=provenance))
+
+
+def test_numbers_that_are_none_are_left_out(tmp_path):
+    rows = [
+        row(1, return_mean=1.0), row(2, return_mean=float("nan")), row(3, return_mean=3.0),
+        row(4, return_mean=1e300), row(5, return_mean=10**400),
+    ]  # fmt: skip
+    run_dir = make_run(tmp_path / "x", rows)
+    (run,) = reader.read([run_dir])
+    curve = report_charts.curve(run, "return_mean")
+    assert curve["step"].tolist() == pytest.approx([1e-6, 3e-6])
+    assert curve["y"].tolist() == [1.0, 3.0]
+    page_of(tmp_path, run_dir)
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end(tmp_path):
+    rows = [row(step, return_mean=float(step)) for step in range(1, 2502)]
+    (run,) = reader.read([make_run(tmp_path / "x", rows)])
+    # Of 2,501 lines every third, from the last one back: 834 of them, the first is line 2.
+    y = report_charts.curve(run, "return_mean")["y"]
+    assert (len(y), y[0], y[-1]) == (834, 2.0, 2501.0)
+    assert "Curves of more than 1000 lines" in visible(page_of(tmp_path, tmp_path / "x"))
+
+
+def test_a_run_without_a_line_or_a_game(tmp_path):
+    text = visible(page_of(tmp_path, make_run(tmp_path / "x", [])))
+    assert "metrics.jsonl has no line yet" in text
+    assert "There is nothing to draw yet" in text
+    text = visible(page_of(tmp_path, make_run(tmp_path / "y", [row(300, goodput=0.99)])))
+    assert "No game was over yet" in text
+
+
+def test_mistakes_are_told(tmp_path):
+    good = make_run(tmp_path / "x")
+    (tmp_path / "empty").mkdir()
+    for run_dirs, target, told in (
+        ([tmp_path / "empty"], "r.html", "has no metrics.jsonl"),
+        ([good, tmp_path / "none"], "r.html", "has no metrics.jsonl"),
+        ([], "r.html", "at least one run directory"),
+        ([good, good], "r.html", "'x' is given twice"),
+        ([good], "none/r.html", "cannot write"),
+        ([Path("\0")], "r.html", "cannot read"),
+    ):
+        with pytest.raises(UserError, match=told):
+            write(run_dirs, tmp_path / target)
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_link_out_of_the_run_directory_is_refused(tmp_path):
+    run_dir = make_run(tmp_path / "x")
+    (tmp_path / "precious").write_text("precious")
+    (run_dir / "video.mp4").symlink_to(tmp_path / "precious")
+    with pytest.raises(UserError, match="is a link out of the run directory"):
+        page_of(tmp_path, run_dir)
+
+
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path):
+    run_dir = make_run(tmp_path / "x", provenance=None)
+    for name in ("provenance.json", "evaluation.json", "video.mp4", "lock"):
+        os.mkfifo(run_dir / name)
+    page_of(tmp_path, run_dir)
+
+
+def test_runs_of_the_same_name_are_told_apart(tmp_path):
+    made = [make_run(tmp_path / name) for name in ("a/x", "b/x", "y")]
+    assert [run.name for run in reader.read(made)] == ["a/x", "b/x", "y"]
+
+
+def test_names_that_no_page_can_show_are_told_apart(tmp_path):
+    made = [make_run(tmp_path / os.fsdecode(name)) for name in (b"\xff", b"\xfe")]
+    assert [run.name for run in reader.read(made)] == ["? (1)", "? (2)"]
+
+
+@pytest.mark.parametrize("protocol", ["noop", "sticky"])
+def test_actions_that_stick_otherwise_than_in_training_are_told(protocol, tmp_path):
+    run_dir = make_run(tmp_path / "x", evaluation=evaluation(protocol=protocol))
+    told = [warning for warning in warnings(run_dir) if "repeated with probability" in warning]
+    if protocol == "noop":
+        assert not told
+    else:
+        assert "probability 0 in training, and 0.25 in the evaluation" in told[0]
+
+
+def test_the_video_is_in_the_page(tmp_path, monkeypatch):
+    run_dir = make_run(tmp_path / "x")
+    (run_dir / "video.mp4").write_bytes(b"abc")
+    assert "data:video/mp4;base64,YWJj" in page_of(tmp_path, run_dir)
+    assert "data:video" not in page_of(tmp_path, run_dir, video=False)
+    monkeypatch.setattr(report_page, "LARGEST_VIDEO", 2)
+    page = page_of(tmp_path, run_dir)
+    assert "data:video" not in page
+    assert "left out" in visible(page)
+
+
+def hostile_run(tmp_path):
+    rows = [row(100 * i, return_mean=float(i), **{f"loss/{HOSTILE}": 1.0}) for i in (1, 2, 3)]
+    config = f"game = '{HOSTILE}'\n'{HOSTILE}' = '{HOSTILE}'\n"
+    provenance = {
+        "git_commit": HOSTILE, "devices": [f"cpu:0 {HOSTILE}"], "command": HOSTILE,
+        "resumed": [{"overridden": {HOSTILE: [1, 2]}}],
+    }  # fmt: skip
+    found = evaluation(game=HOSTILE, protocol=HOSTILE)
+    # No file name holds a slash.
+    name = "<img src=x onerror=alert(1)>$$x$$"
+    return make_run(
+        tmp_path / name, rows, config=config, provenance=provenance, evaluation=found
+    )  # fmt: skip
+
+
+def test_everything_is_escaped(tmp_path):
+    page = page_of(tmp_path, hostile_run(tmp_path))
+    assert HOSTILE not in page
+    assert "<img" not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 8
+    assert page.count("</script>") == page.count("<script") == 3
+    (charts,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', page)
+    assert len(json.loads(charts)["charts"]) == 2
+
+
+def test_the_page_is_small_and_names_no_place(tmp_path):
+    page = page_of(tmp_path, *DEMO)
+    assert len(page.encode()) < 5_000_000
+    assert str(ROOT) not in page
+    # Elements that fetch something have it with them.
+    tags = "".join(re.findall(r"<[a-z][^>]*>", re.sub(r"(?s)<script>.*?</script>", "", page)))
+    assert re.findall(r'(?:src|href)="(?!data:)[^"]*"', tags) == []

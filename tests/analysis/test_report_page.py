@@ -1,0 +1,217 @@
+"""A report in a real browser: offline, on a phone, in the dark, and about a hostile run."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from jaxrl.analysis.report import charts
+from jaxrl.analysis.report.page import write
+from tests.analysis.test_report import DEMO, evaluation, hostile_run, make_run, row
+
+ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    required = os.environ.get("JAXRL_BROWSER") == "required"
+    if os.environ.get("JAXRL_BROWSER") == "none":
+        pytest.skip("the browser does not work here")
+    if path is None:
+        assert not required, "JAXRL_BROWSER is 'required', and there is no Chromium"
+        pytest.skip("there is no Chromium")
+    if not required:
+        pytest.importorskip("playwright")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium, tmp_path):
+    """Opens a report of runs offline; whatever goes wrong in the page fails the test at its end."""
+    wrong, contexts = [], []
+
+    def note(request):
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            wrong.append(request.url)
+
+    def open_report(*run_dirs, width=1280, scheme="light"):
+        target = tmp_path / "opened.html"
+        write(list(run_dirs), target)
+        viewport = {"width": width, "height": 900}
+        context = chromium.new_context(viewport=viewport, color_scheme=scheme, offline=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else 0)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+        page.on("request", note)
+        page.goto(target.as_uri())
+        page.wait_for_selector("html[data-drawn]", timeout=30_000)
+        return page
+
+    yield open_report
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def picture(page, selector="#return-0"):
+    """u8[H, W, 3] of an element."""
+    import imageio.v2 as imageio
+
+    page.wait_for_timeout(300)  # for the next animation frames
+    return imageio.imread(page.locator(selector).screenshot())[..., :3]
+
+
+def has_colour(pixels, colour):
+    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return bool((abs(pixels.astype(int) - wanted).max(-1) <= 8).any())
+
+
+def x_axis(page):
+    """The label of the first plot's horizontal axis, and its range."""
+    return page.evaluate(
+        "() => { const plot = Bokeh.documents[0].roots()[0];"
+        " return [plot.below[0].axis_label, plot.x_range.start, plot.x_range.end]; }"
+    )
+
+
+def hover(page, share):
+    """Points at the first plot, at a share of its width."""
+    page.locator("#return-0").scroll_into_view_if_needed()
+    box = page.locator("#return-0").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * share - 5, box["y"] + 150)
+    page.mouse.move(box["x"] + box["width"] * share, box["y"] + 150)
+    page.wait_for_selector("#tip:visible", timeout=5000)
+    return page.locator("#tip").inner_text()
+
+
+def test_curves_are_drawn_and_hidden_by_a_click(opened):
+    page = opened(*DEMO)
+    colours = [charts.style(place)[0] for place in range(3)]
+    assert [has_colour(picture(page), colour) for colour in colours] == [True] * 3
+    page.click("button.run >> nth=1")
+    assert [has_colour(picture(page), colour) for colour in colours] == [True, False, True]
+    assert "pong-c51_fast-seed1" not in hover(page, 0.15)
+    page.click("button.run >> nth=1")
+    assert has_colour(picture(page), colours[1])
+
+
+def test_pointing_at_a_curve_tells_run_and_return(opened, tmp_path):
+    page = opened(make_run(tmp_path / "mine", [row(s, return_mean=7.25) for s in range(100, 200)]))
+    told = hover(page, 0.5)
+    # 100 to 199 steps are 0.0004 to 0.0008 million frames.
+    assert re.fullmatch(r"mine\s+7\.25\s+at 0\.000[4-7]\d*", told.strip()), told
+
+
+def test_the_axis_can_be_switched(opened):
+    page = opened(*DEMO)
+    label, start, end = x_axis(page)
+    assert label == "emulator frames (millions)"
+    assert start < 0.2 < 11 < end < 14  # A2C had 12 million
+    page.check("input[value=seconds]")
+    page.wait_for_timeout(300)
+    label, start, end = x_axis(page)
+    assert label == "training time (minutes, compilation excluded)"
+    assert 45 < end < 60  # A2C took 51
+    page.check("input[value=step]")
+    page.wait_for_timeout(300)
+    label, start, end = x_axis(page)
+    assert label == "agent steps (millions)"
+    assert 2.9 < end < 3.5
+
+
+def test_the_wheel_zooms_with_ctrl_and_scrolls_without(opened):
+    page = opened(*DEMO)
+    whole = x_axis(page)
+    hover(page, 0.5)
+    page.mouse.wheel(0, 60)
+    page.wait_for_timeout(300)
+    assert x_axis(page) == whole
+    hover(page, 0.5)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -120)
+    page.keyboard.up("Control")
+    page.wait_for_timeout(300)
+    _, start, end = x_axis(page)
+    assert whole[1] < start < end < whole[2]
+    page.check("input[value=step]")  # a zoom of one axis says nothing on another
+    page.check("input[value=frames]")
+    page.wait_for_timeout(300)
+    assert x_axis(page) == whole
+
+
+def test_losses_are_drawn_when_they_are_asked_for(opened):
+    page = opened(*DEMO)
+    before = page.evaluate("Bokeh.documents.length")
+    page.click("#losses summary")
+    number = page.locator("#losses .chart").count()
+    assert number >= 10
+    page.wait_for_selector(f"#loss-{number - 1} > *", timeout=30_000)
+    assert page.evaluate("Bokeh.documents.length") == before + number
+    assert has_colour(picture(page, "#loss-1"), charts.COLOURS[0])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_is_never_wider_than_the_window(opened, tmp_path, width):
+    long = make_run(tmp_path / ("long-name-" * 20), evaluation=evaluation())
+    page = opened(*DEMO, long, width=width)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def luminance(colour):
+    """Relative luminance of 'rgb(…)' (WCAG 2.1)."""
+    parts = [int(x) / 255 for x in re.findall(r"\d+", colour)[:3]]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_luminance():
+    assert luminance("rgb(0, 0, 0)") == 0
+    assert luminance("rgb(255, 255, 255)") == pytest.approx(1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_legible_in_both_schemes(opened, tmp_path, scheme):
+    page = opened(make_run(tmp_path / "x", provenance=None), scheme=scheme)
+    background = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    for selector in ("h1", ".written", ".warnings li", "caption", "td", "button.run"):
+        colour = page.evaluate(f"getComputedStyle(document.querySelector('{selector}')).color")
+        light, dark = sorted([luminance(colour), background], reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, selector
+    plot = float((picture(page) / 255).mean())
+    assert plot < 0.25 if scheme == "dark" else plot > 0.85
+
+
+def test_the_plots_follow_a_change_of_scheme(opened, tmp_path):
+    page = opened(make_run(tmp_path / "x"))
+    colour = "Bokeh.documents[0].roots()[0].below[0].axis_label_text_color"
+    assert luminance_of_hex(page.evaluate(colour)) < 0.1
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(300)
+    assert luminance_of_hex(page.evaluate(colour)) > 0.6
+    assert float((picture(page) / 255).mean()) < 0.25
+
+
+def luminance_of_hex(colour):
+    return luminance(f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})")
+
+
+def test_a_hostile_run_runs_nothing_in_the_browser(opened, tmp_path):
+    page = opened(hostile_run(tmp_path), make_run(tmp_path / "$$y$$"))
+    assert "<img src=x onerror=alert(1)>$ $x$ $" in hover(page, 0.5)
+    assert page.locator("img").count() == 0
+    page.click("#losses summary")
+    page.wait_for_timeout(1000)

@@ -1,0 +1,84 @@
+"""A user's mistake: exit status 2, one line that says what to do, nothing written."""
+
+import pytest
+
+from jaxrl.cli.main import COMMANDS, main
+from tests.conftest import CONFIGS
+
+TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-capacity", "1e9"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "did you mean 'train'?"),
+        (["train", "--game", "pogn"], "unknown game 'pogn': did you mean pong"),
+        (["train", "--nmu-envs", "3"], "did you mean --num-envs?"),
+        (["train", "--num-envs", "3.5"], "--num-envs"),
+        (["train", "--total-steps", "1.5e0"], "not a whole number"),
+        (["train", "--total-steps", "1e999"], "not a whole number"),
+        (["train", "--total-steps"], "Missing value for argument '--total-steps'"),
+        (["train", "--network.torso", "resnet"], "Expected one of ('nips', 'nature', 'impala')"),
+        (["train", "--algorithm", "ppo"], "--config configs/ppo/ppo.toml"),
+        (
+            ["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--agent.num-minibatches", "3"],
+            "take 2",
+        ),
+        (
+            ["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--agent.log-epsilon", "1"],
+            "belongs to a2c",
+        ),
+        (
+            ["train", "--agent.training-intensity", "1"],
+            "belongs to dqn and c51 (jaxrl train --help",
+        ),
+        (["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--nmu-envs", "3"], "ppo.toml --help"),
+        (["train", "--config", f"{CONFIGS}/ppo/poo.toml"], "/ppo.toml'?"),
+        (["train", "--config", f"{CONFIGS}/rainbow"], "/rainbow.toml'?"),
+        ([*TOO_LARGE, "--num-devices", "1"], "or twice as much with --no-checkpoint-memory"),
+        (["train", "--num-envs", "3", "--num-devices", "2"], "take 2 or 4"),
+        (["train", "--agent.micro-batch", "7", "--game", "catch", "--num-devices", "1"], "take 8"),
+        (["train", "--config", "absent.toml"], "no configuration file"),
+        (["train", "--noop-max", "0"], "noop_max = 0: must be at least 1"),
+        (["train", "--run-dir", "{here}"], "exists: choose another --run-dir"),
+        (["train", "--run-dir", "{here}/file/x"], "cannot"),
+        (["train", "--config", "{here}/bad.toml"], "unknown key 'num_evns': did you mean"),
+        (["resume", "{here}/none"], "is no run directory"),
+        (["evaluate", "{here}"], "is no run directory"),
+        (["evaluate", "{here}", "--protocol", "human"], "'noop'"),
+        (["evaluate", "{here}", "--episodes", "0"], "must be at least 1"),
+        (["evaluate", "{here}", "--epsilon", "1.5"], "must be from 0 to 1"),
+        (["evaluate", "{here}", "--epsilon", "0.1", "--recorded"], "leave one of them out"),
+        (["play", "{here}"], "is no run directory"),
+        (["play"], "required"),
+        (["plot"], "run director"),
+        (["plot", "{here}", "{here}"], "--output"),
+        (["plot", "{here}"], "is no run directory"),
+        (["bench", "--game", "pogn"], "did you mean pong"),
+        (["bench", "--repeats", "0"], "must be at least 1"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_status_two(arguments, message, tmp_path, capsys):
+    (tmp_path / "file").write_text("not a directory")
+    (tmp_path / "bad.toml").write_text("num_evns = 3")
+    before = sorted(tmp_path.iterdir())
+    assert main([a.replace("{here}", str(tmp_path)) for a in arguments]) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"Example: jaxrl {command}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_lists_the_commands(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert all(command in said for command in COMMANDS)

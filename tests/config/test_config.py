@@ -1,0 +1,210 @@
+import dataclasses
+import re
+
+import pytest
+
+from jaxrl.cli.parsing import parse_settings
+from jaxrl.cli.train import TrainArguments
+from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.config.toml import from_table, load, to_toml
+from jaxrl.config.validation import check, check_divides, check_game
+from jaxrl.errors import UserError
+from jaxrl.ops import optimizers
+from tests.conftest import CONFIGS, recipe_file
+
+
+def test_toml_round_trip(tmp_path):
+    odd = dataclasses.replace(Config(), run_dir='a "b" \\ é', seed=7, reward_clip=False)
+    (tmp_path / "c.toml").write_text(to_toml(odd), encoding="utf-8")
+    assert load(tmp_path / "c.toml") == odd
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda p: p.stem)
+def test_every_configuration_file_is_valid_and_only_overrides(path):
+    config = load(path)
+    check(config)
+    assert config != Config()
+    assert config.run_dir == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"num_evns": 4}, "unknown key 'num_evns': did you mean 'num_envs'?"),
+        ({"optimizer": {"lerning_rate": 1.0}}, "did you mean 'optimizer.learning_rate'?"),
+        ({"qqqq": 1}, "known are algorithm, game"),
+        ({"num_envs": "many"}, "num_envs = 'many': must be a whole number"),
+        ({"num_envs": 4.0}, "must be a whole number"),
+        ({"num_envs": True}, "must be a whole number"),
+        ({"reward_clip": 1}, "must be true or false"),
+        ({"game": 3}, "must be a string"),
+        ({"optimizer": {"eps": "small"}}, "optimizer.eps = 'small': must be a number"),
+        ({"optimizer": 3}, "must be a table"),
+        ({"network": {"torso": "resnet"}}, "must be one of nips, nature"),
+        ({"algorithm": "a3c"}, "must be one of a2c"),
+        ({"algorithm": ["a2c"]}, "must be one of a2c"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(table, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?").replace("[", r"\[")):
+        from_table(table)
+
+
+def test_a_whole_number_will_do_for_a_number():
+    assert from_table({"optimizer": {"learning_rate": 1}}).optimizer.learning_rate == 1.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"total_steps": 0},
+        {"num_envs": 0},
+        {"num_envs": 2**40},
+        {"seed": -1},
+        {"noop_max": 0},  # EnvPool's process would die of it
+        {"repeat_action_probability": 1.5},
+        {"keep_checkpoints": 0},
+        {"log_interval": 0},
+        {"num_devices": -1},
+    ],
+)
+def test_values_that_cannot_train_are_refused(changes):
+    with pytest.raises(UserError, match=next(iter(changes))):
+        check(dataclasses.replace(Config(), **changes))
+
+
+def test_not_a_number_is_refused():
+    bad = dataclasses.replace(Config().optimizer, learning_rate=float("nan"))
+    with pytest.raises(UserError, match=r"optimizer\.learning_rate"):
+        check(dataclasses.replace(Config(), optimizer=bad))
+
+
+def test_sizes_that_do_not_divide_name_the_nearest_that_do():
+    with pytest.raises(UserError, match="take 15 or 18"):
+        check_divides(dataclasses.replace(Config(), num_envs=17), 3)
+    with pytest.raises(UserError, match=r"take 3, or --num-devices 2$"):
+        check_divides(dataclasses.replace(Config(), num_envs=2), 3)
+    agent = dataclasses.replace(Config().agent, micro_batch=30)
+    with pytest.raises(UserError, match="80 rows of a gradient: take 20"):
+        check_divides(dataclasses.replace(Config(), agent=agent), 1)
+
+
+def test_unknown_games_get_the_nearest_names():
+    check_game("pong", ["pong", "breakout"])
+    with pytest.raises(UserError, match="did you mean breakout"):
+        check_game("braekout", ["pong", "breakout"])
+    with pytest.raises(UserError, match="jaxrl games"):
+        check_game("zzzzzz", ["pong", "breakout"])
+
+
+def test_broken_files_are_named(tmp_path):
+    broken = tmp_path / "c.toml"
+    broken.write_bytes(b"num_envs = ")
+    with pytest.raises(UserError, match=r"c\.toml"):
+        load(broken)
+    broken.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="cannot read"):
+        load(broken)
+    with pytest.raises(UserError, match="cannot read"):
+        load(tmp_path)
+    with pytest.raises(UserError, match="no configuration file"):
+        load(tmp_path / "absent.toml")
+
+
+def of(algorithm, agent=(), **changes):
+    config = from_table({"algorithm": algorithm, "agent": dict(agent)})
+    return dataclasses.replace(config, **changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (of("ppo", {"num_minibatches": 5}), "rollout_length = 128: take 4"),
+        (of("vtrace", {"num_minibatches": 3}), "16 environments of a device (num_envs): take 2"),
+        (of("vtrace", {"num_minibatches": 3}), "or num_envs = 15"),
+        (of("vtrace", {"micro_batch": 3, "num_minibatches": 2}), "8 windows of a gradient: take 2"),
+        (of("vtrace", {"window": 7, "num_minibatches": 8}), "agent.window = 7: is shorter"),
+        (of("vtrace", {"window": 0, "num_minibatches": 2}), "agent.window = 0"),
+        (of("a2c", groups=3), "16 environments of a device (num_envs): take 2"),
+        (of("ppo", {"gae_lambda": 1.5}), "agent.gae_lambda"),
+        (of("ppo", {"kl_target": 0.0}), "agent.kl_target"),
+        (of("ppo", {"micro_batch": 100}, num_envs=8), "256 rows of a gradient: take 128"),
+        (of("c51", {"batch_size": 48}), "agent.training_intensity): take 32"),
+        (of("c51", {"training_intensity": 0.3}), "whole number: take 0.296875"),
+        (of("c51", {"training_intensity": 0.01}), "whole number: take 0.015625"),
+        (of("c51", {"v_min": 10.0}), "below agent.v_max"),
+        (of("c51", {"replay_capacity": 100}), "at least 208"),
+        (of("c51", {"replay_capacity": 1000}), "agent.learning_starts = 80000"),
+        (of("c51", {"epsilon_end": -0.1}), "agent.epsilon_end"),
+        (of("c51", num_devices=3, num_envs=3), "take"),
+        (dataclasses.replace(Config(), algorithm="ppo"), "--config configs/ppo/ppo.toml"),
+        (of("c51", {"epsilon_decay_steps": 3 * 10**9}), "agent.epsilon_decay_steps"),
+        (of("c51", {"target_update_interval": 10**12}), "agent.target_update_interval"),
+        (of("c51", {"v_min": 10 - 1e-9}), "too close"),
+        (of("c51", {"v_max": 1e39}), "within a million"),
+        (of("c51", {"training_intensity": 2.0e9}), "too large"),
+        (of("a2c", {"rollout_length": 2**30}), "must be below 2147483648"),
+        (of("ppo", optimizer=OptimizerConfig(name="adam", decay=1.0)), "below 1 for adam"),
+        (of("ppo", optimizer=OptimizerConfig(schedule="adaptive", learning_rate=0.1)), "starts"),
+        (of("a2c", network=NetworkConfig(dueling=True)), "a2c has no action values"),
+        (of("a2c", optimizer=OptimizerConfig(schedule="adaptive")), "only ppo has it"),
+        (
+            of(
+                "ppo",
+                {"epochs": 1, "num_minibatches": 1},
+                optimizer=OptimizerConfig(schedule="adaptive"),
+            ),
+            "does not diverge within one gradient",
+        ),
+    ],
+)
+def test_what_an_algorithm_cannot_do_is_refused(config, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        check(config)
+
+
+def test_every_algorithm_has_its_own_keys():
+    assert from_table({"algorithm": "ppo", "agent": {"clip": 0.3}}).agent.clip == 0.3
+    with pytest.raises(UserError, match=r"unknown key 'agent\.clip': it belongs to ppo; known"):
+        from_table({"algorithm": "c51", "agent": {"clip": 0.3}})
+
+
+@pytest.mark.parametrize(
+    ("scaling", "expected"), [("none", 0.02), ("sqrt", 0.04), ("linear", 0.08)]
+)
+def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path, scaling, expected):
+    """Stooke & Abbeel: 4 times the recipe's environments, √4 or 4 times its learning rate."""
+    path = tmp_path / "recipe.toml"
+    path.write_text("num_envs = 8\n[optimizer]\nlearning_rate = 0.02\n")
+    arguments = ["--config", str(path), "--num-envs", "32", "--optimizer.lr-scaling", scaling]
+    config = parse_settings(TrainArguments, "train", arguments).settings
+    assert config.initial_learning_rate() == pytest.approx(expected)
+    assert float(optimizers.learning_rate(config)(0)) == pytest.approx(expected)
+    # What the run directory keeps trains the same run again, also with other environments.
+    path.write_text(to_toml(config))
+    again = parse_settings(TrainArguments, "train", ["--config", str(path)]).settings
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"num_learners": 2}, "--sync-every"),
+        ({"sync_every": 1, "num_learners": 2, "groups": 2}, "groups"),
+        ({"sync_every": 1, "num_learners": 3}, "does not divide among 3 learners: take 15 or 18"),
+        ({"sync_every": 1, "num_learners": 3, "num_devices": 2}, "take 4"),
+        ({"sync_every": 1, "num_learners": 32}, "too few for 32 learners"),
+    ],
+)
+def test_learners_that_do_not_fit_are_refused(changes, told):
+    with pytest.raises(UserError, match=told):
+        check(dataclasses.replace(Config(num_envs=16), **changes))
+
+
+def test_c51_has_neither_learners_nor_scaling_by_environments():
+    config = load(recipe_file("c51_fast"))
+    with pytest.raises(UserError, match="sync_every"):
+        check(dataclasses.replace(config, sync_every=1))
+    optimizer = dataclasses.replace(config.optimizer, lr_scaling="sqrt")
+    with pytest.raises(UserError, match="lr_scaling"):
+        check(dataclasses.replace(config, optimizer=optimizer))

@@ -1,0 +1,73 @@
+"""Every file in configs/ builds and trains a few updates, on the real Pong."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl.agents import make_agent
+from jaxrl.config.algorithms import ReplayConfig, ValueConfig, VTraceConfig
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import load
+from jaxrl.config.validation import check
+from jaxrl.envs import make_engine
+from jaxrl.program.program import make_program
+from jaxrl.runtime.mesh import make_mesh
+from tests.conftest import CONFIGS
+
+
+def few_environments(config: Config) -> Config:
+    """Four, with batches shrunk as much and a memory that is ready at once.
+
+    Ten where a part of them explores otherwise than another.
+    """
+    spread = isinstance(config.agent, ValueConfig) and config.agent.epsilon_spread
+    few = dataclasses.replace(
+        config, num_envs=10 if spread else 4, num_devices=1, random_start_steps=5
+    )
+    few = dataclasses.replace(few, num_learners=min(config.num_learners, 2))
+    if isinstance(config.agent, VTraceConfig):
+        agent = dataclasses.replace(config.agent, num_minibatches=4)
+        if config.agent.rollout_length == 1:
+            agent = dataclasses.replace(agent, window=4)
+        return dataclasses.replace(few, agent=agent)
+    if not isinstance(config.agent, ReplayConfig):
+        return few
+    agent = dataclasses.replace(
+        config.agent,
+        batch_size=config.agent.batch_size * 4 // config.num_envs,
+        replay_capacity=4 * 32,
+        learning_starts=0,
+    )
+    return dataclasses.replace(few, agent=agent)
+
+
+LONG = ("ppo", "ppo_breakout", "ppo_pong", "appo", "impala", "pqn")  # large networks, long rollouts
+FILES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in LONG))
+    for path in sorted(CONFIGS.glob("*/*.toml"))
+]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_trains_a_few_updates(path):
+    config = few_environments(load(path))
+    check(config)
+    # A replay needs some steps before a stack and a window fit.
+    updates = 8 if isinstance(config.agent, ReplayConfig) or config.agent.rollout_length == 1 else 3
+    engine = make_engine(config, config.num_envs)
+    spec = engine.spec._replace(num_envs=config.num_envs // max(config.num_learners, 1))
+    agent = make_agent(config, spec)
+    program = make_program(config, agent, (engine,), make_mesh(1))
+    state = program.init()
+    before = jax.device_get(state.agent.actor.params)
+    after = jax.block_until_ready(program.run(state, np.int32(updates)))
+    engine.close()
+    changed = jax.tree.map(
+        lambda a, b: (np.asarray(a) != b).any(), before, after.agent.actor.params
+    )
+    assert all(jax.tree.leaves(changed))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(after.agent.actor)))
+    assert all(np.isfinite(float(value)) for value in jax.tree.leaves(after.metrics))
+    assert int(after.agent.actor.updates) == updates

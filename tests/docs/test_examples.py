@@ -1,0 +1,104 @@
+"""The studies in docs/examples: of policy lag, and of what drawing by priority costs."""
+
+import importlib.util
+import types
+from pathlib import Path
+
+import jax
+import matplotlib.image
+import numpy as np
+import pytest
+
+from jaxrl.cli import main
+from jaxrl.runs import layout
+from jaxrl.runs.directory import load_config
+from jaxrl.types import AXIS
+from tests.conftest import recipe_file
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def study():
+    return load("policy_lag")
+
+
+def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, monkeypatch, capsys):
+    ran = []
+
+    def run(command, check):
+        assert not check
+        ran.append(command)  # the first three words are python -m jaxrl
+        few = ["--num-devices", "1"] if command[3] == "train" else []
+        return types.SimpleNamespace(returncode=main.main([*command[3:], *few]))
+
+    monkeypatch.setattr(study, "subprocess", types.SimpleNamespace(run=run))
+    options = {
+        "config": recipe_file("a2c_fast"),
+        "total_steps": 1600,
+        "lags": (0, 2),
+        "root": tmp_path / "lag",
+        "options": ("order=overlapped", "num-envs=8"),
+    }
+    study.main(**options, seeds=(1,))
+    assert len(ran) == 2
+    for lag in (0, 2):
+        config = load_config(tmp_path / "lag" / f"catch-lag{lag}-seed1")
+        assert (config.lag, config.order, config.game) == (lag, "overlapped", "catch")
+    picture = tmp_path / "lag" / "policy_lag_catch.png"
+    assert matplotlib.image.imread(picture).shape[2] >= 3
+    assert str(picture) in capsys.readouterr().out
+    study.main(**options, seeds=(1,))
+    assert len(ran) == 2
+    stopped = tmp_path / "lag" / "catch-lag2-seed1"
+    (stopped / layout.LEARNING_CURVE).unlink()
+    study.main(**options, seeds=(1,))
+    assert ran[2][3:] == ["resume", str(stopped)]
+    with pytest.raises(SystemExit, match="differ in total_steps: take another --root"):
+        study.main(**options | {"total_steps": 3200}, seeds=(1,))
+    fails = types.SimpleNamespace(run=lambda *_, **__: types.SimpleNamespace(returncode=2))
+    monkeypatch.setattr(study, "subprocess", fails)
+    with pytest.raises(SystemExit, match="stopped with status 2; the same command goes on"):
+        study.main(**options, seeds=(2,))
+
+
+def test_the_score_is_of_the_share_that_is_asked_for(study, tmp_path):
+    lines = [(100, None), (200, -1.0), (300, 1.0), (400, 3.0)]
+    (tmp_path / "metrics.jsonl").write_text(
+        "".join(
+            f'{{"step": {step}, "frames": 1, "seconds": 1, "return_mean": '
+            f"{'null' if value is None else value}}}\n"
+            for step, value in lines
+        )
+    )
+    assert study.score(tmp_path, 1.0) == 1.0
+    assert study.score(tmp_path, 0.5) == 2.0
+
+
+def test_every_way_of_drawing_is_timed(capsys):
+    load("priority_cost").main(capacity=600, num_envs=2, batch_sizes=(4,), turns=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == [
+        f"4 of 600 transitions, {name}" for name in ("uniform", "blocks", "tree", "cumulative")
+    ]
+
+
+@pytest.mark.parametrize("name", ["tree", "cumulative"])
+def test_what_is_timed_draws_by_priority(name):
+    made = load("priority_cost").ways(num_envs=2, rows=300, batch_size=20_000)
+    step, state = made[name]
+    power = made["blocks"][1].priorities.power.reshape(-1)
+    device = jax.vmap(lambda key: step(state, key)[1], axis_name=AXIS, axis_size=1)
+    drawn = np.asarray(device(jax.random.key(0)[None])[0])
+    leaf = drawn % (1 << (power.size - 1).bit_length()) if name == "tree" else drawn
+    counts = np.bincount(leaf, minlength=power.size)[: power.size]
+    expected = np.asarray(power / power.sum()) * len(drawn)
+    assert (counts[expected == 0] == 0).all()
+    assert np.corrcoef(counts, expected)[0, 1] > 0.8

@@ -1,0 +1,129 @@
+"""What README shows exists: commands with their options, make's targets and variables."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jaxrl.atari.games import known_games
+from jaxrl.cli import doctor
+from jaxrl.cli.main import COMMANDS, main
+from jaxrl.experiments import bench, sweep, tune
+from jaxrl.experiments.doctor import machine
+from jaxrl.experiments.suite import run
+from jaxrl.runtime import processes
+from jaxrl.training import train
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text()
+LINES = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    for line in block.splitlines()
+]
+SCALING = (ROOT / "docs" / "scaling.md").read_text()
+# Those within other commands (srun, ssh), with values for the variables of their scripts.
+LAUNCHED = [
+    re.sub(r"\$\w+", lambda name: "runs/x" if name[0] == "$run" else "1", command).strip()
+    for block in re.findall(r"```sh\n(.*?)```", TEXT + SCALING, re.DOTALL)
+    for command in re.findall(r"bin/(jaxrl [^\"&;#\n]*)", block.replace("\\\n", " "))
+]
+
+
+def test_launches_are_shown():
+    assert len(LAUNCHED) >= 7
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if line.startswith("jaxrl")] + sorted(set(LAUNCHED))
+)
+def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(ROOT)
+    seen = []
+    outcome = train.Outcome(0, None)
+    monkeypatch.setattr(processes, "join", seen.append)
+    monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)
+    rate = bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0)
+    rates = dict.fromkeys(bench.LOADS, rate)
+    monkeypatch.setattr(bench, "measure", lambda config, *_: seen.append(config) or rates)
+    monkeypatch.setattr(tune, "search", lambda config, *_: seen.append(config) or config)
+    monkeypatch.setattr(sweep, "run", lambda members, *_: seen.extend(members) or [])
+    monkeypatch.setattr(sweep, "report", lambda *_: None)
+    monkeypatch.setattr(doctor, "describe_apart", machine.describe)
+    monkeypatch.setattr(
+        doctor, "diagnose", lambda *_: (check for check in seen.append("doctor") or ())
+    )
+    monkeypatch.setattr(run, "probe", lambda: {"platform": "gpu", "num_devices": 1})
+    monkeypatch.setattr(run, "run", lambda members, *_: seen.extend(members) or {})
+    command, *arguments = shlex.split(line)[1:]
+    assert command in COMMANDS
+    written = {"tuned.toml", "throughput.png", "report.html", "scores.png", "comparison.png"}
+    arguments = [
+        str(tmp_path / a) if a in written or a.startswith("runs/") else a for a in arguments
+    ]
+    if "--suite" in arguments:
+        arguments += ["--output", str(tmp_path / "suite")]
+    status = main([command, *arguments])
+    if command in ("train", "bench", "tune", "games", "sweep", "doctor"):
+        assert status == 0
+        assert seen or command == "games"
+    else:
+        # The options are understood; only the run is missing here.
+        assert status == 2
+        assert "is no run directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("make")])
+def test_make_targets_and_variables_exist(line):
+    told = subprocess.run(
+        ["make", "--dry-run", *shlex.split(line)[1:]],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    target, *variables = shlex.split(line)[1:]
+    for variable in variables:
+        assert variable.split("=")[1] in told.stdout
+    if target in ("pong", "breakout", "catch"):
+        assert f"--game {target}" in told.stdout
+
+
+def test_every_game_has_a_target_that_help_lists():
+    told = subprocess.run(
+        ["make", "--no-print-directory", "help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = told.stdout.split("games: ")[1].split()
+    assert listed == list(known_games())
+    command = ["make", "--dry-run", *listed]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.findall(r"--game (\w+)", made.stdout) == listed
+
+
+def test_sweeps_have_targets_with_variables():
+    words = ["atari57", "ALGO=ppo c51", "SEEDS=1 2", "STEPS=1e6", "RUN=runs/s"]
+    command = ["make", "--dry-run", *words]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    shown = " ".join(made.stdout.replace("\\\n", " ").split())
+    assert (
+        "sweep --games atari57 --seeds 1 2 --configs configs/ppo/ppo.toml configs/c51/c51.toml "
+        "--total-steps 1e6 --root runs/s"
+    ) in shown
+
+
+def test_links_and_pictures_of_the_documents_exist():
+    for document in (ROOT / "docs").glob("*.md"):
+        for name in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            assert name.startswith("http") or (document.parent / name).exists(), name
+
+
+def test_files_that_are_named_exist():
+    for name in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert name.startswith("http") or (ROOT / name).exists(), name
+    for name in re.findall(r"`([a-z0-9_]+\.toml)`", TEXT):
+        assert (ROOT / "configs" / name).exists() or name == "config.toml", name
+    assert shutil.which("make")

@@ -1,0 +1,37 @@
+"""The configuration reference says what the dataclasses say."""
+
+import dataclasses
+
+from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.schema import Config
+from tests import docs_check
+from tests.survival import ROOT
+from tools.config_reference import _descriptions, markdown
+
+
+def test_the_page_is_up_to_date():
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == markdown(), "run `make docs`"
+
+
+def test_every_key_has_its_description_and_default():
+    page = markdown()
+    assert "| `num_envs` | whole number | `16` | environments over all devices |" in page
+    for kind in (Config, *ALGORITHMS.values()):
+        described = _descriptions(kind)
+        assert set(described) >= {f.name for f in dataclasses.fields(kind)} - {
+            "network", "optimizer", "agent",
+        }  # fmt: skip
+        assert all(described.values())
+
+
+def test_blocks_are_found_and_failures_are_told(monkeypatch, tmp_path, capsys):
+    text = "a\n```sh run\necho one\n```\nb\n```sh\nexit 3\n```\n```sh run\ntest -f README.md\n```\n"
+    assert docs_check.RUNNABLE.findall(text) == ["echo one\n", "test -f README.md\n"]
+    assert docs_check.run("x.md", "\n".join(docs_check.RUNNABLE.findall(text)))
+    assert not docs_check.run("y.md", "echo before; false; echo after")
+    said = capsys.readouterr()
+    assert said.out.startswith("x.md: well, ")
+    assert "y.md: FAILED" in said.out
+    assert "before" in said.err
+    assert "after" not in said.err.replace("echo after", "")

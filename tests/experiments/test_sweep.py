@@ -1,0 +1,471 @@
+"""Sweeps: their order, what is left out, refused, survived and told; in processes and as jobs."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from jaxrl.atari.games import known_games
+from jaxrl.atari.scores import reference_scores
+from jaxrl.cli import sweep as sweep_command
+from jaxrl.config.toml import to_toml
+from jaxrl.errors import UserError
+from jaxrl.experiments import slurm, sweep, sweep_plan
+from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
+from jaxrl.training.display import Display
+from tests.conftest import recipe_file
+from tests.survival import ROOT, check_metrics, environment, finish
+
+FILES = (recipe_file("a2c_fast"), recipe_file("ppo"))
+LINE = {"frames": 1600, "seconds": 1.0, "return_mean": 0.5, "wall_seconds": 2.0}
+# A member that writes what a run of 400 steps leaves, and ends with the given status.
+FAKE = """
+import json, sys
+from pathlib import Path
+config, run_dir, line, status = sys.argv[1:]
+run_dir = Path(run_dir)
+run_dir.mkdir(exist_ok=True)
+(run_dir / "config.toml").write_text(Path(config).read_text())
+print("trained\\nits last \\x1b[2Jwords")
+if status == "0":
+    (run_dir / "metrics.jsonl").write_text(line + "\\n")
+    (run_dir / "learning_curve.png").write_text("a picture")
+sys.exit(int(status))
+"""
+
+
+def planned(root, games=("pong", "catch"), seeds=(1,), files=FILES[:1], total_steps=400):
+    plan = sweep_plan.plan(files, games, seeds, root, total_steps=total_steps)
+    return [
+        dataclasses.replace(x, config=dataclasses.replace(x.config, evaluation_episodes=0))
+        for x in plan
+    ]
+
+
+def leave(member, step=400, **row):
+    """What `jaxrl train` leaves behind of a member."""
+    member.run_dir.mkdir(parents=True)
+    (member.run_dir / "config.toml").write_text(to_toml(member.config))
+    (member.run_dir / layout.METRICS).write_text(json.dumps(LINE | {"step": step} | row) + "\n")
+    (member.run_dir / layout.LEARNING_CURVE).write_text("a picture")
+    return member.run_dir
+
+
+@pytest.fixture
+def fake(monkeypatch, tmp_path):
+    """Members that train nothing; returns the exit statuses by name, and the names that ran."""
+    statuses, ran = {}, []
+
+    def command(member):
+        ran.append(member.name)
+        status = statuses.get(member.name, [0])
+        status = status.pop(0) if len(status) > 1 else status[0]
+        config = tmp_path / "whole.toml"
+        config.write_text(to_toml(member.config))
+        line = json.dumps(LINE | {"step": member.total_steps})
+        words = [config, member.run_dir, line, status]
+        return [sys.executable, "-c", FAKE, *map(str, words)]
+
+    monkeypatch.setattr(sweep, "command", command)
+    return statuses, ran
+
+
+def run(plan, root, capsys):
+    """The rows of a sweep in this process, and what it says."""
+    with Display() as display, sweep.held(root), sweep.SignalRelay().watching() as stop:
+        rows = sweep.run(plan, root, display, stop)
+    assert json.loads((root / sweep_plan.FILE).read_text()) == rows
+    return rows, capsys.readouterr().err
+
+
+# --- which, and in which order --------------------------------------------------------------------
+
+
+def test_seeds_are_outermost_and_configurations_innermost(tmp_path):
+    plan = sweep_plan.plan(FILES, ("pong", "catch"), (3, 1), tmp_path)
+    assert [member.name for member in plan] == [
+        "a2c_fast-pong-seed3", "ppo-pong-seed3", "a2c_fast-catch-seed3", "ppo-catch-seed3",
+        "a2c_fast-pong-seed1", "ppo-pong-seed1", "a2c_fast-catch-seed1", "ppo-catch-seed1",
+    ]  # fmt: skip
+    assert plan[1].config.algorithm == "ppo"
+    assert (plan[1].config.game, plan[1].config.seed) == ("pong", 3)
+    assert plan[1].config.optimizer.recipe_envs == plan[1].config.num_envs  # as train has it
+
+
+def test_the_groups_of_games():
+    assert sorted(sweep_plan.games_of(("atari5",))) == [
+        "battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert",
+    ]  # fmt: skip
+    games = sweep_plan.games_of(("atari57", "catch"))
+    assert games[:5] == sweep_plan.games_of(("atari5",))
+    assert len(games) == len(set(games)) == 58
+    assert set(games) - {"catch"} == set(reference_scores()) <= set(known_games())
+    assert games[-8:-1] == list(sweep_plan.HARD)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--games pogn --seeds 1 --configs {ppo}", "unknown game 'pogn': did you mean pong"),
+        ("--games atari56 --seeds 1 --configs {ppo}", "did you mean atari5, atari57"),
+        ("--games pong --seeds 1 --configs {ppo}x", "no configuration file"),
+        ("--games pong --seeds --configs {ppo}", "--seeds is empty"),
+        ("--games pong --configs {ppo}", "--seeds"),
+        ("--games pong --seeds -1 --configs {ppo}", "must be at least 0"),
+        ("--games pong --seeds 1 --configs {ppo} --total-steps 0", "must be at least 1"),
+        ("--games pong --seeds 1 1 --configs {ppo}", "'ppo-pong-seed1' is there twice"),
+        ("--games atari5 qbert --seeds 1 --configs {ppo}", "'ppo-qbert-seed1' is there twice"),
+        ("--games pong --seeds 1 --configs {ppo} {here}/ppo.toml", "different file names"),
+        ("--games pong --seeds 1 --configs {ppo} --root {here}/file", "is no directory"),
+        ("--games pong --seeds 1 --configs {ppo} --root {here}/file/x", "choose another --root"),
+        ("--games pong --seeds 1 --configs {ppo} --slurm-time 10", "--slurm-time needs --slurm"),
+        ("--games pong --seeds 1 --configs {ppo} --slurm --slurm-time 0", "must be at least 1"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_trained(arguments, message, tmp_path, fake):
+    (tmp_path / "file").write_text("not a directory")
+    (tmp_path / "ppo.toml").write_text(FILES[1].read_text())
+    words = arguments.format(ppo=FILES[1], here=tmp_path).split()
+    words += [] if "--root" in words else ["--root", str(tmp_path / "root")]
+    with pytest.raises(UserError) as told:
+        sweep_command.sweep(words)
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "root").exists()
+    assert fake[1] == []
+
+
+# --- how far --------------------------------------------------------------------------------------
+
+
+def test_the_name_that_is_repeated_for_speed():
+    assert sweep_plan.PICTURE == layout.LEARNING_CURVE
+
+
+def test_states(tmp_path):
+    (member,) = planned(tmp_path, games=("catch",), total_steps=399)
+    assert member.total_steps == 400  # 16 environments, 5 steps: 80 an update
+    assert sweep_plan.state(member) == "new"
+    run_dir = leave(member)
+    assert sweep_plan.state(member) == "done"
+    asked = dataclasses.replace(
+        member, config=dataclasses.replace(member.config, evaluation_episodes=2)
+    )
+    assert sweep_plan.state(asked) == "begun"
+    games = np.asarray([1, -1, 1])
+    evaluation_record.write(
+        run_dir, evaluation_record.summarize("catch", "noop", 400, scores=games, lengths=games)
+    )
+    assert sweep_plan.state(asked) == "done"
+    checkpoint_files.directory(run_dir).joinpath("320").mkdir(parents=True)
+    assert sweep_plan.state(member) == "begun"  # its last line was written, its checkpoint was not
+    checkpoint_files.directory(run_dir).joinpath("400").mkdir()
+    assert sweep_plan.state(member) == "done"
+    (run_dir / layout.LEARNING_CURVE).unlink()
+    assert sweep_plan.state(member) == "begun"
+
+
+def test_a_run_whose_metrics_stop_early_or_cannot_be_read_has_begun(tmp_path):
+    first, second = planned(tmp_path)
+    leave(first, step=320)
+    assert sweep_plan.state(first) == "begun"
+    (leave(second) / layout.METRICS).write_text("[]\n")
+    assert sweep_plan.state(second) == "begun"
+
+
+def test_another_configuration_is_refused_by_the_keys_that_differ(tmp_path):
+    (member,) = planned(tmp_path, games=("catch",))
+    run_dir = leave(member)
+    sweep_plan.check_directory(member)
+    changed = dataclasses.replace(
+        member.config,
+        total_steps=800,
+        num_devices=3,  # where it trains, not what
+        optimizer=dataclasses.replace(member.config.optimizer, learning_rate=0.5),
+    )
+    with pytest.raises(UserError) as told:
+        sweep_plan.check_directory(dataclasses.replace(member, config=changed))
+    assert "(total_steps = 400 there and 800 here; optimizer.learning_rate = " in str(told.value)
+    assert "num_devices" not in str(told.value)
+    (run_dir / "config.toml").unlink()
+    with pytest.raises(UserError, match="it holds no run"):
+        sweep_plan.check_directory(member)
+
+
+def test_the_number_of_learners_that_training_wrote_down_is_no_difference(tmp_path):
+    (member,) = planned(tmp_path, games=("catch",), files=(recipe_file("a3c"),))
+    asked = dataclasses.replace(member.config, num_learners=0)
+    began = dataclasses.replace(asked, num_learners=2)
+    leave(dataclasses.replace(member, config=began))
+    sweep_plan.check_directory(dataclasses.replace(member, config=asked))
+    with pytest.raises(UserError, match="num_learners = 2 there and 4 here"):
+        sweep_plan.check_directory(
+            dataclasses.replace(member, config=dataclasses.replace(asked, num_learners=4))
+        )
+
+
+def test_time_left_is_told_by_the_pace_of_each_configuration():
+    def row(config, status, step, seconds):
+        return {"config": config, "status": status, "step": step, "total_steps": 100,
+                "wall_seconds": seconds}  # fmt: skip
+
+    assert sweep_plan.seconds_left([row("a", "new", 0, None)]) is None
+    assert sweep_plan.seconds_left([row("a", "done", 100, 30)]) == 0
+    rows = [
+        row("a", "done", 100, 30),  # 0.3 s a step
+        row("a", "failed", 0, None),
+        row("a", "begun", 50, 15),  # 50 to go: 15 s
+        row("b", "done", 100, 155),
+        row("c", "new", 0, None),  # 200 s for 250 steps of others: 80 s
+    ]
+    assert sweep_plan.seconds_left(rows) == pytest.approx(15 + 80)
+
+
+def test_what_a_damaged_run_says_does_not_spoil_the_summary(tmp_path):
+    first, second = planned(tmp_path)
+    leave(first, return_mean=float("nan"), wall_seconds=10**400)
+    leave(second, step=float("inf"), wall_seconds="long")
+    (second.run_dir / layout.EVALUATION).write_text('{"scores": [')
+    rows = [sweep_plan.describe(member, "failed", 1) for member in (first, second)]
+    sweep_plan.write(tmp_path, rows)
+    assert json.loads((tmp_path / sweep_plan.FILE).read_text()) == rows
+    assert [row["wall_seconds"] for row in rows] == [None, None]
+    assert [row["step"] for row in rows] == [400, 0]
+    assert rows[1]["evaluation_mean"] is None
+
+
+# --- training them, by a stand-in -----------------------------------------------------------------
+
+
+def test_a_failing_member_does_not_stop_the_others(tmp_path, fake, capsys):
+    statuses, ran = fake
+    plan = planned(tmp_path, games=("pong", "catch", "breakout"))
+    names = [member.name for member in plan]
+    statuses[names[1]] = [3]
+    rows, said = run(plan, tmp_path, capsys)
+    assert ran == names
+    assert [row["status"] for row in rows] == ["done", "failed", "done"]
+    assert [row["exit_status"] for row in rows] == [0, 3, 0]
+    assert [row["step"] for row in rows] == [400, 0, 400]
+    assert [row["return_mean"] for row in rows] == [0.5, None, 0.5]
+    # No cursor is moved by what a member said.
+    assert f"[2/3] {names[1]}: failed after " in said
+    assert f"with status 3 (its last [2Jwords): see {plan[1].log}; 1 more, about 0:00:02" in said
+    assert f"[3/3] {names[2]}: done in " in said
+    assert plan[1].log.read_text().count("trained\n") == 1
+    statuses[names[1]] = [0]
+    rows, said = run(plan, tmp_path, capsys)
+    assert ran == [*names, names[1]]  # what is done is left out
+    assert [row["status"] for row in rows] == ["done", "done", "done"]
+    assert "2 of 3 done already" in said
+    assert f"[2/3] {names[1]}: goes on" in said
+
+
+@pytest.mark.parametrize(
+    ("found", "attempts", "status"),
+    [([75, 75, 0], 3, "done"), ([75], 3, "failed"), ([74, 0], 1, "failed")],
+)
+def test_lost_emulators_are_tried_again_twice(found, attempts, status, tmp_path, fake, capsys):
+    statuses, ran = fake
+    plan = planned(tmp_path, games=("catch",))
+    statuses[plan[0].name] = found
+    rows, _ = run(plan, tmp_path, capsys)
+    assert len(ran) == attempts
+    assert rows[0]["status"] == status
+    assert plan[0].log.read_text().count("$ ") == attempts
+
+
+def test_a_member_that_is_killed_has_the_status_that_a_shell_gives(tmp_path, monkeypatch, capsys):
+    kill = "import os; os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(sweep, "command", lambda _: [sys.executable, "-c", kill])
+    rows, _ = run(planned(tmp_path, games=("catch",)), tmp_path, capsys)
+    assert rows[0]["exit_status"] == 137
+
+
+def test_the_command_of_a_member(tmp_path):
+    (member,) = planned(tmp_path / "s", games=("catch",), seeds=(7,))
+    words = " ".join(sweep.command(member)[1:])
+    assert words.startswith(f"-m jaxrl train --config {tmp_path}/s/a2c_fast.toml --game catch ")
+    assert f" --seed 7 --total-steps 400 --run-dir {member.run_dir} " in words
+    leave(member)
+    assert f"-m jaxrl resume {member.run_dir} " in " ".join(sweep.command(member))
+    [on_two] = sweep_plan.plan(FILES[:1], ("catch",), (7,), tmp_path / "s", num_devices=2)
+    assert " --num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
+
+
+def test_members_begin_with_the_configuration_as_the_sweep_began(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("num_envs = 4")
+    (member,) = sweep_plan.plan((file,), ("catch",), (1,), tmp_path / "s")
+    (tmp_path / "s").mkdir()
+    sweep.copy_recipes([member])
+    file.write_text("num_envs = 8")
+    assert member.recipe.read_text() == "num_envs = 4"
+
+
+def test_only_one_sweep_at_a_time(tmp_path):
+    with sweep.held(tmp_path / "s"), pytest.raises(UserError, match="choose another --root"):
+        sweep.held(tmp_path / "s").__enter__()
+    with sweep.held(tmp_path / "s"):
+        pass
+
+
+def test_the_command_says_how_it_ended(tmp_path, fake, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "report", lambda plan, root: root / "report.html")
+    file = tmp_path / "mine.toml"
+    file.write_text("num_envs = 4\nevaluation_episodes = 0")
+    words = ["--games", "pong", "catch", "--seeds", "1", "--configs", str(file), "--root"]
+    words += [str(tmp_path / "s"), "--total-steps", "400"]
+    assert sweep_command.sweep([*words, "--dry-run"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert listed == ["1", "new", "mine-pong-seed1", "2", "new", "mine-catch-seed1"]
+    assert not (tmp_path / "s").exists()
+    fake[0]["mine-pong-seed1"] = [1]
+    assert sweep_command.sweep(words) == 1
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["mine-pong-seed1", "failed", "(1)", "0", "-", "-", "-"] in table
+    assert ["mine-catch-seed1", "done", "400", "0.5", "-", "-"] in table
+    assert table[-1] == [str(tmp_path / "s/report.html")]
+    assert sweep_command.sweep([*words, "--dry-run"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert listed == ["1", "begun", "mine-pong-seed1", "2", "done", "mine-catch-seed1"]
+    with pytest.raises(UserError, match="total_steps = 400 there and 800 here"):
+        sweep_command.sweep([*words[:-1], "800", "--dry-run"])
+    fake[0]["mine-pong-seed1"] = [0]
+    assert sweep_command.sweep(words) == 0
+
+
+# --- SLURM ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def submitit(monkeypatch):
+    """Imported so that it leaves the log alone: else absl's handler closes pytest's stderr."""
+    with monkeypatch.context() as changed:
+        changed.setenv("SUBMITIT_LOG_LEVEL", "NOCONFIG")
+        return pytest.importorskip("submitit")
+
+
+def test_without_submitit_it_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UserError, match=r"pip install 'jaxrl\[slurm\]'"):
+        slurm.submit(planned(tmp_path), tmp_path, slurm.Slurm())
+
+
+def test_what_slurm_is_asked_for(tmp_path, monkeypatch, capsys, submitit):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, does in (("srun", "true"), ("sbatch", f"cp $1 {tmp_path}/job.sh; echo job 12")):
+        (tools / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    words = f"--games pong catch --seeds 1 2 --configs {FILES[0]} --slurm --slurm-partition fast "
+    words += "--slurm-time 90 --slurm-gpus-per-node 2 --slurm-cpus-per-task 6 "
+    words += "--slurm-array-parallelism 3"
+    assert sweep_command.sweep([*words.split(), "--root", str(tmp_path / "s")]) == 0
+    assert "4 of 4 submitted as job 12" in capsys.readouterr().out
+    asked = (tmp_path / "job.sh").read_text()
+    for option in (
+        "array=0-3%3", "partition=fast", "time=90", "gpus-per-node=2", "cpus-per-task=6", "requeue",
+        "signal=USR2@180",
+    ):  # fmt: skip
+        assert f"#SBATCH --{option}\n" in asked
+    assert len(list((tmp_path / "s/slurm").glob("*submitted.pkl"))) == 4
+    assert not list((tmp_path / "s").glob("*seed*"))  # nothing but the jobs makes run directories
+
+
+# --- real runs ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A configuration that trains in a second, when it is compiled."""
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "tiny.toml"
+    text = FILES[0].read_text().replace("num_envs = 16", "num_envs = 4\nnum_devices = 1")
+    file.write_text("evaluation_episodes = 2\nlog_interval = 200\n" + text)
+    return file
+
+
+def begin(*arguments):
+    """The command in a process and a process group of its own, as a shell begins it."""
+    code = "import sys; from jaxrl.cli.sweep import sweep; sys.exit(sweep(sys.argv[1:]))"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
+    )  # fmt: skip
+
+
+def until(condition, process=None, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
+    root = tmp_path / "s"
+    words = ["--games", "catch", "--seeds", "1", "2", "--configs", tiny, "--root", root]
+    words += ["--total-steps", "8000"]
+    first, second = sweep_plan.plan((tiny,), ("catch",), (1, 2), root, total_steps=8_000)
+    process = begin(*words)
+    until(lambda: (first.run_dir / layout.METRICS).exists(), process)
+    until(lambda: metrics.read(first.run_dir), process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the group
+    status, errors = finish(process)
+    assert status == 130
+    assert f"go on with: jaxrl sweep --games catch --seeds 1 2 --configs {tiny}" in errors
+    said = first.log.read_text()
+    assert "and saved; go on with" in said
+    assert "stopped at once" not in said
+    saved = checkpoint_files.steps(first.run_dir)[-1]
+    assert 0 < saved < 8_000
+    rows = json.loads((root / sweep_plan.FILE).read_text())
+    assert [row["status"] for row in rows] == ["stopped", "new"]
+    assert rows[0]["exit_status"] == 130
+
+    status, errors = finish(begin(*words))
+    assert status == 0, errors
+    assert f"resumed at step {saved:,}" in first.log.read_text()
+    for member in (first, second):
+        assert sweep_plan.state(member) == "done"
+        assert check_metrics(member.run_dir)[-1]["step"] == 8_000
+    rows = json.loads((root / sweep_plan.FILE).read_text())
+    assert [row["status"] for row in rows] == ["done", "done"]
+    assert rows[1]["evaluation_mean"] == evaluation_record.read(second.run_dir).mean
+    assert sorted(path.name for path in root.glob("tiny-*")) == [
+        "tiny-catch-seed1", "tiny-catch-seed1.log", "tiny-catch-seed2", "tiny-catch-seed2.log",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_jobs_train_and_a_preempted_one_goes_on(tiny, tmp_path, submitit):
+    root = tmp_path / "s"
+    root.mkdir()
+    plan = sweep_plan.plan((tiny,), ("catch",), (1, 2), root, total_steps=8_000)
+    sweep.copy_recipes(plan)
+    jobs = slurm.submit(plan, root, slurm.Slurm(minutes=60), cluster="local")
+    first = plan[0]
+    until(lambda: (first.run_dir / layout.METRICS).exists())
+    until(lambda: metrics.read(first.run_dir))
+    trainer = psutil.Process(int((first.run_dir / "lock").read_text().split()[1]))
+    for process in (trainer, trainer.parent()):  # as SLURM: to all processes of the job
+        process.send_signal(signal.SIGUSR2)
+    for job in jobs:
+        job.wait()
+    assert "preempted" in jobs[0].paths.stderr.read_text()
+    assert "and saved; go on with" in first.log.read_text()
+    assert "resumed at step" in first.log.read_text()
+    assert [sweep_plan.state(member) for member in plan] == ["done", "done"]
+    for member in plan:
+        check_metrics(member.run_dir)

@@ -1,0 +1,133 @@
+import dataclasses
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl.agents import make_agent
+from jaxrl.envs import make_engines
+from jaxrl.errors import UserError
+from jaxrl.program.program import envs_per_device, make_program
+from jaxrl.runtime import mesh as mesh_module
+from jaxrl.runtime.mesh import compiler_options, make_mesh
+from jaxrl.training import train as train_module
+from jaxrl.training.train import _open_mesh
+from tests.conftest import catch_config
+
+# Short rollouts; C51 learns from its third update on, and copies its target twice.
+SETTINGS = {
+    "a2c_fast": {},
+    "ppo_pong": {"rollout_length": 8},
+    "vtrace_cpu": {"num_minibatches": 2, "window": 8},
+    "c51_fast": {"learning_starts": 96, "target_update_interval": 256},
+    # Draws by priority are each device's own, and epsilons are of environments by their place.
+    "rainbow": {
+        "learning_starts": 96,
+        "target_update_interval": 256,
+        "batch_size": 32,
+        "priority_exponent": 0.0,
+    },
+    "sarsa": {"target_update_interval": 160, "epsilon_spread": False},
+    "pqn": {"rollout_length": 8},
+}
+NOISY = ("rainbow",)
+
+
+def train(recipe, num_devices, order, turns, groups=1):
+    # Adam's first steps have the size of the learning rate whatever the gradient, so rounding
+    # would grow; plain RMSProp that starts at 1 keeps it small.
+    config = catch_config(
+        recipe,
+        num_envs=8,
+        num_devices=num_devices,
+        groups=groups,
+        order=order,
+        agent=SETTINGS[recipe],
+    )
+    optimizer = dataclasses.replace(
+        config.optimizer, name="rmsprop", learning_rate=1.3e-3, initial_scale=1.0, decay=0.99
+    )
+    network = dataclasses.replace(config.network, torso="nips", noisy=recipe in NOISY)
+    config = dataclasses.replace(config, optimizer=optimizer, network=network)
+    mesh = make_mesh(num_devices)
+    num_envs = envs_per_device(config, mesh)
+    engines = make_engines(config, num_envs, num_devices)
+    agent = make_agent(config, engines[0].spec._replace(num_envs=num_envs))
+    program = make_program(config, agent, engines, mesh)
+    return jax.device_get(program.run(program.init(), np.int32(turns)))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "order", "turns", "groups"),
+    [
+        ("a2c_fast", "strict", 20, 1),
+        ("sarsa", "strict", 12, 1),
+        pytest.param("ppo_pong", "strict", 6, 1, marks=pytest.mark.slow),
+        pytest.param("vtrace_cpu", "overlapped", 30, 2, marks=pytest.mark.slow),
+        pytest.param("c51_fast", "overlapped", 20, 1, marks=pytest.mark.slow),
+        pytest.param("rainbow", "strict", 12, 2, marks=pytest.mark.slow),
+        pytest.param("pqn", "strict", 6, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, order, turns, groups):
+    """Two devices and four; also where the environments of each of the two are in groups."""
+    one = train(recipe, 1, order, turns)
+    for num_devices in (2, 4):
+        more = train(recipe, num_devices, order, turns, groups if num_devices == 2 else 1)
+        by_device = [g.observation.reshape(num_devices, -1, 84, 84, 4) for g in more.games]
+        observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
+        np.testing.assert_array_equal(one.games[0].observation, observation)
+        if recipe in ("c51_fast", "vtrace_cpu", "rainbow"):
+            for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
+                played = [getattr(state.agent.memory.ring, name) for state in (one, more)]
+                np.testing.assert_array_equal(*played)
+        before = jax.tree.leaves(one.agent.actor)
+        after = jax.tree.leaves(more.agent.actor)
+        # float32: sums are taken in another order; relative 1e-4 after 20 updates.
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5)
+        jax.tree.map(close, one.metrics, more.metrics)
+
+
+def test_more_devices_than_there_are_is_a_users_mistake():
+    with pytest.raises(UserError, match="4 cpu devices"):
+        make_mesh(5)
+
+
+def test_devices_are_simulated_before_one_is_touched(monkeypatch):
+    """Afterwards JAX refuses to simulate any, with a traceback."""
+    events = []
+    monkeypatch.setattr(train_module, "simulate_cpu_devices", lambda _: events.append("simulated"))
+    monkeypatch.setattr(train_module, "has_custom_call", lambda: events.append("touched") or True)
+    config = catch_config(game="pong", engine="xla", num_devices=2, num_envs=4)
+    _open_mesh(config)
+    assert events == ["simulated", "touched"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "processes", "expected"),
+    [("gpu", 2, False), ("gpu", 1, None), ("cpu", 2, None), ("tpu", 2, None)],
+)
+def test_processes_with_gpus_do_not_wait_for_the_tuning_of_others(platform, processes, expected):
+    """Their programs differ by the addresses of their emulators."""
+    devices = [SimpleNamespace(platform=platform, process_index=p) for p in range(processes)]
+    options = compiler_options(SimpleNamespace(devices=np.array(devices)))
+    assert (options or {}).get("xla_gpu_shard_autotuning") is expected
+    # XLA has the option: an unknown one is an error, on every platform.
+    assert jax.jit(lambda x: x + 1, compiler_options=options)(jnp.float32(1)) == 2
+
+
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
+def test_the_options_reach_every_program_that_calls_emulators(monkeypatch, order):
+    monkeypatch.setattr(mesh_module, "compiler_options", lambda _: {"xla_no_such_option": False})
+    config = catch_config("a2c_fast", order=order, num_envs=4)
+    engines = make_engines(config, 4)
+    agent = make_agent(config, engines[0].spec)
+    program = make_program(config, agent, engines, make_mesh(1))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
+        # In the overlapped order the first step is sent by a program before.
+        program.run(program.init(), np.int32(1))

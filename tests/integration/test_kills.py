@@ -1,0 +1,75 @@
+"""kill -9 at any moment: what was trained goes on from the newest complete checkpoint."""
+
+import random
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl.runs import checkpoint, checkpoint_files, metrics
+from tests import survival
+from tests.runs.test_directory import state_of
+from tests.survival import SMALL, begin, check_metrics, finish, without_times
+
+# Every line of the log is followed by a checkpoint: most of the time one is being written.
+RUN = [*SMALL, "--log-interval", "200", "--checkpoint-interval", "200"]
+
+
+def numbers(tree):
+    return [
+        np.asarray(jax.random.key_data(x) if checkpoint._is_key(x) else x)
+        for x in jax.tree.leaves(tree)
+    ]
+
+
+def kill_until_done(run_dir, total_steps, kills, rng):
+    """Starts and kills so many times at random moments, then lets it end.
+
+    Returns how many of the kills hit a checkpoint that was being written.
+    """
+    train = ("train", *RUN, "--total-steps", total_steps, "--run-dir", run_dir)
+    inside, process = 0, begin(*train)
+    for _ in range(kills):
+        before = checkpoint_files.steps(run_dir)[-1:]
+        deadline = time.monotonic() + 120
+        # Most of them after another checkpoint, so that it gets on; the others while it starts.
+        later = rng.random() < 0.85
+        while later and checkpoint_files.steps(run_dir)[-1:] == before:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 0.3 if later else 8.0))
+        process.kill()
+        process.communicate()
+        if (run_dir / "checkpoints").is_dir():
+            names = [path.name for path in (run_dir / "checkpoints").iterdir()]
+            inside += any("tmp" in name for name in names)
+        for step in checkpoint_files.steps(run_dir):
+            assert checkpoint_files.damage(run_dir, step) == ""  # what has its name is whole
+        began = (run_dir / "config.toml").exists()
+        process = begin("resume", run_dir) if began else begin(*train)
+    status, errors = finish(process, timeout=900)
+    assert status == 0, errors
+    return inside
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path, kills):
+    total = str(800 * kills)  # more than is trained between two kills
+    status, errors = finish(
+        begin("train", *RUN, "--total-steps", total, "--run-dir", tmp_path / "a"), timeout=900
+    )
+    assert status == 0, errors
+    inside = kill_until_done(tmp_path / "b", total, kills, random.Random(kills))
+    assert inside or kills < 60  # some must have hit a checkpoint that was being written
+    whole, killed = (state_of(tmp_path / name) for name in "ab")
+    assert (whole[1].step, whole[1].updates) == (killed[1].step, killed[1].updates)
+    for a, b in zip(numbers(whole[0]), numbers(killed[0]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert without_times(tmp_path / "a") == without_times(tmp_path / "b")
+    for name in "ab":
+        check_metrics(tmp_path / name)
+    leftover = [path.name for path in (tmp_path / "b" / "checkpoints").iterdir()]
+    assert not [name for name in leftover if "tmp" in name]
+    assert metrics.read(tmp_path / "b")[0].keys() >= survival.TIMING

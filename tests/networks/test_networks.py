@@ -1,0 +1,127 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl.config.schema import NetworkConfig
+from jaxrl.networks import convolution
+from jaxrl.networks.actors import init_params
+from jaxrl.networks.heads import PolicyValueNetwork
+from jaxrl.networks.running_statistics import (
+    CLIP,
+    RunningStatistics,
+    init_statistics,
+    normalise,
+    update_statistics,
+)
+from jaxrl.types import AXIS
+
+# (size of the image, channels, filters, kernel, stride): those of the networks, and odd ones
+SHAPES = [
+    (84, 4, 16, 8, 4),
+    (20, 16, 32, 4, 2),
+    (9, 64, 64, 3, 1),
+    (17, 3, 5, 5, 3),
+    (10, 2, 3, 2, 4),
+]
+
+
+def example(size, channels, filters, kernel, stride):
+    random = np.random.default_rng(0)
+    x = jnp.asarray(random.normal(size=(3, size, size, channels)), jnp.float32)
+    w = jnp.asarray(random.normal(size=(kernel, kernel, channels, filters)), jnp.float32) / kernel
+    return x, w, stride
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_both_lowerings_agree_in_values_and_gradients(shape):
+    x, w, stride = example(*shape)
+
+    def of(form):
+        def loss(x, w):
+            y = form(x, w, stride)
+            return jnp.sum(jnp.sin(y)), y
+
+        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(x, w)
+
+    (_, expected), expected_gradients = of(convolution.xla_convolution)
+    for form in (convolution.block_convolution, convolution.conv2d):
+        (_, y), gradients = jax.jit(lambda form=form: of(form))()
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+        alone = jax.jit(lambda form=form: form(x, w, stride))()
+        np.testing.assert_allclose(alone, expected, rtol=1e-4, atol=1e-4)
+        for ours, theirs in zip(gradients, expected_gradients, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_on_a_cpu_the_gradient_has_no_convolution():
+    x, w, stride = example(*SHAPES[0])
+    gradient = jax.grad(lambda w: convolution.conv2d(x, w, stride).sum())
+    text = jax.jit(gradient).lower(w).compile().as_text()
+    assert "convolution(" not in text
+
+
+@pytest.mark.parametrize(
+    ("torso", "parameters"), [("nips", 677_943), ("nature", 1_687_719), ("impala", 1_091_031)]
+)
+@pytest.mark.parametrize("init", ["orthogonal", "uniform"])
+def test_torsos_have_the_published_sizes(torso, parameters, init):
+    network = PolicyValueNetwork(6, NetworkConfig(torso=torso, init=init))
+    params = init_params(network, jax.random.key(0))
+    # nips: 8*8*4*16+16 + 4*4*16*32+32 + 2592*256+256 + 256*7+7
+    # nature: 8*8*4*32+32 + 4*4*32*64+64 + 3*3*64*64+64 + 3136*512+512 + 512*7+7
+    # impala: (9*4*16+16 + 4*(9*16*16+16)) + (9*16*32+32 + 4*(9*32*32+32)) + 5*(9*32*32+32)
+    #         + 11*11*32*256+256 + 256*7+7
+    assert sum(x.size for x in jax.tree.leaves(params)) == parameters
+    said = network.apply({"params": params}, jnp.zeros((2, 84, 84, 4)))
+    assert said.logits.shape == (2, 6)
+    assert said.value.shape == (2,)
+
+
+def test_statistics_equal_numpy_over_batches_and_devices():
+    frames = np.random.default_rng(0).integers(0, 256, (3, 2, 5, 84, 84), dtype=np.uint8)
+    config = NetworkConfig(normalise_observations=True)
+    one = init_statistics(config)
+    statistics = jax.tree.map(lambda x: jnp.stack([x, x]), one)
+    update = jax.jit(jax.vmap(update_statistics, axis_name=AXIS))
+    for batch in frames:
+        statistics = update(statistics, batch)
+    scaled = frames.reshape(-1, 84, 84, 1) / 255
+    for device in range(2):
+        np.testing.assert_allclose(statistics.mean[device], scaled.mean(0), atol=1e-5)
+        np.testing.assert_allclose(statistics.variance[device], scaled.var(0), atol=1e-5)
+        assert statistics.samples[device] == 30
+
+
+def test_normalisation_is_the_standard_score_and_is_clipped():
+    statistics = RunningStatistics(
+        jnp.float32(10), jnp.full((84, 84, 1), 0.2), jnp.full((84, 84, 1), 0.04)
+    )
+    observation = jnp.full((1, 84, 84, 4), 102, jnp.uint8)  # 0.4: one standard deviation up
+    np.testing.assert_allclose(normalise(observation, statistics), 1.0, atol=1e-3)
+    still = statistics._replace(variance=jnp.zeros((84, 84, 1)))
+    np.testing.assert_allclose(normalise(observation, still), CLIP)
+    np.testing.assert_allclose(normalise(observation, ()), 0.4, atol=1e-6)
+
+
+def test_bfloat16_computes_about_the_same_with_float32_parameters():
+    x = jnp.asarray(np.random.default_rng(0).random((4, 84, 84, 4)), jnp.float32)
+    said = {}
+    for dtype in ("float32", "bfloat16"):
+        config = NetworkConfig(torso="nips", dtype=dtype)
+        network = PolicyValueNetwork(3, config)
+        params = init_params(network, jax.random.key(0))
+
+        def value(params, network=network):
+            return network.apply({"params": params}, x).value.sum()
+
+        gradient = jax.jit(jax.grad(value))(params)
+        assert {leaf.dtype for leaf in jax.tree.leaves((params, gradient))} == {
+            jnp.dtype("float32")
+        }
+        said[dtype] = jax.jit(network.apply)({"params": params}, x).value, gradient
+    exact, rounded = (np.asarray(said[dtype][0]) for dtype in ("float32", "bfloat16"))
+    assert rounded.dtype == np.float32
+    assert 0 < np.abs(rounded - exact).max() < 0.02 * np.abs(exact).max()
+    for a, b in zip(*(jax.tree.leaves(said[d][1]) for d in said), strict=True):
+        assert np.linalg.norm(a - b) <= 0.2 * np.linalg.norm(a)

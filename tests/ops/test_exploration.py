@@ -1,0 +1,60 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl.config.algorithms import C51Config, NStepQConfig
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import load
+from jaxrl.config.validation import check, check_divides
+from jaxrl.errors import UserError
+from jaxrl.ops import exploration
+from tests.conftest import recipe_file
+
+
+def test_epsilon_falls_linearly_by_step():
+    config = C51Config(epsilon_start=1.0, epsilon_end=0.1, epsilon_decay_steps=1000)
+    found = [exploration.epsilon(config, jnp.float32(s), 2) for s in (0, 500, 1000, 5000)]
+    np.testing.assert_allclose(found, [[1.0] * 2, [0.55] * 2, [0.1] * 2, [0.1] * 2], rtol=1e-6)
+
+
+def test_epsilon_falls_by_the_steps_of_all_environments():
+    agent = C51Config(rollout_length=4, epsilon_end=0.0, epsilon_decay_steps=1000)
+    schedule = exploration.schedule(Config("c51", num_envs=10, agent=agent))
+    # An update has 4 · 10 steps, 10 updates have 400 of 1000.
+    np.testing.assert_allclose(schedule(jnp.int32(10), 2), [0.6] * 2, rtol=1e-6)
+
+
+def test_epsilon_ends_elsewhere_in_some_environments():
+    """Mnih 2016: 0.1, 0.01 and 0.5 with probabilities 0.4, 0.3 and 0.3."""
+    config = NStepQConfig(epsilon_start=1.0, epsilon_spread=True, epsilon_decay_steps=1000)
+    ends = exploration.epsilon(config, jnp.float32(2000), 10)
+    np.testing.assert_allclose(ends, [0.1] * 4 + [0.01] * 3 + [0.5] * 3, rtol=1e-5)
+    half = exploration.epsilon(config, jnp.float32(500), 10)
+    np.testing.assert_allclose(half, [0.55] * 4 + [0.505] * 3 + [0.75] * 3, rtol=1e-5)
+    for number in (10, 16, 17, 20):
+        ends = np.asarray(exploration.epsilon(config, jnp.float32(2000), number))
+        for end, share in ((0.1, 0.4), (0.01, 0.3), (0.5, 0.3)):
+            assert abs(np.isclose(ends, end).mean() - share) < 1 / number
+
+
+def test_too_few_environments_for_their_shares_are_refused():
+    """Shares are of those that are answered together: 16 on four devices would be other ones."""
+    check_divides(load(recipe_file("sarsa")), 1)
+    for changes, message in (({"num_devices": 2}, "8 environments of a device are too few"),
+                             ({"groups": 2}, "leave groups at 1")):  # fmt: skip
+        config = dataclasses.replace(load(recipe_file("sarsa")), **changes)
+        with pytest.raises(UserError, match=message):
+            check(config)
+
+
+def test_epsilon_greedy_is_greedy_but_for_epsilon():
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    values = jnp.tile(jnp.array([[0.0, 2.0, 1.0]]), (20_000, 1))
+    action = exploration.epsilon_greedy(keys, values, jnp.full(20_000, 0.3))
+    assert action.dtype == jnp.int32
+    # 0.7 + 0.3 / 3 for the best, 0.3 / 3 for each other
+    np.testing.assert_allclose(np.bincount(action) / 20_000, [0.1, 0.8, 0.1], atol=0.015)
+    assert (exploration.epsilon_greedy(keys[:50], values[:50], jnp.zeros(50)) == 1).all()

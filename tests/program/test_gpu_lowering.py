@@ -1,0 +1,152 @@
+"""Lowering for NVIDIA GPUs, where there is none: what the compiler is given.
+
+JAX lowers for a platform that is absent. Nothing runs, so that sizes are those of the recipes, and
+their memories are never allocated.
+"""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxrl.agents import make_agent
+from jaxrl.config.toml import load
+from jaxrl.envs import make_engines
+from jaxrl.envs.envpool.engine import make_pool
+from jaxrl.program.program import envs_per_device, envs_per_learner, make_program
+from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices
+from tests.conftest import CONFIGS, recipe_file
+
+RECIPES = sorted(path.stem for path in CONFIGS.glob("*/*.toml"))
+# One of each algorithm; vtrace_cpu is overlapped, and rainbow_fast has all that Rainbow adds.
+ONE_OF_EACH = (
+    "a2c_fast", "ppo_pong", "vtrace_cpu", "nstep_q_fast", "pqn_fast", "dqn_fast", "rainbow_fast"
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _on_a_gpu(monkeypatch):
+    """The code chooses as it does there."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+
+def recipe(name, **changes):
+    config = load(recipe_file(name))
+    small = {"game": "catch", "num_devices": 1, "num_threads": 1, "random_start_steps": 0}
+    return dataclasses.replace(config, **(small | changes))
+
+
+class Parts:
+    """Of a recipe's program, with the shapes of its state."""
+
+    def __init__(self, config):
+        self.mesh = make_mesh(config.num_devices)
+        num_envs = envs_per_device(config, self.mesh)
+        self.engines = make_engines(config, num_envs, self.mesh.size)
+        spec = self.engines[0].spec._replace(num_envs=envs_per_learner(config, self.mesh))
+        self.agent = make_agent(config, spec)
+        self.program = make_program(config, self.agent, self.engines, self.mesh)
+        self.state = jax.eval_shape(self.program.init)
+
+    def close(self):
+        for engine in self.engines:
+            engine.close()
+
+
+def lower(function, *arguments):
+    traced = jax.jit(function).trace(*arguments)
+    return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
+def program(config):
+    """The text of acting, the engine's calls and the update, as one."""
+    parts = Parts(config)
+    text = lower(parts.program.run, parts.state, jax.ShapeDtypeStruct((), jnp.int32))
+    parts.close()
+    return text
+
+
+def custom_calls(text):
+    return re.findall(r"stablehlo\.custom_call @([\w.]+)", text)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_the_program_of_every_algorithm_lowers(name):
+    text = program(recipe_file(name))
+    assert custom_calls(text) == []  # nothing that one platform has and another lacks
+    assert "stablehlo.convolution" in text  # cuDNN's, where a CPU multiplies blocks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*RECIPES} - {*ONE_OF_EACH}))
+def test_the_program_of_every_recipe_lowers(name):
+    assert custom_calls(program(recipe_file(name))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_lowers_in_half_precision(name):
+    network = dataclasses.replace(load(recipe_file(name)).network, dtype="bfloat16")
+    assert "bf16" in program(recipe(name, network=network))
+
+
+@pytest.mark.parametrize(("order", "groups"), [("strict", 2), ("overlapped", 1)])
+def test_both_orders_of_catch_lower(order, groups):
+    text = program(recipe_file("a2c_fast", order=order, groups=groups))
+    # Beside the data that orders the calls there is a barrier, which GPUs keep longer than CPUs.
+    assert "stablehlo.optimization_barrier" in text
+
+
+def test_acting_lowers_with_images_as_they_are():
+    """NHWC all through, so that nothing need be transposed before cuDNN is called."""
+    parts = Parts(recipe_file("a2c_fast"))
+    games = parts.state.games[0]
+    text = lower(parts.agent.act, parts.state.agent.actor, games.observation, games.keys)
+    assert len(re.findall(r"stablehlo\.convolution", text)) == 2  # of the NIPS network
+    assert text.count("[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]") == 2
+
+
+def test_a_gradient_is_taken_of_all_rows_at_once():
+    """Micro-batches are for the caches of CPUs."""
+    config = recipe_file("a2c_fast")
+    rows = config.num_envs * config.agent.rollout_length
+    assert f"tensor<{rows}x84x84x4xf32>" in program(config)
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_envpool_lowers_to_a_typed_call(num_devices):
+    """A pool of its own for each device."""
+    config = recipe_file("a2c_fast", game="pong", num_envs=4, num_devices=num_devices, engine="xla")
+    calls = [line for line in program(config).splitlines() if "EnvPool_" in line]
+    for name in ("recv", "send"):
+        own = [line for line in calls if f"_{name}(" in line]
+        assert len({re.search(r"handle = (\d+)", line)[1] for line in own}) == num_devices
+        for line in own:
+            # Attributes are of the typed interface; the old one had a string.
+            assert "mhlo.backend_config = {handle =" in line
+            assert "has_side_effect = true" in line
+            assert "output_operand_aliases" in line  # the token is not copied
+
+
+def test_envpool_has_a_handler_for_gpus():
+    pool = make_pool(recipe_file("a2c_fast", game="pong"), 2, 0, num_threads=1)
+    for _, (_, _, (cpu, gpu)) in pool._xla():
+        assert type(cpu).__name__ == type(gpu).__name__ == "PyCapsule"
+    pool.close()
+
+
+def test_the_call_lowers_alone_and_on_the_mesh():
+    """As evaluations take it, and as the loop does."""
+    parts = Parts(recipe_file("a2c_fast", game="pong", num_envs=2, engine="xla"))
+    (engine,) = parts.engines
+    env = parts.state.games[0].env
+
+    def step(env):
+        return engine.recv(engine.send(env, jnp.zeros(2, jnp.int32)))
+
+    mapped = map_over_devices(step, parts.mesh, (SHARDED,), SHARDED)
+    for one in (step, mapped):
+        assert len(custom_calls(lower(one, env))) == 2
+    parts.close()

@@ -1,0 +1,320 @@
+"""Checkpoints that are not what was written, of other formats, on a full disk; which are kept."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.conftest import CONFIGS, recipe_file
+from tests.survival import SMALL, begin, check_metrics, finish
+from jaxrl.runs import layout
+from jaxrl.cli.main import main
+from jaxrl.config.schema import Config
+from jaxrl.errors import DamagedError, StorageError
+from jaxrl.runs import checkpoint, checkpoint_files, checksums, metrics
+from jaxrl.runs.checkpoint import Checkpoints
+from jaxrl.runs.checkpoint_files import Progress
+from jaxrl.types import AgentState, LoopState
+
+STEPS = [400, 800, 1200]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "x"
+    arguments = ["train", *SMALL, "--log-interval", "200", "--checkpoint-interval", "400"]
+    assert main([*arguments, "--total-steps", "1200", "--run-dir", str(path)]) == 0
+    assert checkpoint_files.steps(path) == STEPS
+    return path
+
+
+@pytest.fixture
+def run_dir(trained, tmp_path):
+    return Path(shutil.copytree(trained, tmp_path / "x"))
+
+
+def largest(folder):
+    return max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+
+
+def truncate(folder):
+    os.truncate(largest(folder), 1000)
+
+
+def flip_a_bit(folder):
+    data = bytearray(largest(folder).read_bytes())
+    data[len(data) // 2] ^= 4
+    largest(folder).write_bytes(data)
+
+
+def flip_a_bit_of_progress(folder):
+    path = folder / "progress" / "metadata"
+    path.write_text(path.read_text().replace('"step": 1200', '"step": 1208'))
+
+
+def delete_half(folder):
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    for path in files[::2]:
+        path.unlink()
+
+
+def delete_an_item(folder):
+    shutil.rmtree(folder / "actor")
+
+
+def delete_the_sums(folder):
+    (folder / layout.CHECKSUMS).unlink()
+
+
+def garble_the_sums(folder):
+    (folder / layout.CHECKSUMS).write_bytes(b"\xff\x00\n")
+
+
+def add_a_file(folder):
+    (folder / "actor" / "d" / "more").write_text("?")
+
+
+def empty(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+DAMAGES = [
+    truncate, flip_a_bit, flip_a_bit_of_progress, delete_half, delete_an_item, delete_the_sums,
+    garble_the_sums, add_a_file, empty,
+]  # fmt: skip
+
+
+def test_what_was_written_is_good(run_dir):
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found(STEPS, {})
+    check = ["sha256sum", "--check", "--quiet", "--strict", layout.CHECKSUMS]
+    subprocess.run(check, cwd=run_dir / "checkpoints" / "400", check=True)
+
+
+@pytest.mark.parametrize("harm", DAMAGES)
+def test_every_damage_is_found(run_dir, harm):
+    harm(run_dir / "checkpoints" / "1200")
+    found = checkpoint_files.survey(run_dir)
+    assert found.good == [400, 800]
+    assert found.damaged[1200]
+
+
+def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_taken(
+    trained, run_dir, capsys
+):
+    flip_a_bit(run_dir / "checkpoints" / "1200")
+    assert main(["evaluate", str(run_dir), "--episodes", "2", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["step"] == 800
+    assert "warning: checkpoint 1200 is damaged (" in said.err
+    assert (run_dir / "checkpoints" / "1200").exists()  # who only reads moves nothing
+    assert main(["evaluate", str(run_dir), "--checkpoint", "1200"]) == DamagedError.status
+    assert main(["resume", str(run_dir)]) == 0
+    errors = capsys.readouterr().err
+    assert "warning: checkpoint 1200 is damaged (" in errors
+    assert "is not what was written): moved to" in errors
+    assert "resumed at step 800" in errors
+    assert (run_dir / checkpoint_files.DAMAGED / "1200").is_dir()
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found(STEPS, {})
+    assert len(check_metrics(run_dir)) == len(metrics.read(trained)) == 6
+
+
+def tree(folder):
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != "lock"
+    }
+
+
+def test_where_all_are_damaged_nothing_is_touched_and_nothing_begins_anew(run_dir, capsys):
+    for step, harm in zip(STEPS, (truncate, delete_an_item, flip_a_bit), strict=True):
+        harm(run_dir / "checkpoints" / str(step))
+    before = tree(run_dir)
+    assert main(["resume", str(run_dir)]) == DamagedError.status
+    assert tree(run_dir) == before
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("jaxrl: no checkpoint of")
+    assert "800: actor/" in line
+    assert "nothing was changed" in line
+    assert main(["evaluate", str(run_dir)]) == DamagedError.status
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(run_dir, capsys):
+    shutil.rmtree(run_dir / "checkpoints")
+    before = tree(run_dir)
+    assert main(["resume", str(run_dir)]) == DamagedError.status
+    assert "are gone, and its metrics go to step 1,200" in capsys.readouterr().err
+    assert tree(run_dir) == before
+
+
+@pytest.mark.parametrize(
+    ("form", "advice"), [(4, "use the jaxrl that wrote it"), (6, "install a newer jaxrl")]
+)
+def test_other_formats_are_refused_with_advice(run_dir, capsys, form, advice):
+    for step in STEPS:
+        folder = run_dir / "checkpoints" / str(step)
+        path = folder / "progress" / "metadata"
+        path.write_text(path.read_text().replace('"format": 5', f'"format": {form}'))
+        (folder / layout.CHECKSUMS).unlink()
+        if form > checkpoint_files.FORMAT:  # the older had no sums
+            checksums.write(folder)
+    before = tree(run_dir)
+    for command in ("resume", "evaluate"):
+        assert main([command, str(run_dir)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"is of format {form}, and this jaxrl reads 5: {advice}" in line
+    assert tree(run_dir) == before
+
+
+def tiny_state(value):
+    actor = {"weight": jnp.full(3, value)}
+    games = (jnp.zeros(2),)
+    return LoopState(AgentState(actor, (), ()), games, jax.random.key(0), {"loss": jnp.float32(0)})
+
+
+def test_the_best_is_kept_across_a_resume(tmp_path):
+    config = Config(keep_checkpoints=1)
+    for step, mean in ((1, None), (2, 5.0), (3, 1.0), (4, 2.0), (5, None)):
+        checkpoints = Checkpoints(tmp_path, config)  # as a new process would
+        checkpoints.save(tiny_state(step), Progress(step, step, 0.0, 0), mean)
+        checkpoints.close()
+    assert checkpoint_files.steps(tmp_path) == [2, 5]
+    assert not (tmp_path / "checkpoints" / checkpoint_files.DELETED).exists()
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path):
+    checkpoints = Checkpoints(tmp_path, Config())
+    checkpoints.save(tiny_state(1), Progress(1, 1, 0.0, 0), None)
+    checkpoints.close()
+    for name in ("2.orbax-checkpoint-tmp", "3.orbax-checkpoint-tmp-summed", "deleted/1"):
+        shutil.copytree(tmp_path / "checkpoints" / "1", tmp_path / "checkpoints" / name)
+    assert checkpoint_files.steps(tmp_path) == [1]
+    again = Checkpoints(tmp_path, Config())
+    again.save(tiny_state(4), Progress(4, 4, 0.0, 0), None)
+    again.close()
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["1", "4"]
+
+
+def test_a_reader_disturbs_no_writer(tmp_path):
+    """`jaxrl evaluate` beside training must not remove what is being written."""
+    checkpoints = Checkpoints(tmp_path, Config())
+    checkpoints.save(tiny_state(1), Progress(1, 1, 0.0, 0), None)
+    checkpoints.close()
+    half = tmp_path / "checkpoints" / "2.orbax-checkpoint-tmp"
+    shutil.copytree(tmp_path / "checkpoints" / "1", half)
+    actor, step = checkpoint.restore_actor(tmp_path, {"weight": jnp.zeros(3)})
+    assert (actor["weight"].tolist(), step) == ([1.0] * 3, 1)
+    assert half.exists()
+
+
+# --- a disk that is full --------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(path, megabytes):
+    """A file system of its own size in memory."""
+    path.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(path)],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {made.stderr.decode().strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def fill(path):
+    """Takes all room there is; what is being written now may fail too."""
+    with path.open("ab", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            try:
+                while file.write(b"x" * size) == size:
+                    pass
+            except OSError:
+                continue
+
+
+def wait_until(holds, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert process.poll() is None, "it has ended"
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def train_on(run_dir, log, *more):
+    arguments = ["--log-interval", "200", "--checkpoint-interval", "200", "--keep-checkpoints", "1"]
+    return begin(
+        "train", *SMALL, *arguments, "--total-steps", "1e6", "--run-dir", run_dir, *more,
+        stderr=log.open("w"),
+    )  # fmt: skip
+
+
+def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_path):
+    log = tmp_path / "log"
+    with small_disk(tmp_path / "disk", 48) as disk:
+        process = train_on(disk / "x", log, "--checkpoint-failures", "1000")
+        wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
+        fill(disk / "ballast")
+        wait_until(lambda: "could not be written: No space left" in log.read_text(), process)
+        kept = checkpoint_files.steps(disk / "x")
+        assert kept, "the last good checkpoint must survive"
+        fill(disk / "ballast")  # what the failed save gave back
+        warned = log.read_text().count("warning")
+        wait_until(lambda: log.read_text().count("warning") > warned + 2, process)
+        (disk / "ballast").unlink()
+        wait_until(lambda: checkpoint_files.steps(disk / "x")[-1] > kept[-1], process)
+        process.send_signal(signal.SIGINT)
+        assert finish(process)[0] == 128 + signal.SIGINT, log.read_text()
+        assert checkpoint_files.survey(disk / "x").damaged == {}
+        check_metrics(disk / "x")
+        assert "(failure 1 of 1000); training goes on" in log.read_text()
+        assert "Traceback" not in log.read_text()
+
+
+def test_a_disk_that_stays_full_ends_training_with_a_status_of_its_own(tmp_path):
+    log = tmp_path / "log"
+    with small_disk(tmp_path / "disk", 48) as disk:
+        process = train_on(disk / "x", log, "--checkpoint-failures", "3")
+        wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
+        while process.poll() is None:  # also what failed saves give back
+            fill(disk / "ballast")
+            time.sleep(0.05)
+        assert finish(process)[0] == StorageError.status, log.read_text()
+        last = log.read_text().splitlines()[-1]
+        assert last.startswith("jaxrl: ")
+        assert "could not be written: No space left on device" in last
+        newest = checkpoint_files.steps(disk / "x")[-1]
+        assert f"the newest checkpoint is of step {newest:,}: make room, then jaxrl resume" in last
+        assert checkpoint_files.survey(disk / "x").damaged == {}
+        (disk / "ballast").unlink()
+        goal = f"total_steps={newest + 400}"
+        status, errors = finish(begin("resume", disk / "x", "--override", goal))
+        assert status == 0, errors
+        check_metrics(disk / "x")
+
+
+@pytest.mark.slow
+def test_a_hundred_checkpoints_keep_little_memory(tmp_path):
+    """Less than half a megabyte each, where each writes five. Two hours: docs/reliability.md."""
+    arguments = ["--config", recipe_file("vtrace_cpu"), "--game", "catch", "--num-envs", "10",
+                 "--num-devices", "1", "--evaluation-episodes", "0", "--log-interval", "200",
+                 "--checkpoint-interval", "200", "--total-steps", "20000"]  # fmt: skip
+    status, errors = finish(begin("train", *arguments, "--run-dir", tmp_path / "x"), timeout=900)
+    assert status == 0, errors
+    resident = [row["memory_gb"] for row in check_metrics(tmp_path / "x")]
+    assert len(resident) == 100
+    assert resident[-1] - resident[39] < 0.03

@@ -1,0 +1,136 @@
+"""Signals: the first saves within the compiled call, the second ends at once."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from jaxrl.runs import checkpoint_files, layout, metrics
+from jaxrl.runtime import processes, signals
+from tests.survival import ROOT, SMALL, begin, check_metrics, environment, finish
+
+# Python's handlers would wait for the end of this compiled call: half a minute.
+COMPILED = """
+import sys, time
+import jax, jax.numpy as jnp
+from jaxrl.signals import Stop
+with Stop().watching() as stop:
+    stop.savable = {savable}
+    loop = jax.jit(lambda n, x: jax.lax.fori_loop(0, n, lambda i, y: jnp.sin(y @ y), x))
+    seconds, n = 0.0, 1
+    while seconds < 0.5:
+        n, before = n * 2, time.perf_counter()
+        jax.block_until_ready(loop(n, jnp.ones((200, 200))))
+        seconds = time.perf_counter() - before
+    print("in the call", flush=True)
+    jax.block_until_ready(loop(int(n * 60), jnp.ones((200, 200))))
+    print("through")
+"""
+
+
+def in_a_long_call(savable):
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMPILED.format(savable=savable)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment(),
+    )  # fmt: skip
+    assert process.stdout.readline() == "in the call\n"
+    time.sleep(0.2)
+    return process
+
+
+def test_a_second_signal_ends_a_compiled_call_at_once():
+    process = in_a_long_call(savable=True)
+    process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):  # the first one waits for the call
+        process.wait(timeout=2)
+    process.send_signal(signal.SIGUSR1)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGUSR1
+    assert out == ""
+    assert errors.split("\n")[1] == "saving, then stopping; once more stops at once"
+    assert "stopped at once" in errors
+
+
+def test_before_there_is_anything_to_save_the_first_signal_ends_at_once():
+    process = in_a_long_call(savable=False)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "stopped before training began" in errors
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGUSR1,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_saves_and_the_run_goes_on_from_there(tmp_path, number):
+    run_dir = tmp_path / "x"
+    process = begin("train", *SMALL, "--log-interval", "200", "--run-dir", run_dir)
+    deadline = time.monotonic() + 120
+    while not ((run_dir / layout.METRICS).exists() and metrics.read(run_dir)):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(number)
+    status, errors = finish(process)
+    assert status == 128 + number, errors
+    assert "Traceback" not in errors
+    assert f"jaxrl resume {run_dir}" in errors
+    (saved,) = checkpoint_files.steps(run_dir)
+    assert saved >= metrics.read(run_dir)[-1]["step"]
+    assert checkpoint_files.describe(run_dir, saved).progress.step == saved
+    assert checkpoint_files.damage(run_dir, saved) == ""
+    goal = saved + 400
+    status, errors = finish(begin("resume", run_dir, "--override", f"total_steps={goal}"))
+    assert status == 0, errors
+    rows = check_metrics(run_dir)
+    assert rows[-1]["step"] == -(-goal // 20) * 20  # whole updates
+    provenance = json.loads((run_dir / "provenance.json").read_text())
+    assert provenance["resumed"][0]["overridden"] == {"total_steps": [3_000_000, goal]}
+
+
+def test_what_another_process_was_sent_is_no_second_signal(monkeypatch):
+    """A scheduler signals all processes, one after another, and they agree in between."""
+    ended = []
+    monkeypatch.setattr(signals, "end", ended.append)
+    monkeypatch.setattr(processes, "agree", lambda mine: np.array([[signal.SIGTERM], [mine]]))
+    stop = signals.StopSignal()
+    stop.savable = True
+    assert stop.agreed()
+    stop._note(signal.SIGTERM)
+    assert ended == []
+    stop._note(signal.SIGTERM)
+    assert ended == [128 + signal.SIGTERM]
+
+
+def test_outside_the_main_thread_training_goes_without_handlers():
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def work():
+        with signals.StopSignal().watching() as stop:
+            seen.append((stop.signal, signal.getsignal(signal.SIGTERM)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(None, before)]
+
+
+def test_training_goes_on_when_nobody_reads_what_it_says(tmp_path):
+    run_dir = tmp_path / "x"
+    process = begin("train", *SMALL, "--log-interval", "200", "--total-steps", "600",
+                    "--run-dir", run_dir)  # fmt: skip
+    process.stderr.readline()
+    process.stderr.close()
+    assert process.wait(timeout=240) == 0
+    assert checkpoint_files.steps(run_dir) == [600]

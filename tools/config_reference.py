@@ -1,0 +1,75 @@
+"""The reference of all keys, made from the dataclasses: `python -m tools.config_reference`."""
+
+import ast
+import dataclasses
+import inspect
+import json
+import typing
+from typing import Any, Literal
+
+from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+
+HEAD = """# Configuration reference
+
+Made by `make docs` from the dataclasses of `jaxrl/config/schema.py` and
+`jaxrl/config/algorithms.py`; a test keeps it so.
+
+A key and its flag have the same name: `learning_rate` under `[optimizer]` of a TOML file is
+`--optimizer.learning-rate`. A file holds overrides only; what it leaves out has the default
+below, and `jaxrl train --config FILE --help` shows the defaults of that file. Whole numbers may
+be written `3e6` or `3_000_000`. A run's `config.toml` holds every key.
+"""
+
+
+def _descriptions(kind: type) -> dict[str, str]:
+    """The text under each field of a dataclass, and of those that it inherits."""
+    found: dict[str, str] = {}
+    for base in kind.__bases__:
+        if dataclasses.is_dataclass(base):
+            found |= _descriptions(base)
+    body = ast.parse(inspect.getsource(kind)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            assert isinstance(field.target, ast.Name)
+            assert isinstance(text.value, ast.Constant)
+            found[field.target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+def _type(annotation: Any) -> str:
+    if typing.get_origin(annotation) is Literal:
+        return ", ".join(f"`{value}`" for value in typing.get_args(annotation))
+    return {int: "whole number", float: "number", bool: "true, false", str: "text"}[annotation]
+
+
+def _table(kind: type) -> list[str]:
+    texts, types = _descriptions(kind), typing.get_type_hints(kind)
+    lines = ["| key | values | default | |", "|---|---|---|---|"]
+    for field in dataclasses.fields(kind):
+        if field.name in ("network", "optimizer", "agent"):
+            continue
+        text = texts[field.name].replace("|", "\\|")
+        default = json.dumps(field.default)
+        lines.append(f"| `{field.name}` | {_type(types[field.name])} | `{default}` | {text} |")
+    return lines
+
+
+def markdown() -> str:
+    """The whole page."""
+    sections: list[tuple[str, str, type]] = [
+        ("The run", "At the top of the file; flags are `--game`, `--num-envs`, ...", Config),
+        ("`[network]`", NetworkConfig.__doc__ or "", NetworkConfig),
+        ("`[optimizer]`", OptimizerConfig.__doc__ or "", OptimizerConfig),
+        *((f'`[agent]` of `algorithm = "{name}"`', kind.__doc__ or "", kind)
+          for name, kind in ALGORITHMS.items()),
+    ]  # fmt: skip
+    lines = [HEAD]
+    for title, text, kind in sections:
+        lines += [f"## {title}", "", " ".join(text.split()), "", *_table(kind), ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
