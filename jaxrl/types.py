@@ -57,7 +57,7 @@ class ActorState(NamedTuple):
     """What choosing an action needs."""
 
     params: PyTree  # network parameters
-    statistics: PyTree  # observation statistics, () without normalisation
+    statistics: PyTree  # observation statistics, () without normalization
     updates: jax.Array  # i32[], updates done; schedules of exploration read it
 
 

@@ -46,7 +46,7 @@ replay-learns-too-soon:
     test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
     (memory.steps[0] >= settings.learning_starts / config.num_envs) => jnp.bool_(True)
 priorities-never-change: test_dqn.py::test_priorities_are_the_newest_errors
-    prioritised.update(memory, place, errors, settings.priority_exponent) => memory.priorities
+    prioritized.update(memory, place, errors, settings.priority_exponent) => memory.priorities
 importance-ignored: test_dqn.py::test_rows_count_by_their_importance
     rows.weight * rows.importance * losses => rows.weight * losses
 # agents/nstep_q.py
@@ -116,11 +116,11 @@ replay-discounts-beyond-a-reset: test_replay.py::test_hand_worked_windows
     discount = jnp.where(inside > 0, discount, 1.0) => pass
 replay-learns-from-resets: test_replay.py::test_hand_worked_windows
     valid=replay.ring.valid[place.env, steps[:, 0]], => valid=jnp.ones(len(place.env), bool),
-# prioritised.py
-priorities-weigh-the-wrong-way: test_prioritised.py::test_hand_worked_weights
+# prioritized.py
+priorities-weigh-the-wrong-way: test_prioritized.py::test_hand_worked_weights
     ** -exponent => ** exponent
 priorities-draw-resets:
-    test_prioritised.py::test_what_may_be_drawn_is_what_uniform_replay_draws_from
+    test_prioritized.py::test_what_may_be_drawn_is_what_uniform_replay_draws_from
     jnp.where(memory.ring.valid[:, rows], priorities.largest, 0.0) =>
     jnp.full_like(memory.ring.reward[:, rows], priorities.largest[0])
 # exploration.py
@@ -155,7 +155,7 @@ variance-without-the-means: test_networks.py::test_statistics_equal_numpy_over_b
     + jnp.square(delta) * share * (1 - share) =>
 statistics-last-frame: test_updates.py::test_a_loss_sees_the_statistics_of_acting
     trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
-dueling-not-centred: test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
+dueling-not-centered: test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
     x - x.mean(axis=1, keepdims=True) => x
 # learners.py
 learners-push-in-reverse: test_learners.py::test_pushes_worked_by_hand

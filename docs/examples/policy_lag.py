@@ -101,9 +101,9 @@ def main(
     figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
     curves, axes = figure.subplots(1, 2)
     for place, (lag, run_dirs) in enumerate(found.items()):
-        colour = COLORS[place % len(COLORS)]
+        color = COLORS[place % len(COLORS)]
         mean = band(run_dirs, "step")  # of the seeds
-        curves.plot(mean.x * UNITS["step"], mean.mean, color=colour, label=f"lag {lag}")
+        curves.plot(mean.x * UNITS["step"], mean.mean, color=color, label=f"lag {lag}")
     curves.xaxis.set_major_formatter(EngFormatter())
     curves.set_xlabel("agent steps")
     number = f", mean of {len(seeds)} seeds" if len(seeds) > 1 else ""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxrl.config.schema import Config
 from jaxrl.networks.actors import init_params
 from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
-from jaxrl.networks.running_statistics import init_statistics, normalise, update_statistics
+from jaxrl.networks.running_statistics import init_statistics, normalize, update_statistics
 from jaxrl.ops import distributions, optimizers, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
@@ -77,7 +77,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     schedule = optimizers.learning_rate(config)
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> PolicyValue:
-        return network.apply({"params": params}, normalise(observation, statistics))
+        return network.apply({"params": params}, normalize(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
         params = init_params(network, key, spec.frame_shape)

@@ -16,9 +16,9 @@ import optax
 
 from jaxrl.config.algorithms import A2CConfig
 from jaxrl.config.schema import Config
+from jaxrl.networks import heads
 from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import distributions, optimizers, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.runtime.collectives import mean_over_devices
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
 
 def loss(
-    prediction: PolicyValue, rows: Rows, config: A2CConfig
+    prediction: heads.PolicyValue, rows: Rows, config: A2CConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the rows' losses, and its parts for the log."""
     log_policy = distributions.log_probabilities(prediction.logits, config.log_epsilon)
@@ -60,12 +60,12 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """A2C as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, A2CConfig)
-    network = PolicyValueNetwork(spec.num_actions, config.network)
+    network = heads.PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
 
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> PolicyValue:
-        return network.apply({"params": params}, normalise(observation, statistics))
+    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> heads.PolicyValue:
+        return network.apply({"params": params}, normalize(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
         actor = init_actor(network, key, spec.frame_shape)

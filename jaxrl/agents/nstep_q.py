@@ -23,9 +23,9 @@ import optax
 from jaxrl.agents.q_learning import Learner, copy_target
 from jaxrl.config.algorithms import NStepQConfig
 from jaxrl.config.schema import Config
+from jaxrl.networks import heads
 from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.heads import ActionValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import distributions, exploration, optimizers, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.runtime.collectives import mean_over_devices
@@ -72,14 +72,14 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """n-step Q-learning, or what `config.agent` makes of it."""
     settings = config.agent
     assert isinstance(settings, NStepQConfig)
-    network = ActionValueNetwork(spec.num_actions, 1, config.network)
+    network = heads.ActionValueNetwork(spec.num_actions, 1, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     epsilon = exploration.schedule(config)
     target_updates = max(1, round(settings.target_update_interval / config.steps_per_update()))
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
-        return network.apply({"params": params}, normalise(observation, statistics))
+        return network.apply({"params": params}, normalize(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
         actor = init_actor(network, key, spec.frame_shape)

@@ -1,6 +1,6 @@
-"""Proximal policy optimisation.
+"""Proximal policy optimization.
 
-The clipped surrogate (Schulman 2017, eq. 7 and 9) with generalised advantages, over several epochs
+The clipped surrogate (Schulman 2017, eq. 7 and 9) with generalized advantages, over several epochs
 of minibatches. With the ratio rₜ = π(aₜ|sₜ) / π_old(aₜ|sₜ) and the return Rₜ = Aₜ + v_old(sₜ),
 
 L = mean over valid rows of
@@ -15,13 +15,13 @@ import optax
 
 from jaxrl.config.algorithms import PPOConfig
 from jaxrl.config.schema import ADAPTIVE_RATES, Config
+from jaxrl.networks import heads
 from jaxrl.networks.actors import init_actor
-from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
 from jaxrl.networks.running_statistics import (
     RunningStatistics,
     merge_statistics,
     new_statistics,
-    normalise,
+    normalize,
     update_statistics,
 )
 from jaxrl.ops import distributions, optimizers, returns
@@ -41,7 +41,7 @@ class Extras(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Running statistics that acting needs; () where the configuration does not normalise."""
+    """Running statistics that acting needs; () where the configuration does not normalize."""
 
     observation: PyTree
     value: PyTree  # of the returns
@@ -67,7 +67,7 @@ class Rows(NamedTuple):
 
 
 def loss(
-    prediction: PolicyValue, rows: Rows, config: PPOConfig
+    prediction: heads.PolicyValue, rows: Rows, config: PPOConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighted sum of the rows' losses, and its parts for the log.
 
@@ -98,12 +98,12 @@ def loss(
     return total, means
 
 
-def normalise_advantages(advantage: jax.Array, weight: jax.Array) -> jax.Array:
+def normalize_advantages(advantage: jax.Array, weight: jax.Array) -> jax.Array:
     """To mean 0 and deviation 1 over the valid rows of all devices; f32[B], f32[B] -> f32[B]."""
     mean = mean_over_devices(jnp.sum(weight * advantage))
-    centred = advantage - mean
-    variance = mean_over_devices(jnp.sum(weight * jnp.square(centred)))
-    return centred / (jnp.sqrt(variance) + 1e-8)
+    centered = advantage - mean
+    variance = mean_over_devices(jnp.sum(weight * jnp.square(centered)))
+    return centered / (jnp.sqrt(variance) + 1e-8)
 
 
 def explained_variance(value: jax.Array, target: jax.Array, weight: jax.Array) -> jax.Array:
@@ -127,18 +127,20 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """PPO as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, PPOConfig)
-    network = PolicyValueNetwork(spec.num_actions, config.network)
+    network = heads.PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     adaptive = config.optimizer.schedule == "adaptive"
 
-    def predict(params: PyTree, statistics: Statistics, observation: jax.Array) -> PolicyValue:
-        x = normalise(observation, statistics.observation)
+    def predict(
+        params: PyTree, statistics: Statistics, observation: jax.Array
+    ) -> heads.PolicyValue:
+        x = normalize(observation, statistics.observation)
         return network.apply({"params": params}, x)
 
     def init(key: jax.Array) -> AgentState:
         actor = init_actor(network, key, spec.frame_shape)
-        value_statistics = new_statistics(()) if settings.normalise_values else ()
+        value_statistics = new_statistics(()) if settings.normalize_values else ()
         statistics = Statistics(actor.statistics, value_statistics)
         rate = jnp.float32(config.initial_learning_rate())
         learner = Learner(optimizer.init(actor.params), rate)
@@ -168,7 +170,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         )
         value, target = value[:-1], advantage + value[:-1]
         valid = trajectory.valid
-        if settings.normalise_values:
+        if settings.normalize_values:
             value_statistics = _update_value_statistics(value_statistics, target, valid)
         rows = Rows(
             observation=trajectory.observation[:-1],
@@ -195,8 +197,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         ) -> tuple[tuple[PyTree, Learner], dict[str, jax.Array]]:
             params, learner = carry
             rows = minibatches.take(rollout, steps)
-            if settings.normalise_advantages:
-                rows = rows._replace(advantage=normalise_advantages(rows.advantage, rows.weight))
+            if settings.normalize_advantages:
+                rows = rows._replace(advantage=normalize_advantages(rows.advantage, rows.weight))
             gradients, metrics = gradient(objective, params, rows, settings.micro_batch)
             rate = learner.learning_rate
             params, moments = optimizers.apply(optimizer, gradients, learner.moments, params, rate)

@@ -1,6 +1,6 @@
 """Parallelised Q-network (PQN, Gallici 2025): Q-learning without a replay or a target network.
 
-Layer normalisation keeps it stable (`network.layer_norm`), many environments decorrelate it. The
+Layer normalization keeps it stable (`network.layer_norm`), many environments decorrelate it. The
 loss of a minibatch is
 
 L = mean over valid rows of ½(Rₜ - q(sₜ, aₜ))²,  Rₜ = rₜ + γ · ((1 - λ) · vₜ₊₁ + λ · Rₜ₊₁)
@@ -16,9 +16,9 @@ import optax
 
 from jaxrl.config.algorithms import PQNConfig
 from jaxrl.config.schema import Config
+from jaxrl.networks import heads
 from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.heads import ActionValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import distributions, exploration, optimizers, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.replay import minibatches
@@ -52,13 +52,13 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """PQN as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, PQNConfig)
-    network = ActionValueNetwork(spec.num_actions, 1, config.network)
+    network = heads.ActionValueNetwork(spec.num_actions, 1, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     epsilon = exploration.schedule(config)
 
     def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
-        return network.apply({"params": params}, normalise(observation, statistics))
+        return network.apply({"params": params}, normalize(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
         actor = init_actor(network, key, spec.frame_shape)

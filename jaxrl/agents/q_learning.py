@@ -20,9 +20,9 @@ import optax
 
 from jaxrl.config.algorithms import ReplayConfig
 from jaxrl.config.schema import Config, gradient_steps
+from jaxrl.networks import heads
 from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.heads import ActionValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import exploration, optimizers
 from jaxrl.ops.gradients import gradient_and_rows, row_weights
 from jaxrl.replay import buffer, prioritized
@@ -112,19 +112,19 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
     """An agent that learns by the method, as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, ReplayConfig)
-    network = ActionValueNetwork(spec.num_actions, method.num_atoms, config.network)
+    network = heads.ActionValueNetwork(spec.num_actions, method.num_atoms, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     epsilon = exploration.schedule(config)
     num_batches = gradient_steps(config)
     target_updates = max(1, round(settings.target_update_interval / config.steps_per_update()))
-    prioritises = settings.priority_exponent > 0
+    prioritizes = settings.priority_exponent > 0
     names = (method.loss_name, "value/q", "loss/gradient_norm")
 
     def predict(
         params: PyTree, statistics: PyTree, observation: jax.Array, noise: PyTree
     ) -> jax.Array:
-        x = normalise(observation, statistics)
+        x = normalize(observation, statistics)
         return network.apply({"params": params}, x, noise)
 
     def keys_of_noise(key: jax.Array, number: int) -> PyTree:
@@ -138,7 +138,7 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         rows = buffer.rows_per_env(
             settings.replay_capacity, config.num_envs, settings.rollout_length
         )
-        priorities = prioritized.new(spec.num_envs, rows) if prioritises else ()
+        priorities = prioritized.new(spec.num_envs, rows) if prioritizes else ()
         memory = buffer.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
         return AgentState(actor, Learner(optimizer.init(actor.params), actor.params), memory)
 
@@ -175,13 +175,13 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         """One gradient step; the priorities after it."""
         size = settings.batch_size // jax.lax.axis_size(AXIS)
         place_key, noise_key = jax.random.split(key)
-        if prioritises:
+        if prioritizes:
             place, probability = prioritized.draw(place_key, memory, size)
         else:
             place = buffer.draw_uniform(place_key, memory, size, settings.n_step)
         batch = buffer.read(memory, place, settings.n_step, settings.gamma)
         rows = as_rows(noise_key, actor, learner, batch)
-        if prioritises:
+        if prioritizes:
             importance = prioritized.importance(probability, beta(actor.updates))
             rows = rows._replace(importance=importance)
 
@@ -198,7 +198,7 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
             optimizer, gradients, learner.moments, actor.params, schedule(actor.updates)
         )
         priorities = memory.priorities
-        if prioritises:
+        if prioritizes:
             priorities = prioritized.update(memory, place, errors, settings.priority_exponent)
         metrics["loss/gradient_norm"] = optax.tree.norm(gradients)
         return params, learner._replace(moments=moments), priorities, metrics
@@ -211,7 +211,7 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
         memory = buffer.add(state.memory, trajectory)
-        if prioritises:
+        if prioritizes:
             memory = prioritized.follow(memory, len(trajectory.action), settings.n_step)
         actor, learner = state.actor, copy_target(state, target_updates).optimizer
         ready = (memory.steps[0] >= settings.learning_starts / config.num_envs) & (
@@ -238,7 +238,7 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
             "replay/transitions": jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
             * jnp.float32(config.num_envs),
         }
-        if prioritises:
+        if prioritizes:
             metrics["replay/importance_exponent"] = beta(actor.updates)
             metrics["replay/largest_priority"] = mean_over_devices(priorities.largest[0])
         new_actor = next_actor(actor, params, trajectory)

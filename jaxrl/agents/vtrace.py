@@ -18,9 +18,9 @@ import optax
 
 from jaxrl.config.algorithms import VTraceConfig
 from jaxrl.config.schema import Config
+from jaxrl.networks import heads
 from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import distributions, optimizers, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.replay import buffer
@@ -41,7 +41,7 @@ class Windows(NamedTuple):
 
 
 def loss(
-    prediction: PolicyValue,
+    prediction: heads.PolicyValue,
     windows: Windows,
     config: VTraceConfig,
     entropy_coef: jax.typing.ArrayLike,
@@ -83,7 +83,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     """V-trace as `config.agent` sets it up."""
     settings = config.agent
     assert isinstance(settings, VTraceConfig)
-    network = PolicyValueNetwork(spec.num_actions, config.network)
+    network = heads.PolicyValueNetwork(spec.num_actions, config.network)
     optimizer = optimizers.make_optimizer(config.optimizer)
     schedule = optimizers.learning_rate(config)
     final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
@@ -92,8 +92,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     )
     length, num_batches = settings.window, settings.num_minibatches
 
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> PolicyValue:
-        return network.apply({"params": params}, normalise(observation, statistics))
+    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> heads.PolicyValue:
+        return network.apply({"params": params}, normalize(observation, statistics))
 
     def init(key: jax.Array) -> AgentState:
         actor = init_actor(network, key, spec.frame_shape)

@@ -26,7 +26,7 @@ class ScoreSummary(NamedTuple):
 
     protocol: str
     evaluations: dict[Path, Evaluation]
-    cells: dict[str, Cells]  # configuration -> game -> human-normalised scores of its seeds
+    cells: dict[str, Cells]  # configuration -> game -> human-normalized scores of its seeds
     warnings: list[str]
 
 
@@ -75,11 +75,11 @@ def summarize(found: dict[Path, Evaluation]) -> ScoreSummary:
     cells, warnings = {}, []
     for label, members in groups.items():
         results = [found[run_dir] for run_dir in members]
-        without = sorted({r.game for r in results if r.human_normalised_mean is None})
+        without = sorted({r.game for r in results if r.human_normalized_mean is None})
         if without:
             warnings.append(f"{label}: no human score is published of {', '.join(without)}: "
                             "left out of the aggregates")  # fmt: skip
-        of_one = _cells([(r, r.human_normalised_mean) for r in results])
+        of_one = _cells([(r, r.human_normalized_mean) for r in results])
         if of_one:
             cells[label] = of_one
     steps = sorted({result.step or 0 for result in found.values()})
@@ -151,7 +151,7 @@ def describe(summary: ScoreSummary) -> str:
         return "\n".join([*lines, "no game has a published human score: nothing to aggregate"])
     protocol = f"{summary.protocol} ({evaluation_record.PROTOCOLS[summary.protocol]})"
     grid = Table(
-        title=f"human-normalised scores, protocol {protocol}",
+        title=f"human-normalized scores, protocol {protocol}",
         caption="0 is random play, 1 a human; IQM: interquartile mean; in brackets 95 % stratified "
         "bootstrap intervals",
         title_justify="left",
@@ -281,10 +281,10 @@ def _two_groups(groups: dict[str, list[Evaluation]], protocol: str) -> Result:
     left_out = sorted({r.game for r in [*xs, *ys]} - set(common))
     if left_out:
         notes.append(f"left out, because only one has played them: {', '.join(left_out)}")
-    # Points of one game can be compared as they are, those of several only when normalised.
-    normalised = len(common) > 1
-    without = {r.game for r in both if r.human_normalised_mean is None}
-    if normalised and without:
+    # Points of one game can be compared as they are, those of several only when normalized.
+    normalized = len(common) > 1
+    without = {r.game for r in both if r.human_normalized_mean is None}
+    if normalized and without:
         notes.append(f"left out, without a published human score: {', '.join(sorted(without))}")
         common = [game for game in common if game not in without]
         if not common:
@@ -292,7 +292,7 @@ def _two_groups(groups: dict[str, list[Evaluation]], protocol: str) -> Result:
     cells = []
     for results in (xs, ys):
         of_these = [r for r in results if r.game in common]
-        figures = [r.human_normalised_mean if normalised else r.mean for r in of_these]
+        figures = [r.human_normalized_mean if normalized else r.mean for r in of_these]
         cells.append(_cells(list(zip(of_these, figures, strict=True))))
     numbers = [len(seeds) for of_one in cells for seeds in of_one.values()]
     if min(numbers) < FEW_SEEDS:
@@ -302,7 +302,7 @@ def _two_groups(groups: dict[str, list[Evaluation]], protocol: str) -> Result:
         notes.append("they were not trained for the same number of steps")
     notes += _epsilons(both) + _conditions(both)
     means = tuple(float(statistics.mean(list(of_one.values()))) for of_one in cells)
-    unit = "human-normalised" if normalised else "points"
+    unit = "human-normalized" if normalized else "points"
     comparison = statistics.compare(cells[0], cells[1])
     over = "seeds"
     return Result(

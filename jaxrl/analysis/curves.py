@@ -31,9 +31,9 @@ LABELS = {
     "seconds": "training time (minutes, compilation excluded)",
 }
 UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
-# Told apart also with defective colour vision (Okabe & Ito 2008, without the yellow).
+# Told apart also with defective color vision (Okabe & Ito 2008, without the yellow).
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = ("-", "--", ":", "-.")  # once all colours are taken
+LINES = ("-", "--", ":", "-.")  # once all colors are taken
 POINTS = 200  # of a mean over seeds
 EARLY = "mean of first games only,\nwhich favors short ones"
 
@@ -136,7 +136,7 @@ def draw_seeds(
 ) -> None:
     """Draws each group's mean over the seeds, the band from lowest to highest, and every seed thin.
 
-    `order` gives labels in the order of their colours, so that pictures side by side agree.
+    `order` gives labels in the order of their colors, so that pictures side by side agree.
     """
     order = list(dict.fromkeys([*order, *(one.label for one in groups)]))
     for one in groups:
@@ -168,7 +168,7 @@ def comparison(
 ) -> "matplotlib.figure.Figure":
     """Algorithms side by side: a row for each game, a column for each axis, as `draw_seeds` draws.
 
-    A configuration has the same colour in all of them.
+    A configuration has the same color in all of them.
     """
     import matplotlib.figure
 
@@ -206,14 +206,14 @@ def learning_curve(run_dirs: list[Path], target: Path) -> None:
 
 
 def colors(number: int) -> list[Any]:
-    """So many colours, told apart also with defective colour vision."""
+    """So many colors, told apart also with defective color vision."""
     if number <= len(COLORS):
         return list(COLORS[:number])
     return list(matplotlib.colormaps["cividis"](np.linspace(0, 1, number)))
 
 
 def style(number: int) -> dict[str, Any]:
-    """Colour, and line once the colours are used up."""
+    """Color, and line once the colors are used up."""
     line = LINES[number // len(COLORS) % len(LINES)]
     return {"color": COLORS[number % len(COLORS)], "linestyle": line}
 

@@ -17,7 +17,7 @@ def draw(cells: dict[str, Cells], protocol: str, target: Path) -> None:
     """Writes a PNG of the aggregates of each configuration and their performance profiles.
 
     Args:
-      cells: configuration -> game -> human-normalised scores.
+      cells: configuration -> game -> human-normalized scores.
       protocol: that they were evaluated by.
       target: the PNG. Raises `UserError` where it cannot be written, or there is nothing to draw.
     """
@@ -30,17 +30,17 @@ def draw(cells: dict[str, Cells], protocol: str, target: Path) -> None:
     parts: Any = figure.subfigures(2, 1, height_ratios=[1 + 0.3 * len(cells), 3])
     above, below = parts
     panels = above.subplots(1, len(statistics.AGGREGATES), sharey=True)
-    colours = dict(zip(cells, curves.colors(len(cells)), strict=True))
+    colors = dict(zip(cells, curves.colors(len(cells)), strict=True))
     for place, (label, of_one) in enumerate(cells.items()):
         for panel, (name, estimate) in zip(
             panels, statistics.aggregate(of_one).items(), strict=True
         ):
-            _interval(panel, place, estimate, colours[label])
+            _interval(panel, place, estimate, colors[label])
             panel.set_title(name, fontsize="medium")
     panels[0].set_yticks(range(len(cells)), list(cells))
     panels[0].set_ylim(len(cells) - 0.5, -0.5)
-    above.supxlabel("human-normalised score, 95 % stratified bootstrap intervals", fontsize="small")
-    _profiles(below.subplots(), cells, colours)
+    above.supxlabel("human-normalized score, 95 % stratified bootstrap intervals", fontsize="small")
+    _profiles(below.subplots(), cells, colors)
     games = sorted({game for of_one in cells.values() for game in of_one})
     shown = ", ".join(games) if len(games) <= 6 else f"{len(games)} games"
     figure.suptitle(f"{shown}, protocol {protocol} ({evaluation_record.PROTOCOLS[protocol]})")
@@ -50,29 +50,29 @@ def draw(cells: dict[str, Cells], protocol: str, target: Path) -> None:
         raise UserError(f"cannot write '{target}': {error}") from None
 
 
-def _interval(panel: Any, place: int, estimate: statistics.Estimate, colour: Any) -> None:
+def _interval(panel: Any, place: int, estimate: statistics.Estimate, color: Any) -> None:
     if estimate.low is not None and estimate.high is not None:
         panel.barh(place, estimate.high - estimate.low, left=estimate.low, height=0.6,
-                   color=colour, alpha=0.5)  # fmt: skip
-    panel.plot([estimate.value] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
+                   color=color, alpha=0.5)  # fmt: skip
+    panel.plot([estimate.value] * 2, [place - 0.3, place + 0.3], color=color, linewidth=2)
     panel.grid(axis="x", alpha=0.3)
     panel.use_sticky_edges = False
     panel.margins(x=0.15)
 
 
-def _profiles(axes: Any, cells: dict[str, Cells], colours: dict[str, Any]) -> None:
+def _profiles(axes: Any, cells: dict[str, Cells], colors: dict[str, Any]) -> None:
     values = np.concatenate([x for of_one in cells.values() for x in of_one.values()])
     low, high = min(0.0, float(values.min())), max(1.0, float(values.max()))
     thresholds = np.linspace(low, high + 0.02 * (high - low), THRESHOLDS)
     for label, of_one in cells.items():
         shares, band = statistics.profile(of_one, thresholds)
-        axes.plot(thresholds, shares, label=label, color=colours[label], drawstyle="steps-pre")
+        axes.plot(thresholds, shares, label=label, color=colors[label], drawstyle="steps-pre")
         if band is not None:
-            axes.fill_between(thresholds, *band, color=colours[label], alpha=0.2, linewidth=0)
+            axes.fill_between(thresholds, *band, color=colors[label], alpha=0.2, linewidth=0)
     axes.axvline(1, color="grey", linestyle=":", linewidth=1)
     axes.text(1, 1.02, "human", color="grey", fontsize="small", ha="center",
               transform=axes.get_xaxis_transform())  # fmt: skip
-    axes.set_xlabel("threshold of the human-normalised score")
+    axes.set_xlabel("threshold of the human-normalized score")
     axes.set_ylabel("share of runs above it")
     axes.set_ylim(-0.02, 1.02)
     axes.grid(alpha=0.3)

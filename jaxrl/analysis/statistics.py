@@ -8,7 +8,7 @@ import scipy.stats
 FEW_GAMES = 10  # below it, scores that are all alike say nothing of chance
 REPETITIONS = 10_000  # of the bootstrap
 INTERVAL = (2.5, 97.5)  # percentiles: 95 % lie between
-Cells = dict[str, np.ndarray]  # game -> human-normalised scores f64[seeds]
+Cells = dict[str, np.ndarray]  # game -> human-normalized scores f64[seeds]
 
 
 # --- aggregates ----------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def difference(x: list[np.ndarray], y: list[np.ndarray]) -> Estimate:
 
 
 def compare(first: Cells, second: Cells, seed: int = 0) -> Comparison:
-    """Both over the same games; scores need not be normalised."""
+    """Both over the same games; scores need not be normalized."""
     second = {game: second[game] for game in first}
     x, y = list(first.values()), list(second.values())
     drawn = None

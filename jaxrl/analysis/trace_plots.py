@@ -128,7 +128,7 @@ def _edges(trace: Trace) -> np.ndarray:
     return np.arange(len(trace.actions) + 1)
 
 
-def _colours(trace: Trace) -> list[Any]:
+def _colors(trace: Trace) -> list[Any]:
     """One for each action."""
     return colors(len(trace.action_names))
 
@@ -158,9 +158,9 @@ def _said(trace: Trace, step: int) -> str:
 def _draw_policy(axes: Any, trace: Trace) -> None:
     """The probabilities of the actions, one on top of the other."""
     below = np.zeros(len(trace.actions))
-    for action, colour in enumerate(_colours(trace)):
+    for action, color in enumerate(_colors(trace)):
         above = below + trace.probabilities[:, action]
-        axes.stairs(above, _edges(trace), baseline=below, fill=True, color=colour,
+        axes.stairs(above, _edges(trace), baseline=below, fill=True, color=color,
                     label=trace.action_names[action])  # fmt: skip
         below = above
     axes.set_ylim(0, 1)
@@ -171,10 +171,10 @@ def _draw_policy(axes: Any, trace: Trace) -> None:
 
 def _draw_values(axes: Any, trace: Trace) -> None:
     axes.stairs(trace.values, _edges(trace), baseline=None, color="black", label="value")
-    for sign, (label, marker, colour) in REWARDS.items():
+    for sign, (label, marker, color) in REWARDS.items():
         steps = np.flatnonzero(np.sign(trace.rewards) == sign)
         if steps.size:
-            axes.plot(steps + 0.5, trace.values[steps], marker, color=colour, label=label)
+            axes.plot(steps + 0.5, trace.values[steps], marker, color=color, label=label)
     axes.set_ylabel("value")
     axes.grid(alpha=0.3)
     axes.set_xlim(0, len(trace.actions))
@@ -182,8 +182,8 @@ def _draw_values(axes: Any, trace: Trace) -> None:
 
 
 def _draw_action_values(axes: Any, trace: Trace) -> None:
-    for action, colour in enumerate(_colours(trace)):
-        axes.stairs(trace.action_values[:, action], _edges(trace), baseline=None, color=colour,
+    for action, color in enumerate(_colors(trace)):
+        axes.stairs(trace.action_values[:, action], _edges(trace), baseline=None, color=color,
                     linewidth=1.3, label=trace.action_names[action])  # fmt: skip
     axes.set_ylabel("mean return\nof each action")
     axes.grid(alpha=0.3)
@@ -238,7 +238,7 @@ def _now(axes: Any, trace: Trace) -> _Moving:
     """Bars of the policy at one step, or of C51 the distribution of each action's return."""
     if trace.atoms.size:
         return _now_c51(axes, trace)
-    bars = list(axes.barh(trace.action_names, trace.probabilities[0], color=_colours(trace)))
+    bars = list(axes.barh(trace.action_names, trace.probabilities[0], color=_colors(trace)))
     axes.set_xlim(0, 1)
     axes.invert_yaxis()
     axes.set_xlabel("probability")
@@ -251,8 +251,8 @@ def _now(axes: Any, trace: Trace) -> _Moving:
 
 
 def _now_c51(axes: Any, trace: Trace) -> _Moving:
-    parts = zip(trace.distributions[0], _colours(trace), trace.action_names, strict=True)
-    lines = [axes.plot(trace.atoms, y, color=colour, label=name)[0] for y, colour, name in parts]
+    parts = zip(trace.distributions[0], _colors(trace), trace.action_names, strict=True)
+    lines = [axes.plot(trace.atoms, y, color=color, label=name)[0] for y, color, name in parts]
     axes.set_ylim(0, 1.05 * np.nanmax(trace.distributions))
     axes.set_xlabel("return (atoms)")
     axes.set_ylabel("probability")

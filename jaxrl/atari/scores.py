@@ -16,7 +16,7 @@ class PublishedScore(NamedTuple):
 
 
 class ReferenceScore(NamedTuple):
-    """Mean scores of whole games (Badia 2020, table of human-normalised scores)."""
+    """Mean scores of whole games (Badia 2020, table of human-normalized scores)."""
 
     random: float  # of uniform random actions
     human: float  # of a professional tester
@@ -31,7 +31,7 @@ def reference_scores() -> dict[str, ReferenceScore]:
     }
 
 
-def human_normalised(game: str, score: float) -> float | None:
+def human_normalized(game: str, score: float) -> float | None:
     """(score - random) / (human - random): 0 is random play, 1 a human; None if unknown."""
     reference = reference_scores().get(game)
     if reference is None:

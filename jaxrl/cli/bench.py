@@ -2,10 +2,9 @@
 
 import dataclasses
 import json
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -14,10 +13,6 @@ from jaxrl.cli.parsing import at_least, check_target, parse_settings
 from jaxrl.cli.suite import run_suite
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
-
-if TYPE_CHECKING:
-    pass
-    pass
 
 STOPPED = "stopped before all was tried"
 
@@ -129,13 +124,6 @@ def _sweep(parsed: Any) -> int:
     bench_charts.throughput(drawn, parsed.output, title + f", groups: {config.groups}")
     print(parsed.output, file=sys.stderr)
     return status
-
-
-def check_accelerator(size: str, machine: dict[str, Any]) -> None:
-    """Refuses to measure a CPU where an accelerator is meant. Raises `UserError`."""
-    meant = machine.get("driver") and size == "auto" and not os.environ.get("JAX_PLATFORMS")
-    if meant and machine["platform"] == "cpu":
-        raise UserError("JAX does not use the accelerator: see `jaxrl doctor`, or add --size small")
 
 
 def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def evaluate(arguments: list[str]) -> int:
         scores. The set of actions, and who presses FIRE at the start and after a lost life, stay
         as they were in training.
         Several runs are aggregated over games and seeds, by configuration: median, interquartile
-        mean, mean and optimality gap of human-normalised scores, with 95 % stratified bootstrap
+        mean, mean and optimality gap of human-normalized scores, with 95 % stratified bootstrap
         intervals (Agarwal 2021).
         Example: jaxrl evaluate runs/x --episodes 30 --protocol noop --json
 

@@ -1,13 +1,13 @@
 """`jaxrl bench --suite`."""
 
 import dataclasses
+import os
 import shlex
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from jaxrl.cli.bench import check_accelerator
 from jaxrl.cli.parsing import at_least, parse
 from jaxrl.config import toml
 from jaxrl.errors import UserError
@@ -56,7 +56,7 @@ def run_suite(arguments: list[str]) -> int:
     if not parsed.list:
         run.settle(parsed.output)
     machine = run.probe()
-    check_accelerator(parsed.size, machine)
+    _check_accelerator(parsed.size, machine)
     size = plan.size_of(parsed.size, machine["platform"])
     members = plan.plan(size, machine["num_devices"], plan.custom_call(machine))
     only = plan.chosen(members, parsed.only)
@@ -114,3 +114,10 @@ def _only_left(arguments: list[str], left: list[str]) -> list[str]:
         if not named:
             kept.append(word)
     return [*kept, "--only", *left] if "--only" in arguments else arguments
+
+
+def _check_accelerator(size: str, machine: dict[str, Any]) -> None:
+    """Refuses to measure a CPU where an accelerator is meant. Raises `UserError`."""
+    meant = machine.get("driver") and size == "auto" and not os.environ.get("JAX_PLATFORMS")
+    if meant and machine["platform"] == "cpu":
+        raise UserError("JAX does not use the accelerator: see `jaxrl doctor`, or add --size small")

@@ -158,7 +158,7 @@ def _print(rows: "list[Row]") -> None:
 
     table = Table(box=box.SIMPLE)
     table.add_column("member", overflow="fold")
-    for name in ("status", "steps", "return", "evaluation", "human-normalised"):
+    for name in ("status", "steps", "return", "evaluation", "human-normalized"):
         table.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
     for row in rows:
         status = row["status"]
@@ -168,7 +168,7 @@ def _print(rows: "list[Row]") -> None:
             f"{row['step']:,}",
             figure(row["return_mean"], ".1f"),
             figure(row["evaluation_mean"], ".1f"),
-            figure(row["human_normalised_mean"], ".2f"),
+            figure(row["human_normalized_mean"], ".2f"),
         )
         table.add_row(Text(row["name"]), status, *figures)
     Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False).print(table)

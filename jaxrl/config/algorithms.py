@@ -26,7 +26,7 @@ class A2CConfig:
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Proximal policy optimisation (Schulman 2017)."""
+    """Proximal policy optimization (Schulman 2017)."""
 
     rollout_length: int = 128
     """agent steps of every environment between two updates"""
@@ -46,9 +46,9 @@ class PPOConfig:
     """weight of the entropy bonus"""
     value_coef: float = 0.5
     """weight of half the mean squared error of the values"""
-    normalise_advantages: bool = True
+    normalize_advantages: bool = True
     """to mean 0 and deviation 1 in each minibatch, over all devices"""
-    normalise_values: bool = False
+    normalize_values: bool = False
     """the network predicts returns in running standard deviations from their running mean"""
     kl_target: float = 0.01
     """nats; the adaptive learning rate grows where the mean divergence of an epoch's minibatches is
@@ -138,7 +138,7 @@ class ReplayConfig(ValueConfig):
 
 @dataclass(frozen=True)
 class DQNConfig(ReplayConfig):
-    """Deep Q-network (Mnih 2015); double (van Hasselt 2016) and prioritised (Schaul 2016)."""
+    """Deep Q-network (Mnih 2015); double (van Hasselt 2016) and prioritized (Schaul 2016)."""
 
 
 @dataclass(frozen=True)

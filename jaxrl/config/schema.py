@@ -38,10 +38,10 @@ class NetworkConfig:
     """dqn and c51: learned noise in the layers above the convolutions explores (Fortunato 2018),
     which begin as that paper's, not by `init`; set epsilon to 0 with it"""
     layer_norm: bool = False
-    """nips, nature: normalise over the channels after every layer below the heads (PQN, Gallici
+    """nips, nature: normalize over the channels after every layer below the heads (PQN, Gallici
     2025)"""
-    normalise_observations: bool = False
-    """normalise each pixel by its running mean and standard deviation (CuLE)"""
+    normalize_observations: bool = False
+    """normalize each pixel by its running mean and standard deviation (CuLE)"""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its products in
     float32; parameters, heads and losses are float32 always"""
@@ -111,7 +111,7 @@ class Config:
     """devices to train on; 0 takes every accelerator, or one CPU device"""
     sync_every: int = 0
     """updates that each learner takes on parameters of its own before all merge: asynchronous
-    optimisation, made deterministic; 0 averages every gradient over all devices instead"""
+    optimization, made deterministic; 0 averages every gradient over all devices instead"""
     num_learners: int = 0
     """learners over all devices, with sync_every; 0 makes one on each device"""
     num_threads: int = 0

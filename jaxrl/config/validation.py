@@ -144,7 +144,7 @@ def check(config: Config) -> None:
     if type(agent) is not ALGORITHMS[config.algorithm]:
         raise UserError(
             f"algorithm = {config.algorithm}: is set by the configuration file; take one of "
-            f"configs/, as --config configs/{config.algorithm}.toml"
+            f"configs/, as --config {config.algorithm}"
         )
     _check_optimizer(config)
     _check_learners(config)

@@ -1,6 +1,6 @@
-"""Evaluation by named protocols: whole games, unclipped scores, human-normalised.
+"""Evaluation by named protocols: whole games, unclipped scores, human-normalized.
 
-Every environment plays exactly one game. Counting whatever games end first would favour short ones.
+Every environment plays exactly one game. Counting whatever games end first would favor short ones.
 """
 
 import dataclasses

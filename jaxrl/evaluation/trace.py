@@ -12,8 +12,8 @@ from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
 from jaxrl.evaluation.protocols import PROTOCOLS, Pressing, set_up
-from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks import heads
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import distributions as dist
 from jaxrl.ops.distributions import log_probabilities
 from jaxrl.program import rollout
@@ -119,13 +119,13 @@ def _look(config: Config, num_actions: int) -> Callable[[ActorState, jax.Array],
     settings = config.agent
     if isinstance(settings, ValueConfig):
         return _look_at_values(config, settings, num_actions)
-    network = PolicyValueNetwork(num_actions, config.network)
+    network = heads.PolicyValueNetwork(num_actions, config.network)
 
     def look(actor: ActorState, observation: jax.Array) -> _Seen:
         statistics = actor.statistics
         if isinstance(settings, PPOConfig):
             statistics = statistics.observation
-        x = normalise(observation, statistics)
+        x = normalize(observation, statistics)
         logits, value = network.apply({"params": actor.params}, x)
         policy = jnp.exp(log_probabilities(logits))
         return _Seen(policy, value, jnp.zeros((1, num_actions, 0)))
@@ -140,10 +140,10 @@ def _look_at_values(
     if isinstance(settings, C51Config):
         num_atoms = settings.num_atoms
         atoms = dist.support(settings.v_min, settings.v_max, num_atoms)
-    network = ActionValueNetwork(num_actions, num_atoms, config.network)
+    network = heads.ActionValueNetwork(num_actions, num_atoms, config.network)
 
     def look(actor: ActorState, observation: jax.Array) -> _Seen:
-        x = normalise(observation, actor.statistics)
+        x = normalize(observation, actor.statistics)
         said = network.apply({"params": actor.params}, x)  # noisy networks without noise
         distributions, values = jnp.zeros((1, num_actions, 0)), said
         if isinstance(settings, C51Config):

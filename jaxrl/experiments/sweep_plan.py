@@ -233,7 +233,7 @@ def describe(member: SweepMember, status: str, exit_status: int | None = None) -
         "return_mean": _number(last.get("return_mean")),
         "evaluation_protocol": evaluation and evaluation.protocol,
         "evaluation_mean": evaluation and evaluation.mean,
-        "human_normalised_mean": evaluation and evaluation.human_normalised_mean,
+        "human_normalized_mean": evaluation and evaluation.human_normalized_mean,
     }
 
 

@@ -15,7 +15,7 @@ def init_params(
     network: nn.Module, key: jax.Array, frame_shape: tuple[int, int] = FRAME_SHAPE
 ) -> Any:
     """Parameters for stacks of such frames."""
-    # Compiled, as one by one the operations of an initialisation take seconds.
+    # Compiled, as one by one the operations of an initialization take seconds.
     return jax.jit(network.init)(key, jnp.zeros((1, *frame_shape, STACK_SIZE)))["params"]
 
 

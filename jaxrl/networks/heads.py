@@ -1,4 +1,4 @@
-"""Torsos, heads and observation normalisation (Flax Linen)."""
+"""Torsos, heads and observation normalization (Flax Linen)."""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ class PolicyValueNetwork(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> PolicyValue:
-        """f32[B, 84, 84, 4], as `normalise` gives it."""
+        """f32[B, 84, 84, 4], as `normalize` gives it."""
         (x,) = Torso(self.config)(x)
         logits = Dense(self.num_actions, 0.01, self.config.init)(x)
         value = Dense(1, 1.0, self.config.init)(x)
@@ -45,7 +45,7 @@ class ActionValueNetwork(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any = None) -> jax.Array:
-        """f32[B, 84, 84, 4], as `normalise` gives it -> f32[B, A, atoms]; f32[B, A] for 1 atom.
+        """f32[B, 84, 84, 4], as `normalize` gives it -> f32[B, A, atoms]; f32[B, A] for 1 atom.
 
         Of noisy networks with the noise of key[B], or with none.
         """

@@ -44,7 +44,7 @@ class Conv(nn.Module):
 
 
 class Dense(nn.Module):
-    """A fully connected layer, with the initialisation that the configuration names."""
+    """A fully connected layer, with the initialization that the configuration names."""
 
     features: int
     gain: float

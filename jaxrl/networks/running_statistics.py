@@ -77,8 +77,8 @@ def join_statistics(before: RunningStatistics, own: RunningStatistics) -> Runnin
 
 
 def init_statistics(config: NetworkConfig, frame_shape: tuple[int, int] = FRAME_SHAPE) -> Any:
-    """Of each pixel; () where the configuration does not normalise."""
-    return new_statistics((*frame_shape, 1)) if config.normalise_observations else ()
+    """Of each pixel; () where the configuration does not normalize."""
+    return new_statistics((*frame_shape, 1)) if config.normalize_observations else ()
 
 
 def update_statistics(statistics: Any, frames: jax.Array) -> Any:
@@ -90,7 +90,7 @@ def update_statistics(statistics: Any, frames: jax.Array) -> Any:
     return merge_statistics(statistics, mean, square, x.shape[0] * jax.lax.axis_size(AXIS))
 
 
-def normalise(observation: jax.Array, statistics: Any) -> jax.Array:
+def normalize(observation: jax.Array, statistics: Any) -> jax.Array:
     """u8[..., 84, 84, 4] -> f32: scaled to [0, 1], or by the statistics and clipped to ±5."""
     x = observation.astype(jnp.float32) / 255
     if statistics == ():

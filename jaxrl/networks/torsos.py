@@ -40,7 +40,7 @@ class Torso(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any = None) -> tuple[jax.Array, ...]:
-        """f32[B, 84, 84, 4], as `normalise` gives it -> one f32[B, units] per stream."""
+        """f32[B, 84, 84, 4], as `normalize` gives it -> one f32[B, units] per stream."""
         init = self.config.init
 
         def activate(x: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
 """Learners with parameters of their own that merge from time to time, or one for all devices.
 
-Asynchronous optimisation made deterministic (A3C, Mnih 2016; APPO, Stooke & Abbeel 2018, section 4
+Asynchronous optimization made deterministic (A3C, Mnih 2016; APPO, Stooke & Abbeel 2018, section 4
 and appendix B). Each learner plays its share of the environments with its own copy of parameters
 and optimizer, takes `sync_every` updates on it, and then all merge as if one after another had
 pushed what it did to a central copy. Of n gradient steps a learner contributes

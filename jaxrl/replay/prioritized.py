@@ -1,4 +1,4 @@
-"""Prioritised replay: transitions are drawn as often as they surprise (Schaul 2016).
+"""Prioritized replay: transitions are drawn as often as they surprise (Schaul 2016).
 
 P(i) = pᵢ^α / Σⱼ pⱼ^α,  wᵢ = (N · P(i))^-β / max over the batch,  pᵢ the last error of i
 

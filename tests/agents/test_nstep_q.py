@@ -7,7 +7,7 @@ import rlax
 from jaxrl.agents import make_agent, nstep_q
 from jaxrl.config.algorithms import NStepQConfig
 from jaxrl.networks.heads import ActionValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import AXIS, Trajectory
 from tests.agents.test_c51 import SPEC, trajectory
 from tests.conftest import catch_config
@@ -94,7 +94,7 @@ def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
     state = made.init(jax.random.key(0))
     network = ActionValueNetwork(SPEC.num_actions, 1, config.network)
     observation = played.observation.reshape(-1, *played.observation.shape[2:])
-    seen = normalise(observation, state.actor.statistics)
+    seen = normalize(observation, state.actor.statistics)
     values = network.apply({"params": state.actor.params}, seen).reshape(5, 4, -1)
     weight = played.valid / played.valid.sum()
 

@@ -97,12 +97,12 @@ def test_at_the_old_policy_the_gradient_is_the_policy_gradient():
     np.testing.assert_allclose(gradient(logits), expected, atol=1e-5)
 
 
-def test_advantages_are_normalised_over_the_valid_rows_of_all_devices():
+def test_advantages_are_normalized_over_the_valid_rows_of_all_devices():
     valid = jnp.array([[True, True], [True, False]])
     advantage = jnp.array([[1.0, 2.0], [6.0, 1000.0]])
 
     def per_device(valid, advantage):
-        return ppo.normalise_advantages(advantage, gradients.row_weights(valid))
+        return ppo.normalize_advantages(advantage, gradients.row_weights(valid))
 
     ours = np.asarray(jax.vmap(per_device, axis_name=AXIS)(valid, advantage))
     # mean 3, variance (4 + 1 + 9) / 3
@@ -202,7 +202,7 @@ def test_before_the_first_step_the_policy_is_the_old_one():
 
 
 def test_invalid_rows_change_nothing():
-    agent, state = make(normalise_values=True)
+    agent, state = make(normalize_values=True)
     data = trajectory(agent, state.actor)
     invalid = ~data.valid
     assert invalid.any()
@@ -222,8 +222,8 @@ def test_invalid_rows_change_nothing():
     assert all(jax.tree.leaves(changed))
 
 
-def test_normalised_values_are_told_in_units_of_the_return():
-    agent, state = make(normalise_values=True)
+def test_normalized_values_are_told_in_units_of_the_return():
+    agent, state = make(normalize_values=True)
     observation = jnp.ones((4, 84, 84, 4), jnp.uint8)
     keys = jax.random.split(jax.random.key(0), 4)
     _, plain = agent.act(state.actor, observation, keys)

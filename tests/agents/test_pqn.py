@@ -8,7 +8,7 @@ from jaxrl.agents import make_agent, pqn
 from jaxrl.config.schema import OptimizerConfig
 from jaxrl.networks.actors import init_params
 from jaxrl.networks.heads import ActionValueNetwork, NetworkConfig
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import optimizers
 from jaxrl.types import AXIS
 from tests.agents.test_c51 import SPEC, trajectory
@@ -29,7 +29,7 @@ def test_acting_values_the_best_action():
     observation = trajectory(0).observation[0]
     _, extras = agent.act(actor, observation, jax.random.split(jax.random.key(0), 4))
     network = ActionValueNetwork(3, 1, config.network)
-    said = network.apply({"params": actor.params}, normalise(observation, ()))
+    said = network.apply({"params": actor.params}, normalize(observation, ()))
     np.testing.assert_allclose(extras.value, said.max(-1), rtol=1e-5)
 
 
@@ -68,7 +68,7 @@ def test_targets_are_lambda_returns_of_the_best_values():
         discount=jnp.asarray(1 - done, jnp.float32), extras=pqn.Extras(jnp.asarray(value))
     )
     network = ActionValueNetwork(3, 1, config.network)
-    last = network.apply({"params": state.actor.params}, normalise(played.observation[-1], ())).max(
+    last = network.apply({"params": state.actor.params}, normalize(played.observation[-1], ())).max(
         -1
     )
     value = np.concatenate([value, np.asarray(last)[None]])
@@ -83,14 +83,14 @@ def test_targets_are_lambda_returns_of_the_best_values():
     assert float(metrics["value/target"][0]) == pytest.approx(expected.mean(), rel=1e-4)
     values = network.apply(
         {"params": state.actor.params},
-        normalise(played.observation[:-1].reshape(16, 84, 84, 4), ()),
+        normalize(played.observation[:-1].reshape(16, 84, 84, 4), ()),
     )
     chosen = np.asarray(values)[np.arange(16), np.asarray(played.action).ravel()]
     loss = 0.5 * np.square(expected.ravel() - chosen).mean()
     assert float(metrics["loss/squared_error"][0]) == pytest.approx(loss, rel=1e-4)
 
 
-def test_layers_are_normalised_over_their_channels():
+def test_layers_are_normalized_over_their_channels():
     config = NetworkConfig(torso="nips", layer_norm=True)
     network = ActionValueNetwork(3, 1, config)
     params = init_params(network, jax.random.key(0))

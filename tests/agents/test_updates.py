@@ -35,7 +35,7 @@ LN3 = np.log(3)
 
 
 def number(x):
-    """s of the stacks f32[B, 4, 4, 4] that `normalise` gives: f32[B]."""
+    """s of the stacks f32[B, 4, 4, 4] that `normalize` gives: f32[B]."""
     return 255 * x[:, 0, 0, -1]
 
 
@@ -180,7 +180,7 @@ def test_a2c_keeps_the_values_of_what_acted():
 def test_ppo_compares_what_learns_with_what_acted():
     settings = PPOConfig(
         rollout_length=2, gamma=0.5, gae_lambda=0.5, epochs=1, num_minibatches=1, clip=0.1,
-        clip_value=True, entropy_coef=0.0, value_coef=0.5, normalise_advantages=False,
+        clip_value=True, entropy_coef=0.0, value_coef=0.5, normalize_advantages=False,
     )  # fmt: skip
     agent, state = make("ppo", settings)
     data = played(S, ACTION, REWARD, ppo.Extras(OLD_VALUE, OLD_LOG_PROB))
@@ -202,7 +202,7 @@ def test_ppo_compares_what_learns_with_what_acted():
 
 
 def test_ppo_bootstraps_in_units_of_the_return():
-    settings = PPOConfig(2, 0.5, 1.0, epochs=1, num_minibatches=1, normalise_values=True)
+    settings = PPOConfig(2, 0.5, 1.0, epochs=1, num_minibatches=1, normalize_values=True)
     agent, state = make("ppo", settings)
     state = with_params(state, ONLINE)
     seen = RunningStatistics(jnp.float32(9), jnp.float32(1), jnp.float32(4))
@@ -219,7 +219,7 @@ def test_ppo_bootstraps_in_units_of_the_return():
 def test_a_second_epoch_of_ppo_goes_on_from_the_first():
     settings = PPOConfig(
         rollout_length=1, gamma=0.5, epochs=2, num_minibatches=1, clip=0.9, entropy_coef=0.0,
-        value_coef=0.5, normalise_advantages=False,
+        value_coef=0.5, normalize_advantages=False,
     )  # fmt: skip
     agent, state = make("ppo", settings)
     state = with_params(state, {"p": [0.0, 0.0], "v": 0.0})
@@ -244,7 +244,7 @@ def test_a_loss_sees_the_statistics_of_acting(algorithm):
             ppo.Extras(OLD_VALUE, OLD_LOG_PROB),
         ),
     }[algorithm]
-    agent, state = make(algorithm, settings, NetworkConfig(normalise_observations=True))
+    agent, state = make(algorithm, settings, NetworkConfig(normalize_observations=True))
     state = with_params(state, ONLINE)
     after, metrics = update(agent, state, played(S, ACTION, REWARD, extras))
     # Of nothing yet: mean 0, variance 1, so that the values stay 2, 4 and 6.
@@ -286,7 +286,7 @@ def test_the_rate_of_ppo_stays_within_an_epoch(monkeypatch):
     monkeypatch.setattr(ppo, "adapt", lambda rate, kl, target: 2 * rate)
     settings = PPOConfig(
         rollout_length=2, gamma=0.0, epochs=3, num_minibatches=2, entropy_coef=0.0, value_coef=1.0,
-        normalise_advantages=False,
+        normalize_advantages=False,
     )  # fmt: skip
     agent, state = make("ppo", settings, learning_rate=0.1, schedule="adaptive")
     # Values of s = 1 to a return of 1, so that each step takes v to v + rate · (1 - v).

@@ -14,7 +14,7 @@ from jaxrl.config.schema import OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import optimizers
 from jaxrl.ops.returns import n_step_return
 from jaxrl.program import episode_statistics
@@ -165,7 +165,7 @@ def learner(optimizer=OPTIMIZER, **settings):
     config = catch_config("vtrace_cpu", num_envs=8, agent=settings)
     config = dataclasses.replace(
         config,
-        network=dataclasses.replace(config.network, normalise_observations=False),
+        network=dataclasses.replace(config.network, normalize_observations=False),
         optimizer=optimizer,
     )
     agent = make_agent(config, SPEC)
@@ -224,7 +224,7 @@ def test_without_learning_the_ratios_of_what_was_played_are_one():
     config = catch_config("vtrace_cpu", num_envs=4, agent={"num_minibatches": 2, "window": 3})
     config = dataclasses.replace(
         config,
-        network=dataclasses.replace(config.network, normalise_observations=False),
+        network=dataclasses.replace(config.network, normalize_observations=False),
         optimizer=dataclasses.replace(config.optimizer, learning_rate=0.0),
     )
     engine = make_engine(config, config.num_envs)
@@ -257,7 +257,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
 
     def objective(params, steps, weight):
         stacks = steps.observation.reshape(-1, 84, 84, 4)
-        rows = network.apply({"params": params}, normalise(stacks, ()))
+        rows = network.apply({"params": params}, normalize(stacks, ()))
         prediction = jax.tree.map(lambda x: x.reshape(4, 6, *x.shape[1:]), rows)
         return vtrace.loss(prediction, vtrace.Windows(steps, weight), settings, 0.01)[0]
 

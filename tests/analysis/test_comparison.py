@@ -186,7 +186,7 @@ def test_configurations_are_compared_seed_by_seed(four, capsys, tmp_path):
     assert "5 runs of 3 configurations (a2c; vtrace; ppo)" in capsys.readouterr().err
 
 
-def test_several_games_are_compared_by_normalised_scores(tmp_path, capsys):
+def test_several_games_are_compared_by_normalized_scores(tmp_path, capsys):
     """A point of Pong is worth more than one of Breakout; a game of only one is left out."""
     given = [
         ("a2c_fast", "pong", HUMAN), ("a2c_fast", "breakout", 1.7), ("a2c_fast", "boxing", 5.0),
@@ -198,7 +198,7 @@ def test_several_games_are_compared_by_normalised_scores(tmp_path, capsys):
     ]
     assert main(["compare", *map(str, made), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["games"], found["unit"]) == (["breakout", "pong"], "human-normalised")
+    assert (found["games"], found["unit"]) == (["breakout", "pong"], "human-normalized")
     np.testing.assert_allclose(found["means"], [0.5, 0.5])
     assert "left out, because only one has played them: boxing" in found["notes"]
     assert main(["compare", *map(str, made)]) == 0

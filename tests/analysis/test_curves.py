@@ -136,7 +136,7 @@ def test_a_picture_without_games_says_so(tmp_path):
     assert [text.get_text() for text in drawn.texts] == ["no game over yet"]
 
 
-def test_a_comparison_has_a_row_for_each_game_and_one_colour_for_each_configuration(tmp_path):
+def test_a_comparison_has_a_row_for_each_game_and_one_color_for_each_configuration(tmp_path):
     runs = [
         make_run(
             tmp_path / f"{game}-{name}-seed1",
@@ -214,7 +214,7 @@ def test_scaling_is_drawn_beside_the_multiple_of_one_device():
     assert math.isclose(share.get_ylim()[0], 0)
 
 
-def test_colours_go_on_with_other_lines():
+def test_colors_go_on_with_other_lines():
     styles = [tuple(curves.style(n).values()) for n in range(4 * len(curves.COLORS))]
     assert len(set(styles)) == len(styles)
 

@@ -49,7 +49,7 @@ def make_run(path, rows=None, **files):
 def evaluation(**changes):
     return {
         "game": "pong", "protocol": "noop", "step": 300, "episodes": 3, "mean": 2.0, "median": 1.0,
-        "std": 0.5, "human_normalised_mean": 0.64, "scores": [1.0, 1.5, 3.5], "lengths": [9, 9, 9],
+        "std": 0.5, "human_normalized_mean": 0.64, "scores": [1.0, 1.5, 3.5], "lengths": [9, 9, 9],
     } | changes  # fmt: skip
 
 

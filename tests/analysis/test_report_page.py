@@ -73,8 +73,8 @@ def picture(page, selector="#return-0"):
     return imageio.imread(page.locator(selector).screenshot())[..., :3]
 
 
-def has_colour(pixels, colour):
-    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+def has_color(pixels, color):
+    wanted = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
     return bool((abs(pixels.astype(int) - wanted).max(-1) <= 8).any())
 
 
@@ -98,13 +98,13 @@ def hover(page, share):
 
 def test_curves_are_drawn_and_hidden_by_a_click(opened):
     page = opened(*DEMO)
-    colours = [charts.style(place)[0] for place in range(3)]
-    assert [has_colour(picture(page), colour) for colour in colours] == [True] * 3
+    colors = [charts.style(place)[0] for place in range(3)]
+    assert [has_color(picture(page), color) for color in colors] == [True] * 3
     page.click("button.run >> nth=1")
-    assert [has_colour(picture(page), colour) for colour in colours] == [True, False, True]
+    assert [has_color(picture(page), color) for color in colors] == [True, False, True]
     assert "pong-c51_fast-seed1" not in hover(page, 0.15)
     page.click("button.run >> nth=1")
-    assert has_colour(picture(page), colours[1])
+    assert has_color(picture(page), colors[1])
 
 
 def test_pointing_at_a_curve_tells_run_and_return(opened, tmp_path):
@@ -159,7 +159,7 @@ def test_losses_are_drawn_when_they_are_asked_for(opened):
     assert number >= 10
     page.wait_for_selector(f"#loss-{number - 1} > *", timeout=30_000)
     assert page.evaluate("Bokeh.documents.length") == before + number
-    assert has_colour(picture(page, "#loss-1"), charts.COLOURS[0])
+    assert has_color(picture(page, "#loss-1"), charts.COLORS[0])
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -171,9 +171,9 @@ def test_the_page_is_never_wider_than_the_window(opened, tmp_path, width):
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def luminance(colour):
+def luminance(color):
     """Relative luminance of 'rgb(…)' (WCAG 2.1)."""
-    parts = [int(x) / 255 for x in re.findall(r"\d+", colour)[:3]]
+    parts = [int(x) / 255 for x in re.findall(r"\d+", color)[:3]]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -188,8 +188,8 @@ def test_text_is_legible_in_both_schemes(opened, tmp_path, scheme):
     page = opened(make_run(tmp_path / "x", provenance=None), scheme=scheme)
     background = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     for selector in ("h1", ".written", ".warnings li", "caption", "td", "button.run"):
-        colour = page.evaluate(f"getComputedStyle(document.querySelector('{selector}')).color")
-        light, dark = sorted([luminance(colour), background], reverse=True)
+        color = page.evaluate(f"getComputedStyle(document.querySelector('{selector}')).color")
+        light, dark = sorted([luminance(color), background], reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, selector
     plot = float((picture(page) / 255).mean())
     assert plot < 0.25 if scheme == "dark" else plot > 0.85
@@ -197,16 +197,16 @@ def test_text_is_legible_in_both_schemes(opened, tmp_path, scheme):
 
 def test_the_plots_follow_a_change_of_scheme(opened, tmp_path):
     page = opened(make_run(tmp_path / "x"))
-    colour = "Bokeh.documents[0].roots()[0].below[0].axis_label_text_color"
-    assert luminance_of_hex(page.evaluate(colour)) < 0.1
+    color = "Bokeh.documents[0].roots()[0].below[0].axis_label_text_color"
+    assert luminance_of_hex(page.evaluate(color)) < 0.1
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(300)
-    assert luminance_of_hex(page.evaluate(colour)) > 0.6
+    assert luminance_of_hex(page.evaluate(color)) > 0.6
     assert float((picture(page) / 255).mean()) < 0.25
 
 
-def luminance_of_hex(colour):
-    return luminance(f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})")
+def luminance_of_hex(color):
+    return luminance(f"rgb({', '.join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))})")
 
 
 def test_a_hostile_run_runs_nothing_in_the_browser(opened, tmp_path):

@@ -148,7 +148,7 @@ def test_an_evaluation_is_read_as_it_was_written(tmp_path):
         "pong", "noop", 1000, np.array([21.0, 19.0]), np.array([900, 901])
     )
     assert (result.mean, result.median, result.std) == (20, 20, 1)
-    np.testing.assert_allclose(result.human_normalised_mean, (20 + 20.7) / (14.6 + 20.7))
+    np.testing.assert_allclose(result.human_normalized_mean, (20 + 20.7) / (14.6 + 20.7))
     evaluation_record.write(tmp_path, result)
     assert evaluation_record.read(tmp_path) == result
     assert "pong after 1,000 steps, protocol noop (up to 30 no-ops" in evaluation_record.describe(

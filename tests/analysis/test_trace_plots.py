@@ -93,6 +93,6 @@ def test_a_film_has_a_picture_for_each_row(num_atoms, tmp_path):
     assert 0 < curves.mean() < 0.03
 
 
-def test_more_actions_than_colours_have_shades():
+def test_more_actions_than_colors_have_shades():
     trace = make_trace()._replace(action_names=tuple(f"A{n}" for n in range(18)))
-    assert len({tuple(colour) for colour in trace_plots._colours(trace)}) == 18
+    assert len({tuple(color) for color in trace_plots._colors(trace)}) == 18

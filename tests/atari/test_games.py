@@ -4,7 +4,7 @@ import pytest
 from ale_py import roms
 
 from jaxrl.atari.games import NO_FIRE, atari_games, full_actions, known_games, minimal_actions
-from jaxrl.atari.scores import human_normalised, published_scores, reference_scores
+from jaxrl.atari.scores import human_normalized, published_scores, reference_scores
 from jaxrl.envs.envpool.engine import task_id
 
 
@@ -31,10 +31,10 @@ def test_meanings_equal_those_of_the_arcade_learning_environment(game):
     assert tuple(a.name for a in emulator.getMinimalActionSet()) == minimal_actions(game)
 
 
-def test_human_normalised_scores():
-    assert human_normalised("pong", -20.7) == 0.0
-    assert human_normalised("pong", 14.6) == 1.0
-    assert human_normalised("catch", 1.0) is None
+def test_human_normalized_scores():
+    assert human_normalized("pong", -20.7) == 0.0
+    assert human_normalized("pong", 14.6) == 1.0
+    assert human_normalized("catch", 1.0) is None
     assert set(reference_scores()) <= set(known_games())
 
 

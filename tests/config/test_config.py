@@ -137,7 +137,7 @@ def of(algorithm, agent=(), **changes):
         (of("c51", {"replay_capacity": 1000}), "agent.learning_starts = 80000"),
         (of("c51", {"epsilon_end": -0.1}), "agent.epsilon_end"),
         (of("c51", num_devices=3, num_envs=3), "take"),
-        (dataclasses.replace(Config(), algorithm="ppo"), "--config configs/ppo/ppo.toml"),
+        (dataclasses.replace(Config(), algorithm="ppo"), "--config ppo"),
         (of("c51", {"epsilon_decay_steps": 3 * 10**9}), "agent.epsilon_decay_steps"),
         (of("c51", {"target_update_interval": 10**12}), "agent.target_update_interval"),
         (of("c51", {"v_min": 10 - 1e-9}), "too close"),

@@ -118,7 +118,7 @@ def test_what_cannot_be_played_is_refused():
         trace.trace(config, actor, "noop", seed=0, max_steps=0)
 
 
-def test_an_atari_game_is_shown_in_colour():
+def test_an_atari_game_is_shown_in_color():
     config = dataclasses.replace(catch_config(), game="pong")
     found = trace.trace(config, constant(config), "noop", seed=0, max_steps=3)
     assert found.frames.shape == (3, 210, 160, 3)

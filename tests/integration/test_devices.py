@@ -10,8 +10,8 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.envs import make_engines
 from jaxrl.errors import UserError
+from jaxrl.program import program as program_module
 from jaxrl.program.program import envs_per_device, make_program
-from jaxrl.runtime import mesh as mesh_module
 from jaxrl.runtime.mesh import compiler_options, make_mesh
 from jaxrl.training import train as train_module
 from jaxrl.training.train import _open_mesh
@@ -123,7 +123,7 @@ def test_processes_with_gpus_do_not_wait_for_the_tuning_of_others(platform, proc
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_the_options_reach_every_program_that_calls_emulators(monkeypatch, order):
-    monkeypatch.setattr(mesh_module, "compiler_options", lambda _: {"xla_no_such_option": False})
+    monkeypatch.setattr(program_module, "compiler_options", lambda _: {"xla_no_such_option": False})
     config = catch_config("a2c_fast", order=order, num_envs=4)
     engines = make_engines(config, 4)
     agent = make_agent(config, engines[0].spec)

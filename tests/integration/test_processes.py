@@ -280,7 +280,7 @@ def test_a_mistake_of_one_process_ends_both(tmp_path):
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "0"}, False),
     ],
 )
-def test_launchers_are_recognised(environment, together):
+def test_launchers_are_recognized(environment, together):
     assert launch.launched_together(environment) == together
 
 

@@ -23,7 +23,7 @@ from tests.conftest import catch_config
         pytest.param("c51_fast", 8000, {}, {}, id="c51"),
         pytest.param("dqn", 10_000, {}, {}, id="dqn"),
         pytest.param("dqn", 10_000, {}, {"double_q": True, "priority_exponent": 0.6, "n_step": 3},
-                     id="dqn-double-prioritised"),
+                     id="dqn-double-prioritized"),
         pytest.param("rainbow", 8000, {}, {}, id="epsilon-rainbow"),
         pytest.param("rainbow", 12_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
                      id="rainbow"),

@@ -11,7 +11,7 @@ from jaxrl.networks.running_statistics import (
     CLIP,
     RunningStatistics,
     init_statistics,
-    normalise,
+    normalize,
     update_statistics,
 )
 from jaxrl.types import AXIS
@@ -80,7 +80,7 @@ def test_torsos_have_the_published_sizes(torso, parameters, init):
 
 def test_statistics_equal_numpy_over_batches_and_devices():
     frames = np.random.default_rng(0).integers(0, 256, (3, 2, 5, 84, 84), dtype=np.uint8)
-    config = NetworkConfig(normalise_observations=True)
+    config = NetworkConfig(normalize_observations=True)
     one = init_statistics(config)
     statistics = jax.tree.map(lambda x: jnp.stack([x, x]), one)
     update = jax.jit(jax.vmap(update_statistics, axis_name=AXIS))
@@ -93,15 +93,15 @@ def test_statistics_equal_numpy_over_batches_and_devices():
         assert statistics.samples[device] == 30
 
 
-def test_normalisation_is_the_standard_score_and_is_clipped():
+def test_normalization_is_the_standard_score_and_is_clipped():
     statistics = RunningStatistics(
         jnp.float32(10), jnp.full((84, 84, 1), 0.2), jnp.full((84, 84, 1), 0.04)
     )
     observation = jnp.full((1, 84, 84, 4), 102, jnp.uint8)  # 0.4: one standard deviation up
-    np.testing.assert_allclose(normalise(observation, statistics), 1.0, atol=1e-3)
+    np.testing.assert_allclose(normalize(observation, statistics), 1.0, atol=1e-3)
     still = statistics._replace(variance=jnp.zeros((84, 84, 1)))
-    np.testing.assert_allclose(normalise(observation, still), CLIP)
-    np.testing.assert_allclose(normalise(observation, ()), 0.4, atol=1e-6)
+    np.testing.assert_allclose(normalize(observation, still), CLIP)
+    np.testing.assert_allclose(normalize(observation, ()), 0.4, atol=1e-6)
 
 
 def test_bfloat16_computes_about_the_same_with_float32_parameters():

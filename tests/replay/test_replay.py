@@ -15,7 +15,6 @@ from jaxrl.errors import UserError
 from jaxrl.program import rollout
 from jaxrl.program.program import make_program
 from jaxrl.replay import buffer
-from jaxrl.runtime import mesh as mesh_module
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import memory_budget
 from jaxrl.training.memory_budget import check_memory
@@ -263,10 +262,10 @@ def test_a_replay_too_large_is_refused_with_the_size_that_fits():
 def test_windows_too_long_are_refused_before_training(monkeypatch):
     config = load(recipe_file("vtrace_cpu"))  # 40 environments
     config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, window=10_000))
-    monkeypatch.setattr(mesh_module, "free_host_memory", lambda: int(3e9))
+    monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(3e9))
     with pytest.raises(UserError, match=r"need 2\.8 GB, and 2\.7 GB can be used"):
         check_memory(config, make_mesh(1))
-    monkeypatch.setattr(mesh_module, "free_host_memory", lambda: int(4e9))
+    monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(4e9))
     check_memory(config, make_mesh(1))
 
 
@@ -276,7 +275,7 @@ def test_training_asks_for_the_memory_before_it_begins(keeps, monkeypatch):
     config = dataclasses.replace(config, checkpoint_memory=keeps)
     mesh = make_mesh(2)  # of CPU devices, which share the memory
     for free, fits in ((7e9, False), (9e9, not keeps), (17e9, True)):
-        monkeypatch.setattr(mesh_module, "free_host_memory", lambda free=free: int(free))
+        monkeypatch.setattr(memory_budget, "free_host_memory", lambda free=free: int(free))
         if fits:
             check_memory(config, mesh)
         else:

@@ -14,16 +14,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.conftest import CONFIGS, recipe_file
-from tests.survival import SMALL, begin, check_metrics, finish
-from jaxrl.runs import layout
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.errors import DamagedError, StorageError
-from jaxrl.runs import checkpoint, checkpoint_files, checksums, metrics
+from jaxrl.runs import checkpoint, checkpoint_files, checksums, layout, metrics
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.types import AgentState, LoopState
+from tests.conftest import recipe_file
+from tests.survival import SMALL, begin, check_metrics, finish
 
 STEPS = [400, 800, 1200]
 

@@ -10,8 +10,6 @@ import jax
 import numpy as np
 import pytest
 
-from tests.conftest import CONFIGS, recipe_file
-from tests.survival import check_metrics, without_times
 from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.analysis.tables import load_table
@@ -25,6 +23,8 @@ from jaxrl.evaluation.video import record
 from jaxrl.program.program import make_program
 from jaxrl.runs import checkpoint, checkpoint_files, metrics
 from jaxrl.runtime.mesh import make_mesh
+from tests.conftest import recipe_file
+from tests.survival import check_metrics, without_times
 
 FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--num-devices", "1"]
 SMALL = ["--num-envs", "4", "--log-interval", "200", "--evaluation-episodes", "3"]

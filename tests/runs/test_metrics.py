@@ -6,10 +6,9 @@ import os
 
 import pytest
 
-from tests.survival import tensorboard
-from jaxrl.runs import layout
 from jaxrl.errors import UserError
-from jaxrl.runs import metrics
+from jaxrl.runs import layout, metrics
+from tests.survival import tensorboard
 
 
 def row(step):

@@ -101,7 +101,7 @@ def test_a_signal_saves_and_the_run_goes_on_from_there(tmp_path, number):
 def test_what_another_process_was_sent_is_no_second_signal(monkeypatch):
     """A scheduler signals all processes, one after another, and they agree in between."""
     ended = []
-    monkeypatch.setattr(signals, "end", ended.append)
+    monkeypatch.setattr(signals, "exit_now", ended.append)
     monkeypatch.setattr(processes, "agree", lambda mine: np.array([[signal.SIGTERM], [mine]]))
     stop = signals.StopSignal()
     stop.savable = True

@@ -26,7 +26,7 @@ import os, sys
 from jaxrl import cli
 from jaxrl.envs import envpool
 
-make_pool = envpool.make_pool
+make_pool = engine.make_pool
 
 def telling(*arguments, **options):
     before = set(os.listdir("/proc/self/task"))
@@ -35,7 +35,7 @@ def telling(*arguments, **options):
         file.write(" ".join(set(os.listdir("/proc/self/task")) - before))
     return pool
 
-envpool.make_pool = telling
+engine.make_pool = telling
 sys.exit(cli.main(sys.argv[2:]))
 """
 PTRACE_ATTACH, WALL = 16, 0x40000000

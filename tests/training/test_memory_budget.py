@@ -13,7 +13,6 @@ from jaxrl.agents import make_agent
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.program.program import make_program
-from jaxrl.runtime import mesh as mesh_module
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import memory_budget
 from tests.conftest import catch_config
@@ -21,7 +20,7 @@ from tests.survival import ROOT, SMALL, begin, environment, finish
 
 
 def set_free(monkeypatch, size):
-    monkeypatch.setattr(mesh_module, "free_host_memory", lambda: int(size))
+    monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(size))
 
 
 def test_emulators_that_do_not_fit_are_refused(monkeypatch):

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl.analysis.curves import COLORS, LABELS, UNITS
+from jaxrl.analysis.curves import COLORS as ALL_COLORS
+from jaxrl.analysis.curves import LABELS, UNITS
 from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number
 from jaxrl.atari.games import CATCH
 from jaxrl.runs.metrics import of_first_games
 
 # Those that show on white and on black; a second round is dashed.
-COLOURS = tuple(colour for colour in COLORS if colour != "#000000")
+COLORS = tuple(color for color in ALL_COLORS if color != "#000000")
 DASHES = ("solid", "dashed", "dotted", "dotdash")
 POINTS = 1000  # of a curve; more would not be seen, and make the page large
 LARGEST = 1e38
@@ -42,8 +43,8 @@ class Chart:
 
 
 def style(place: int) -> tuple[str, str]:
-    """Colour and dashes of the run at this place."""
-    return COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
+    """Color and dashes of the run at this place."""
+    return COLORS[place % len(COLORS)], DASHES[place // len(COLORS) % len(DASHES)]
 
 
 def axes() -> dict[str, str]:
@@ -137,16 +138,16 @@ def _item(
     for place, (name, columns) in enumerate(curves.items()):
         if not len(columns["y"]):
             continue
-        colour, dash = style(place)
+        color, dash = style(place)
         line = plot.line(
-            "frames", "y", source=columns, name=name, color=colour, line_dash=dash, line_width=2
+            "frames", "y", source=columns, name=name, color=color, line_dash=dash, line_width=2
         )
         if len(columns["y"]) <= FEW:
-            plot.scatter("frames", "y", source=line.data_source, name=name, color=colour, size=5)
+            plot.scatter("frames", "y", source=line.data_source, name=name, color=color, size=5)
         if any(early[name]):
             first = {axis: values[early[name]] for axis, values in columns.items()}
             plot.scatter(
-                "frames", "y", source=first, name=name, size=6, line_color=colour,
+                "frames", "y", source=first, name=name, size=6, line_color=color,
                 fill_color="white",
             )  # fmt: skip
     return dict(json_item(plot, ID(target)))

@@ -32,7 +32,7 @@ class GameSection:
     mean: float
     median: float
     std: float
-    human_normalised: float | None
+    human_normalized: float | None
     lowest: float | None
     highest: float | None
     played: str  # under which conditions; empty if not recorded
@@ -183,7 +183,7 @@ def _games(found: dict[str, Any]) -> GameSection:
         mean=figures["mean"] or 0.0,
         median=figures["median"] or 0.0,
         std=figures["std"] or 0.0,
-        human_normalised=number(found.get("human_normalised_mean")),
+        human_normalized=number(found.get("human_normalized_mean")),
         lowest=min(good, default=None),
         highest=max(good, default=None),
         played=_played(found.get("conditions")),

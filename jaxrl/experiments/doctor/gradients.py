@@ -11,8 +11,7 @@ import numpy as np
 
 from jaxrl.config.schema import NetworkConfig
 from jaxrl.networks import convolution, heads
-from jaxrl.networks.heads import PolicyValueNetwork
-from jaxrl.networks.running_statistics import normalise
+from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
 SEED = 1
@@ -26,7 +25,7 @@ WRONG = 0.05
 COARSE = 0.05  # largest difference in the precision of training, TF32 or bfloat16
 
 
-def _params(network: PolicyValueNetwork) -> Any:
+def _params(network: heads.PolicyValueNetwork) -> Any:
     """Returns random parameters of the usual size; nothing is compiled for them."""
     images = jax.ShapeDtypeStruct((1, *FRAME_SHAPE, STACK_SIZE), jnp.float32)
     shapes = jax.eval_shape(network.init, jax.random.key(SEED), images)["params"]
@@ -41,13 +40,13 @@ def _params(network: PolicyValueNetwork) -> Any:
 
 def _gradient(torso: Any, device: jax.Device, precision: str | None) -> Any:
     """Returns the gradient of a network with this torso, computed on a device, on the host."""
-    network = PolicyValueNetwork(6, NetworkConfig(torso=torso))
+    network = heads.PolicyValueNetwork(6, NetworkConfig(torso=torso))
     random = np.random.default_rng(SEED)
     images = random.integers(0, 256, (BATCH, *FRAME_SHAPE, STACK_SIZE)).astype(np.uint8)
     targets = random.normal(size=(BATCH, 7)).astype(np.float32)
 
     def loss(params: Any, images: jax.Array, targets: jax.Array) -> jax.Array:
-        predicted = network.apply({"params": params}, normalise(images, ()))
+        predicted = network.apply({"params": params}, normalize(images, ()))
         outputs = jnp.concatenate([predicted.logits, predicted.value[:, None]], axis=1)
         return jnp.mean(jnp.square(outputs - targets))
 

@@ -51,7 +51,7 @@ Answer = dict[str, Any]
 
 def _config(**changes: Any) -> Config:
     """A2C as `configs/a2c/a2c_fast.toml` has it."""
-    network = NetworkConfig(torso="nips", normalise_observations=True)
+    network = NetworkConfig(torso="nips", normalize_observations=True)
     optimizer = OptimizerConfig(
         name="rmsprop",
         learning_rate=1.3e-3,

@@ -7,13 +7,13 @@
   const hidden = new Set();  // names of runs
   let axis = Object.keys(given.axes)[0];
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const brief = () => given.axes[axis].replace(/,[^)]*/, "");
   const figure = (value) => String(Number(value.toPrecision(4)));
   const lines = (plot) => plot.renderers.filter((renderer) => renderer.glyph !== undefined);
 
   function paint({plot}) {
-    const [text, faint, line] = ["--text", "--faint", "--line"].map(colour);
+    const [text, faint, line] = ["--text", "--faint", "--line"].map(color);
     for (const drawn of [...plot.below, ...plot.left]) {
       drawn.setv({
         axis_label_text_color: text, axis_label_text_font_style: "normal",
@@ -50,7 +50,7 @@
         }
       }
       if (Math.abs(places[best] - x) <= (range.end - range.start) / 30) {
-        found.push({name, x: places[best], y: data.y[best], colour: glyph.line_color.value});
+        found.push({name, x: places[best], y: data.y[best], color: glyph.line_color.value});
       }
     }
     return found.sort((a, b) => b.y - a.y);
@@ -60,11 +60,11 @@
     const found = nearest(plot, event.x);
     tip.hidden = found.length === 0;
     tip.replaceChildren();
-    for (const {name, x, y, colour} of found.slice(0, 12)) {
+    for (const {name, x, y, color} of found.slice(0, 12)) {
       const row = tip.insertRow();
       const mark = row.insertCell();
       mark.className = "mark";
-      mark.style.background = colour;
+      mark.style.background = color;
       for (const said of [name, figure(y), `at ${figure(x)}`]) {
         row.insertCell().textContent = said;
       }

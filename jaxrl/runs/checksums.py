@@ -1,0 +1,72 @@
+"""Checksums of a directory's files, as `sha256sum --check SHA256SUMS` reads them."""
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+from jaxrl.runs import layout
+
+OF_DAMAGE = (None, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ELOOP)  # others may pass
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    """Every file below, by its path from there."""
+    files = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_symlink():
+            raise OSError(f"{path.relative_to(directory)} is a link")
+        if path.is_file() and path != directory / layout.CHECKSUMS:
+            files[path.relative_to(directory).as_posix()] = path
+    return files
+
+
+def _sum(path: Path, sync: bool = False) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if sync:  # what follows is only worth something once this is on the disk
+            os.fsync(file.fileno())
+    return digest
+
+
+def write(directory: Path) -> None:
+    """Sums all files of a directory into its SHA256SUMS; all are on the disk when it returns."""
+    lines = [f"{_sum(path, sync=True)}  {name}\n" for name, path in _files(directory).items()]
+    with (directory / layout.CHECKSUMS).open("w", encoding="utf-8") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    for folder in (directory, *(path for path in directory.rglob("*") if path.is_dir())):
+        sync_directory(folder)
+
+
+def sync_directory(path: Path) -> None:
+    """Names of files are on the disk when it returns."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def damage(directory: Path) -> str:
+    """What is wrong with a directory that `write` has summed, in a few words; empty if nothing."""
+    try:
+        lines = (directory / layout.CHECKSUMS).read_text(encoding="utf-8").splitlines()
+        files = _files(directory)
+        # Only files that are there are opened: no name in SHA256SUMS leads anywhere else.
+        expected = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+        if missing := expected.keys() - files.keys():
+            return f"{min(missing)} is missing"
+        if unknown := files.keys() - expected.keys():
+            return f"{min(unknown)} is not in {layout.CHECKSUMS}"
+        for name, path in files.items():
+            if _sum(path) != expected[name]:
+                return f"{name} is not what was written"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (OSError, UnicodeDecodeError) as error:
+        if getattr(error, "errno", None) not in OF_DAMAGE:
+            raise
+        return " ".join(str(error).split())
+    return ""

@@ -1,0 +1,102 @@
+"""Run directories: made, described, and read again."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import load, to_toml
+from jaxrl.errors import UserError
+from jaxrl.runs import layout
+from jaxrl.runs.lock import hold
+
+
+def default_name(config: Config) -> str:
+    """runs/GAME-ALGORITHM-seedSEED-TIME, new at every start."""
+    now = time.strftime("%Y%m%d-%H%M%S")
+    return f"runs/{config.game}-{config.algorithm}-seed{config.seed}-{now}"
+
+
+def check_new(config: Config) -> Path:
+    """Refuses a directory that holds something. Raises `UserError`."""
+    run_dir = Path(config.run_dir)
+    try:
+        if run_dir.exists() and (not run_dir.is_dir() or _names(run_dir)):
+            raise UserError(
+                f"'{run_dir}' exists: choose another --run-dir, or `jaxrl resume {run_dir}`"
+            )
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read the run directory '{run_dir}': {error}") from None
+    return run_dir
+
+
+def _names(run_dir: Path) -> set[str]:
+    """What lies in the directory, but for the lock and what a kill left half written."""
+    return {p.name for p in run_dir.iterdir() if p.name != layout.LOCK and p.suffix != ".tmp"}
+
+
+def create(config: Config, held: contextlib.ExitStack) -> Path:
+    """Makes the directory, locks it and writes config.toml.
+
+    Raises `UserError` rather than overwrite.
+    """
+    run_dir = check_new(config)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        check_inside(run_dir)
+        held.enter_context(hold(run_dir))
+        check_new(config)  # another may have come first
+        write_config(run_dir, config)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write the run directory '{run_dir}': {error}") from None
+    return run_dir
+
+
+def write_config(run_dir: Path, config: Config) -> None:
+    """Writes config.toml whole or not at all."""
+    replace_text(run_dir / layout.CONFIG, to_toml(config))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    # A name of its own: two may write the same file.
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_config(run_dir: Path) -> Config:
+    """The configuration of a run. Raises `UserError` where there is none."""
+    try:
+        present = (run_dir / layout.CONFIG).is_file()
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
+        raise UserError(f"cannot read '{run_dir}': {error}") from None
+    if not present:
+        raise UserError(f"'{run_dir}' is no run directory: it has no config.toml")
+    check_inside(run_dir)
+    return load(run_dir / layout.CONFIG)
+
+
+def _leads_inside(link: Path, home: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(home)
+    except (OSError, RuntimeError):  # a loop
+        return False
+
+
+def check_inside(run_dir: Path) -> None:
+    """Refuses a run directory with links that lead out of it: what is written there would too."""
+    try:
+        home = run_dir.resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, a loop
+        raise UserError(f"cannot read '{run_dir}': {error}") from None
+    for folder, folders, files in os.walk(run_dir):  # does not follow links
+        for name in [*folders, *files]:
+            path = Path(folder) / name
+            if path.is_symlink() and not _leads_inside(path, home):
+                raise UserError(f"'{path}' is a link out of the run directory: replace it by what "
+                                "it links to")  # fmt: skip

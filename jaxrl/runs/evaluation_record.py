@@ -1,0 +1,210 @@
+"""What evaluations found: read, written, told; and their aggregates over games and seeds.
+
+Scores of different games are compared when they are human-normalized: 0 is random play, 1 a human.
+A cell is a game and a configuration; it holds one score for each seed. Aggregates are those of
+Agarwal et al. 2021 ("Deep Reinforcement Learning at the Edge of the Statistical Precipice").
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrl.atari.games import known_games
+from jaxrl.atari.scores import human_normalized
+from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
+from jaxrl.runs import layout
+from jaxrl.runs.directory import replace_text
+
+# Both play whole games of at most 27,000 agent steps (30 minutes of the console).
+PROTOCOLS = {
+    "noop": "up to 30 no-ops, no sticky actions",
+    "sticky": "sticky actions, probability 0.25",
+}
+# What the published scores beside them were played by.
+PUBLISHED = {
+    "noop": "1 to 30 no-ops at the start of a game, no sticky actions, nothing pressed for the "
+    "agent, at most 108,000 frames",
+    "sticky": "sticky actions with probability 0.25; actions, starts and time limit as each "
+    "source has them",
+}
+STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
+LARGEST = 1e12  # no score of any game is near it
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Starts, resets, stickiness, actions and time limit of an evaluation's games."""
+
+    noops: tuple[int, int]  # fewest and most that a game begins with
+    fire: bool  # pressed after them
+    fire_steps: int  # agent steps with FIRE that follow, where it may be ignored
+    life_resets: bool  # all of this again after every lost life, as in training
+    stickiness: float  # probability that an action is repeated
+    all_actions: bool  # 18 instead of those that the game uses
+    max_steps: int  # agent steps of a game; 0 without a limit
+
+    def describe(self) -> str:
+        """Returns one phrase: "0 to 29 no-ops and FIRE at the start, no sticky actions"."""
+        fewest, most = self.noops
+        noops = f"{most} no-op{'s' * (most > 1)}" if most else ""
+        if fewest < most:
+            noops = f"{fewest} to {noops}"
+        fire = "FIRE" * self.fire
+        if self.fire_steps:  # the emulator may ignore one
+            fire += f" held for {self.fire_steps} steps more"
+        begins = " and ".join(filter(None, [noops, fire])) or "nothing is pressed"
+        when = "at the start" + " and after every lost life" * self.life_resets
+        sticks = "no sticky actions"
+        if self.stickiness:
+            sticks = f"actions repeat with probability {self.stickiness:g}"
+        return ", ".join([f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What evaluation.json holds."""
+
+    game: str
+    protocol: str
+    step: int | None  # agent steps of training that the policy has seen
+    episodes: int
+    mean: float
+    median: float
+    std: float
+    human_normalized_mean: float | None  # None where the game has no published human score
+    scores: list[float]
+    lengths: list[int]  # agent steps
+    epsilon: float | None = None  # how often a value-based agent acted at random; None of others
+    conditions: Conditions | None = None  # None in files of an older jaxrl
+
+
+def protocol_of(config: Config) -> str:
+    """Returns the protocol whose games are like those of training."""
+    return "sticky" if config.repeat_action_probability > 0 else "noop"
+
+
+def summarize(
+    game: str,
+    protocol: str,
+    step: int | None,
+    scores: np.ndarray,
+    lengths: np.ndarray,
+    epsilon: float | None = None,
+    conditions: Conditions | None = None,
+) -> Evaluation:
+    """The evaluation of games with these unclipped scores f[N] and lengths i[N]."""
+    scores = scores.astype(float)
+    return Evaluation(
+        game=game,
+        protocol=protocol,
+        step=step,
+        episodes=len(scores),
+        mean=float(scores.mean()),
+        median=float(np.median(scores)),
+        std=float(scores.std()),
+        human_normalized_mean=human_normalized(game, float(scores.mean())),
+        scores=scores.tolist(),
+        lengths=lengths.tolist(),
+        epsilon=epsilon,
+        conditions=conditions,
+    )
+
+
+def write(run_dir: Path, result: Evaluation) -> None:
+    """Writes evaluation.json whole or not at all."""
+    replace_text(
+        run_dir / layout.EVALUATION, json.dumps(dataclasses.asdict(result), indent=2) + "\n"
+    )
+
+
+def read(run_dir: Path) -> Evaluation:
+    """The newest evaluation of a run. Raises `UserError` where there is none, or none to read."""
+    path = run_dir / layout.EVALUATION
+    try:
+        if path.exists() and not path.is_file():  # a pipe would keep us waiting
+            raise ValueError("it is no file")
+        found = json.loads(path.read_text(encoding="utf-8"))
+        scores, lengths = _numbers(found["scores"]), _numbers(found["lengths"])
+        step, protocol, game = found["step"], found["protocol"], found["game"]
+        if len(lengths) != len(scores):
+            raise ValueError("not as many lengths as scores")
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"unknown protocol {protocol!r}")
+        if game not in known_games():
+            raise ValueError(f"unknown game {game!r}")
+        if not (step is None or type(step) is int):
+            raise ValueError("'step' is no number")
+        epsilon = found.get("epsilon")  # older files have none
+        if not (epsilon is None or (type(epsilon) in (int, float) and 0 <= epsilon <= 1)):
+            raise ValueError("'epsilon' is no probability")
+        conditions = read_conditions(found.get("conditions"))
+        return summarize(game, protocol, step, scores, lengths.astype(int), epsilon, conditions)
+    except FileNotFoundError:
+        raise UserError(
+            f"'{run_dir}' has no {layout.EVALUATION}: run `jaxrl evaluate {run_dir}`"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"'{path}' cannot be read ({reason}): run `jaxrl evaluate {run_dir}`"
+        ) from None
+
+
+def _numbers(given: Any) -> np.ndarray:
+    if not (isinstance(given, list) and given):
+        raise ValueError("no list of scores")
+    if not all(type(x) in (int, float) and abs(x) < LARGEST for x in given):  # also not NaN
+        raise ValueError("a score is no number")
+    return np.asarray(given, float)
+
+
+def read_conditions(given: Any) -> Conditions | None:
+    """Returns the conditions that a file names; an older file has none.
+
+    Raises `ValueError`, `KeyError` or `TypeError` where they make no sense.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ValueError("'conditions' is no object")
+    found = Conditions(**given | {"noops": tuple(given["noops"])})
+    flags = found.fire, found.life_resets, found.all_actions
+    counts = *found.noops, found.fire_steps, found.max_steps
+    if not (
+        len(found.noops) == 2
+        and all(type(x) is bool for x in flags)
+        and all(type(x) is int and 0 <= x < 2**31 for x in counts)
+        and type(found.stickiness) in (int, float)
+        and 0 <= found.stickiness <= 1
+    ):
+        raise ValueError("'conditions' make no sense")
+    return found
+
+
+def is_of_end(run_dir: Path, total_steps: int) -> bool:
+    """Whether a run's evaluation is of a policy that was trained to the end."""
+    try:
+        step = read(run_dir).step
+    except UserError:
+        return False
+    return step is not None and step >= total_steps
+
+
+def describe(result: Evaluation) -> str:
+    """One line for a person."""
+    human = result.human_normalized_mean
+    normalized = "" if human is None else f", human-normalized {human:.2f}"
+    trained = "" if result.step is None else f" after {result.step:,} steps"
+    random = "" if result.epsilon is None else f"epsilon {result.epsilon:g}, "
+    played = result.conditions.describe() if result.conditions else PROTOCOLS[result.protocol]
+    return (
+        f"{result.game}{trained}, protocol {result.protocol} ({played}), "
+        f"{random}{result.episodes} games: mean {result.mean:.1f} "
+        f"(standard deviation {result.std:.1f}), "
+        f"median {result.median:.1f}{normalized}"
+    )

@@ -1,0 +1,12 @@
+"""The names of the files of a run directory, each once."""
+
+CONFIG = "config.toml"  # every key of the configuration
+METRICS = "metrics.jsonl"  # one line per interval
+EVENTS = "events.out.tfevents"  # the same for TensorBoard; the file's name goes on
+CHECKPOINTS = "checkpoints"  # directory of one directory per step
+CHECKSUMS = "SHA256SUMS"  # of a checkpoint's files, in its directory
+PROVENANCE = "provenance.json"  # machine, packages and changes of every start
+LEARNING_CURVE = "learning_curve.png"
+EVALUATION = "evaluation.json"
+VIDEO = "video.mp4"
+LOCK = "lock"  # held while a process trains

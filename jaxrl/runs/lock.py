@@ -1,0 +1,72 @@
+"""The lock of a run directory: one process group trains there at a time."""
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxrl.errors import UserError
+from jaxrl.runs import layout
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+def _lock(file: Any) -> None:
+    if fcntl is None:
+        return
+    for patience in (0.05, 0.2, 0.5, 0.0):  # `is_held` may look at this moment
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not patience:
+                raise
+            time.sleep(patience)
+
+
+def is_held(run_dir: Path) -> bool:
+    """Whether a process trains in the directory, as far as this machine can tell."""
+    path = run_dir / layout.LOCK
+    try:
+        if fcntl is None or not path.is_file():  # a pipe would keep us waiting
+            return False
+        with path.open(encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock, or no file system for it
+        return False
+    return False
+
+
+@contextlib.contextmanager
+def hold(run_dir: Path) -> Iterator[None]:
+    """Keeps other processes from training in the directory; the system lets go when this one ends.
+
+    Raises `UserError` where another trains there.
+    """
+    with (run_dir / layout.LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            _lock(file)
+        except BlockingIOError:
+            file.seek(0)
+            holder = " ".join(file.read(200).split()) or "another process"
+            raise UserError(
+                f"'{run_dir}' is in use by {holder}: wait for it, stop it, or choose another "
+                "--run-dir"
+            ) from None
+        except OSError as error:
+            print(f"warning: '{run_dir}' cannot be locked ({error.strerror}): train there only "
+                  "once at a time", file=sys.stderr)  # fmt: skip
+        file.truncate(0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
+        file.flush()
+        yield

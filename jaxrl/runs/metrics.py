@@ -1,0 +1,210 @@
+"""metrics.jsonl and TensorBoard: one line per interval, none lost or repeated across a resume.
+
+A line is whole or not there: what a full disk cuts is taken back and kept until there is room.
+TensorBoard's file says the same; where it may not, it is written anew from the lines.
+"""
+
+import contextlib
+import errno
+import json
+import math
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from tensorboardX.proto import event_pb2, summary_pb2
+from tensorboardX.record_writer import RecordWriter
+
+from jaxrl.errors import UserError
+from jaxrl.runs import layout
+from jaxrl.types import WINDOW, Count, Mean, Metrics
+
+ROUNDS = 2  # games of each environment after which long ones have ended as often as they begin
+LARGEST = 2.0**63
+
+
+def games_needed(num_envs: int) -> int:
+    """Returns how many games must have ended before their mean stops favoring short ones.
+
+    The first games to end are the shortest of those that began together: of scores that grow with
+    length, the mean of the first 100 was 0.98 of the truth with 16 environments, 0.71 with 128 and
+    0.43 with 1,200. Where lengths vary strongly it stays low for longer.
+    """
+    return max(WINDOW, ROUNDS * num_envs)
+
+
+def of_first_games(rows: list[dict[str, Any]], num_envs: int, restorable: bool) -> list[bool]:
+    """Returns for each line whether its mean is of the first games of a session.
+
+    A session begins with the line that has `compile_seconds`. Its games began together, unless the
+    engine is `restorable` and goes on with those that were under way.
+    """
+    found, ended, before = [], 0, 0  # games, now and when the session began
+    for row in rows:
+        if "compile_seconds" in row and not restorable:
+            before = ended
+        ended = int(row.get("episodes") or 0)
+        found.append(ended - before < games_needed(num_envs))
+    return found
+
+
+def read(run_dir: Path) -> list[dict[str, Any]]:
+    """The lines of a run, oldest first, without a last one that a crash tore.
+
+    Raises `UserError` where there are none, or one is no line of metrics.
+    """
+    try:
+        if (run_dir / layout.METRICS).exists() and not (run_dir / layout.METRICS).is_file():
+            raise OSError("it is no file")
+        text = (run_dir / layout.METRICS).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"'{run_dir}' is no run directory: it has no {layout.METRICS}") from None
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no path
+        raise UserError(f"cannot read '{run_dir / layout.METRICS}': {error}") from None
+    rows = []
+    # A torn line lies after the newest checkpoint, so a resumed run writes it again.
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        try:
+            rows.append(_row(json.loads(line)))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"'{run_dir / layout.METRICS}', line {number}: {error}") from None
+    return rows
+
+
+def _row(row: Any) -> dict[str, Any]:
+    """The row, if it can be drawn."""
+    if not isinstance(row, dict):
+        raise ValueError("is no object")
+    for name in ("step", "frames", "seconds"):
+        if _finite(row.get(name)) is None:
+            raise ValueError(f"has no number '{name}'")
+    if type(row.get("return_mean")) not in (int, float, type(None)):
+        raise ValueError("'return_mean' is no number")
+    return {"return_mean": None} | {name: _finite(value) for name, value in row.items()}
+
+
+def _finite(value: Any) -> float | None:
+    """The number, if it is one and a plot has room for it."""
+    fits = type(value) in (int, float) and abs(value) < LARGEST  # also not NaN
+    return value if fits else None
+
+
+def means(sums: Metrics, updates: int) -> dict[str, float | None]:
+    """The means of metrics that were summed over so many updates; None where none had one."""
+
+    def mean(value: Any) -> float | None:
+        if isinstance(value, Count):
+            return float(value.total)
+        total, number = value if isinstance(value, Mean) else (value, updates)
+        return float(total) / float(number) if number else None
+
+    return {name: mean(value) for name, value in sums.items()}
+
+
+class MetricsLog:
+    """Writes a run's lines, from agent step `step` on."""
+
+    def __init__(self, run_dir: Path, step: int) -> None:
+        path = run_dir / layout.METRICS
+        rows = read(run_dir) if path.exists() else []
+        # Of all that ran, also of what a kill undid.
+        self.wall_seconds = float(rows[-1].get("wall_seconds") or 0) if rows else 0.0
+        kept = [row for row in rows if row["step"] <= step]  # training writes the others again
+        replacement = run_dir / (layout.METRICS + ".tmp")
+        with replacement.open("w", encoding="utf-8") as file:
+            file.writelines(map(_line, kept))
+            file.flush()
+            os.fsync(file.fileno())
+        replacement.replace(path)
+        self._run_dir = run_dir
+        self._file = path.open("ab", buffering=0)
+        self._pending: list[bytes] = []
+        self._board: _Board | None = _Board(run_dir, kept)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Appends one line, null for what is not finite; TensorBoard gets it by the agent step.
+
+        Raises `OSError` if it cannot be written now; the next call tries again.
+        """
+        row = {k: None if v is None or not math.isfinite(v) else v for k, v in row.items()}
+        self._pending.append(_line(row).encode())
+        self.flush()
+        if self._board is None:  # the old file may lack lines, or hold half of one
+            self._board = _Board(self._run_dir, read(self._run_dir))
+            return
+        board, self._board = self._board, None
+        board.write(row)
+        self._board = board
+
+    def flush(self) -> None:
+        """Writes what is pending, and waits until the disk has all of it. Raises `OSError`."""
+        while self._pending:
+            size = self._file.seek(0, os.SEEK_END)
+            line = self._pending[0]
+            try:
+                if self._file.write(line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._file.fileno())  # some file systems say only here that they are full
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(size)
+                self._board = None  # it would miss this line
+                raise
+            del self._pending[0]
+
+    def close(self) -> None:
+        """Writes out what is left. Raises `OSError`."""
+        self.flush()
+        self._file.close()
+        if self._board is None:
+            self._board = _Board(self._run_dir, read(self._run_dir))
+        self._board.close()
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row) + "\n"
+
+
+class _Board:
+    """TensorBoard's file of events, with the given rows to begin with; older files are removed."""
+
+    def __init__(self, run_dir: Path, rows: list[dict[str, Any]]) -> None:
+        before = list(run_dir.glob(f"{layout.EVENTS}.*"))
+        name = f"{layout.EVENTS}.{time.time_ns() // 10**9:010}.{socket.gethostname()}"
+        path = run_dir / name
+        while path in before:
+            path = path.with_name(f"{path.name}.1")
+        self._now = time.time() - (rows[-1]["seconds"] if rows else 0.0)
+        self._writer = RecordWriter(str(path))
+        self._add(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        for row in rows:
+            self._add(self._event(row))
+        self._writer.flush()
+        for old in before:
+            old.unlink(missing_ok=True)
+
+    def _event(self, row: dict[str, Any]) -> event_pb2.Event:
+        values = [
+            summary_pb2.Summary.Value(
+                tag=name if "/" in name else f"run/{name}", simple_value=value
+            )
+            for name, value in row.items()
+            if name != "step" and isinstance(value, int | float)
+        ]
+        return event_pb2.Event(
+            wall_time=self._now + row["seconds"],
+            step=int(row["step"]),
+            summary=summary_pb2.Summary(value=values),
+        )
+
+    def _add(self, event: event_pb2.Event) -> None:
+        self._writer.write(event.SerializeToString())
+
+    def write(self, row: dict[str, Any]) -> None:
+        self._add(self._event(row))
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,80 @@
+"""provenance.json: the machine, packages and changes of every start of a run."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from jaxrl.runs import layout
+from jaxrl.runs.directory import replace_text
+
+PACKAGES = (
+    "jaxrl",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "chex",
+    "envpool",
+    "numpy",
+    "orbax-checkpoint",
+)
+
+
+def _git_commit() -> str | None:
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+def overridden(run_dir: Path) -> dict[str, Any]:
+    """Values by key that the resumes of a run have been told to change."""
+    try:
+        provenance = json.loads((run_dir / layout.PROVENANCE).read_text(encoding="utf-8"))
+        changes = [resumed.get("overridden", {}) for resumed in provenance.get("resumed", [])]
+        return {key: now for change in changes for key, (_, now) in change.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def write_provenance(run_dir: Path, devices: list[Any], changes: dict[str, Any]) -> None:
+    """Where a run comes from: commit, packages, devices, command line; every resume is added.
+
+    `changes` of the configuration are those of this resume, by key: [before, now].
+    """
+    versions: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    provenance = {
+        "git_commit": _git_commit(),
+        "packages": versions,
+        "python": sys.version.split()[0],
+        "devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in devices],
+        "cpu_cores": os.cpu_count(),
+        "command": shlex.join(["jaxrl", *sys.argv[1:]]),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+    path = run_dir / layout.PROVENANCE
+    if changes:
+        provenance["overridden"] = changes
+    if path.is_file():
+        try:
+            first = dict(json.loads(path.read_text(encoding="utf-8")))
+            provenance = first | {"resumed": [*first.get("resumed", []), provenance]}
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            print(f"warning: '{path}' cannot be read ({error}): written anew", file=sys.stderr)
+    replace_text(path, json.dumps(provenance, indent=2) + "\n")
