@@ -394,7 +394,8 @@ def test_envpool_itself_still_resets_on_the_next_step():
 def test_playing_leaves_matplotlibs_backend_alone():
     # `import envpool` sets it, and notebooks would then draw nothing.
     code = (
-        "import os; from jaxrl.config.schema import Config; from jaxrl.envs.envpool.engine import make_pool;"
+        "import os; from jaxrl.config.schema import Config;"
+        "from jaxrl.envs.envpool.engine import make_pool;"
         "make_pool(Config(), 1, 1); assert 'MPLBACKEND' not in os.environ"
     )
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}

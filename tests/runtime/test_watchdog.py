@@ -23,8 +23,8 @@ RUN = [
 # Tells which threads the emulators run on.
 TELLING = """
 import os, sys
-from jaxrl import cli
-from jaxrl.envs import envpool
+from jaxrl.cli import main
+from jaxrl.envs.envpool import engine
 
 make_pool = engine.make_pool
 
@@ -36,7 +36,7 @@ def telling(*arguments, **options):
     return pool
 
 engine.make_pool = telling
-sys.exit(cli.main(sys.argv[2:]))
+sys.exit(main.main(sys.argv[2:]))
 """
 PTRACE_ATTACH, WALL = 16, 0x40000000
 
