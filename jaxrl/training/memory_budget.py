@@ -1,4 +1,4 @@
-"""Memory: what training needs against what is free, told before it is missing."""
+"""Checks that training fits into free memory, before it runs out."""
 
 import re
 from typing import Any
@@ -15,6 +15,8 @@ from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
+EMULATOR_BYTES = 4_400_000  # of one EnvPool environment (Pong, EnvPool 1.2.5)
+
 
 def check_fits(
     capacity: int,
@@ -25,16 +27,16 @@ def check_fits(
     hint: str = "",
     frame_shape: tuple[int, int] = FRAME_SHAPE,
 ) -> None:
-    """Refuses a capacity above what is free, naming the one that would fit.
+    """Raises `UserError`, with a capacity that fits, if the replay needs more than is free.
 
     Args:
       capacity: transitions over all devices.
-      share: of them that lies there.
-      free_bytes: of memory.
-      copies: of the replay there, 2 where a checkpoint passes through the same memory.
-      where: for the message.
-      hint: what else would help, for the message.
-      frame_shape: pixels of a frame.
+      share: fraction of them that this memory holds.
+      free_bytes: of this memory.
+      copies: of the replay in it, 2 where a checkpoint passes through the same memory.
+      where: the memory's name, for the message.
+      hint: another remedy, for the message.
+      frame_shape: height and width of a frame in pixels.
     """
     each = transition_bytes(frame_shape)
     fits = int(USABLE * free_bytes / (each * copies * share))
@@ -47,15 +49,12 @@ def check_fits(
         )
 
 
-EMULATOR = 4_400_000  # bytes of one EnvPool environment (Pong, EnvPool 1.2.5)
-
-
 def _on_cpu(mesh: Mesh) -> bool:
     return mesh.local_devices[0].platform == "cpu"
 
 
 def _free(mesh: Mesh) -> tuple[float, int]:
-    """Bytes free for arrays, and how many of this process's devices share them."""
+    """Returns the bytes free for arrays, and how many of this process's devices share them."""
     free = None if _on_cpu(mesh) else free_device_memory(mesh)
     if free is not None:
         return free, 1
@@ -66,29 +65,29 @@ def _gigabytes(need: float, free: float) -> str:
     return f"{need / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
 
 
-def _knobs(config: Config) -> str:
-    """What makes a program smaller."""
-    knobs = ["fewer of num_envs"]
+def _remedies(config: Config) -> str:
+    """Returns the settings that make a program smaller, for messages."""
+    remedies = ["fewer of num_envs"]
     if config.agent.rollout_length > 1:
-        knobs.append("a shorter agent.rollout_length")
+        remedies.append("a shorter agent.rollout_length")
     if isinstance(config.agent, ReplayConfig):
-        knobs.append("a smaller agent.batch_size or agent.replay_capacity")
+        remedies.append("a smaller agent.batch_size or agent.replay_capacity")
     if isinstance(config.agent, VTraceConfig):
-        knobs.append("a shorter agent.window")
+        remedies.append("a shorter agent.window")
     if config.lag:
-        knobs.append("a smaller lag (it keeps as many copies of the parameters)")
-    return ", ".join([*knobs, "a smaller agent.micro_batch"])
+        remedies.append("a smaller lag (each update of lag keeps a copy of the parameters)")
+    return ", ".join([*remedies, "a smaller agent.micro_batch"])
 
 
 def _check_play(config: Config, mesh: Mesh) -> None:
-    """Refuses environments whose emulators or whose rollouts alone do not fit."""
+    """Raises `UserError` if the emulators, or the rollouts alone, do not fit."""
     local = config.num_envs * num_local_devices(mesh) // mesh.size
     host = free_host_memory()
-    emulators = local * EMULATOR * (config.game != CATCH)
+    emulators = local * EMULATOR_BYTES * (config.game != CATCH)
     if emulators > host:
         raise UserError(
             f"num_envs = {config.num_envs}: the emulators need {_gigabytes(emulators, host)}: "
-            f"about {int(buffer.USABLE * host / EMULATOR)} would fit"
+            f"about {int(buffer.USABLE * host / EMULATOR_BYTES)} would fit"
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
@@ -97,37 +96,41 @@ def _check_play(config: Config, mesh: Mesh) -> None:
     if need > free:
         raise UserError(
             f"num_envs = {config.num_envs} and agent.rollout_length = {length}: a rollout "
-            f"needs {_gigabytes(need, free)}: take {_knobs(config)}"
+            f"needs {_gigabytes(need, free)}: take {_remedies(config)}"
         )
 
 
 def check_compiled(compiled: Any, config: Config, mesh: Mesh) -> None:
-    """Refuses a compiled program whose intermediate results do not fit beside what is there."""
+    """Raises `UserError` if the intermediate results of the compiled program do not fit."""
     analysis = compiled.memory_analysis()
-    if analysis is None:  # not every platform knows
+    if analysis is None:  # not every platform has one
         return
     free, sharing = _free(mesh)
     need = analysis.temp_size_in_bytes * sharing
     if need > free:
         raise UserError(
             f"an update of {config.num_envs} environments needs {_gigabytes(need, free)}: take "
-            f"{_knobs(config)}"
+            f"{_remedies(config)}"
         )
 
 
-def told(error: jax.errors.JaxRuntimeError, config: Config, mesh: Mesh) -> UserError | None:
-    """The mistake behind an error of the runtime, if it is that memory ran out."""
+def out_of_memory(
+    error: jax.errors.JaxRuntimeError, config: Config, mesh: Mesh
+) -> UserError | None:
+    """Returns an error that names the settings to change if memory ran out, else None."""
     text = str(error)
     if "RESOURCE_EXHAUSTED" not in text:
         return None
     found = re.search(r"allocat\w+ ([\d.]+\s?[KMGT]?i?B?)", text)
     need = f" for {found[1].strip()}{' bytes' * found[1].strip().isdecimal()}" if found else ""
     return UserError(
-        f"memory ran out{need} while {_free(mesh)[0] / 1e9:.1f} GB were free: take {_knobs(config)}"
+        f"memory ran out{need} while {_free(mesh)[0] / 1e9:.1f} GB were free: "
+        f"take {_remedies(config)}"
     )
 
 
 def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
+    """Raises `UserError` if V-trace's windows of past frames do not fit."""
     free, sharing = _free(mesh)
     step = buffer.transition_bytes(config.frame_shape())
     each = config.num_envs // mesh.size * sharing * step
@@ -142,7 +145,7 @@ def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
 
 
 def check_memory(config: Config, mesh: Mesh) -> None:
-    """Refuses games, rollouts, windows or a replay that do not fit, before they are made."""
+    """Raises `UserError`, before anything is allocated, if the run does not fit into memory."""
     _check_play(config, mesh)
     if isinstance(config.agent, VTraceConfig):
         _check_windows(config, config.agent, mesh)
