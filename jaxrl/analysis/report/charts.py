@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl.analysis.curves import COLORS as ALL_COLORS
 from jaxrl.analysis.curves import LABELS, UNITS
+from jaxrl.analysis.drawing import COLORS as ALL_COLORS
 from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number
 from jaxrl.atari.games import CATCH
 from jaxrl.runs.metrics import of_first_games
