@@ -70,6 +70,14 @@ def warnings(run_dir):
     return run.warnings
 
 
+def test_labels_of_the_page_refer_to_its_headings(tmp_path):
+    """Screen readers announce a section by the heading that `aria-labelledby` names."""
+    page = page_of(tmp_path, make_run(tmp_path / "x"))
+    labels = re.findall(r'aria-labelledby="(\w+)"', page)
+    assert len(labels) >= 5
+    assert set(labels) <= set(re.findall(r'<h2 id="(\w+)"', page))
+
+
 def test_the_runs_are_in_a_table(tmp_path):
     text = visible(page_of(tmp_path, make_run(tmp_path / "x")))
     # 300 steps are 1,200 frames, and took 30 seconds.
@@ -137,25 +145,24 @@ def test_concerns_are_warnings(tmp_path):
     (run_dir / "damaged").mkdir()
     assert warnings(run_dir) == [
         "ended after 200 of 300 agent steps",
-        "updates left out because their losses were not finite: 3",
-        "goodput 0.52: the rest of the time went into compilation, saving, starting again or work "
-        "that was lost",
-        "resumed 2 times, with another seed",
-        "trained by code with changes that are in no commit",
+        "updates skipped because they were not finite: 3",
+        "goodput 0.52: the rest of the time went into compilation, saving, restarts or lost work",
+        "resumed 2 times, with changed seed",
+        "trained by code with uncommitted changes",
         "damaged checkpoints were set aside in damaged/",
     ]
     other = make_run(tmp_path / "y", [row(300, goodput=0.5, wall_seconds=60)])
     assert warnings(other) == []
     text = visible(page_of(tmp_path, run_dir, other))
     assert "not of the same commit: 0123456789ab, 0123456789ab-dirty (all)" in text
-    assert "resumed 2 times, with another seed (x)" in text
+    assert "resumed 2 times, with changed seed (x)" in text
 
 
 def test_a_run_that_trains_is_reported_and_not_disturbed(tmp_path):
     run_dir = make_run(tmp_path / "x")
     with hold(run_dir):
         held = (run_dir / "lock").read_text()
-        assert warnings(run_dir) == ["still training: the figures are those of now"]
+        assert warnings(run_dir) == ["still training: the figures are not final"]
         assert (run_dir / "lock").read_text() == held
     assert warnings(run_dir) == []
 
@@ -166,7 +173,7 @@ def test_a_run_that_trains_is_reported_and_not_disturbed(tmp_path):
         ("config", None, "has no config.toml"),
         ("config", "game = 3\n", "config.toml': game = 3"),
         ("config", "a" + "[" * 20_000, "config.toml"),
-        ("provenance", None, "no provenance.json: commit and devices are not known"),
+        ("provenance", None, "no provenance.json: commit and devices are unknown"),
         ("provenance", "[]", "provenance.json cannot be read: it holds no object"),
         ("provenance", "[" * 100_000, "provenance.json cannot be read"),
         ("evaluation", "{", "evaluation.json cannot be read"),
@@ -222,7 +229,7 @@ def test_a_run_without_a_line_or_a_game(tmp_path):
     assert "metrics.jsonl has no line yet" in text
     assert "There is nothing to draw yet" in text
     text = visible(page_of(tmp_path, make_run(tmp_path / "y", [row(300, goodput=0.99)])))
-    assert "No game was over yet" in text
+    assert "No game has ended yet" in text
 
 
 def test_mistakes_are_refused(tmp_path):
@@ -273,7 +280,7 @@ def test_actions_that_stick_otherwise_than_in_training_are_a_warning(protocol, t
     if protocol == "noop":
         assert not message
     else:
-        assert "probability 0 in training, and 0.25 in the evaluation" in message[0]
+        assert "probability 0 in training and 0.25 in the evaluation" in message[0]
 
 
 def test_the_video_is_in_the_page(tmp_path, monkeypatch):
