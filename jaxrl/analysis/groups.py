@@ -1,6 +1,5 @@
 """Groups of runs: those of one configuration, over games and seeds, under one label."""
 
-import dataclasses
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -33,16 +32,13 @@ def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
 
 
 # Settings that change neither the learning nor its speed: runs of one group may differ in them.
-RECORDING_KEYS = (
-    "run_dir",
-    "num_devices",
-    "log_interval",
-    "checkpoint_interval",
-    "keep_checkpoints",
-    "checkpoint_failures",
-    "evaluation_episodes",
-    "stuck_after",
-)
+RECORDING_SETTINGS = {
+    "parallel": ("num_devices",),
+    "log": ("interval",),
+    "checkpoint": ("interval", "keep", "max_failures"),
+    "evaluation": ("episodes",),
+    "env": ("stuck_after",),
+}
 
 
 class RunGroup(NamedTuple):
@@ -78,8 +74,13 @@ def group_runs(run_dirs: Iterable[Path]) -> list[RunGroup]:
 def _kind(config: Config) -> Config:
     """Returns the configuration with the default seed, game and recording settings."""
     defaults = Config()
-    same = {key: getattr(defaults, key) for key in ("seed", "game", *RECORDING_KEYS)}
-    return dataclasses.replace(config, **same)
+    recording = {
+        section: {key: getattr(getattr(defaults, section), key) for key in keys}
+        for section, keys in RECORDING_SETTINGS.items()
+    }
+    return config.replaced(
+        seed=defaults.seed, game=defaults.game, run_dir=defaults.run_dir, **recording
+    )
 
 
 def _label(run_dir: Path, config: Config) -> str:

@@ -3,7 +3,6 @@
 Every environment plays exactly one game. Counting the games that end first would favor short ones.
 """
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
-from jaxrl.config.algorithms import ValueConfig
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -91,7 +89,7 @@ def evaluate(
     state = start_games(config, engine, SEED_OFFSET + seed)
     zeros = jnp.zeros(num_episodes)
     games = _FirstGames(state, zeros.astype(bool), zeros, zeros.astype(jnp.int32))
-    with Watchdog(config.stuck_after) as watchdog:
+    with Watchdog(config.env.stuck_after) as watchdog:
         while not np.all(games.finished):
             with watchdog.expecting("the emulators", SECONDS_PER_CALL):
                 games = jax.block_until_ready(advance(actor, games))
@@ -103,8 +101,7 @@ def evaluate(
 
 def epsilon_of(config: Config) -> float | None:
     """Returns the share of random actions in evaluations of a value-based agent, else None."""
-    agent = config.agent
-    return agent.evaluation_epsilon if isinstance(agent, ValueConfig) else None
+    return config.agent.random_action_rate
 
 
 def with_epsilon(config: Config, epsilon: float) -> Config:
@@ -112,11 +109,10 @@ def with_epsilon(config: Config, epsilon: float) -> Config:
 
     Raises `UserError` if the agent is not value-based.
     """
-    if not isinstance(config.agent, ValueConfig):
+    if config.agent.random_action_rate is None:
         raise UserError(f"epsilon: {config.algorithm} draws its actions from its policy: leave "
                         "--epsilon out")  # fmt: skip
-    agent = dataclasses.replace(config.agent, evaluation_epsilon=epsilon)
-    return dataclasses.replace(config, agent=agent)
+    return config.replaced(agent=config.agent.with_random_action_rate(epsilon))
 
 
 def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:

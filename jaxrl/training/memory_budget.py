@@ -1,13 +1,15 @@
 """Checks that training fits into free memory, before it runs out."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
 from jaxrl.atari.games import CATCH
-from jaxrl.config.algorithms import ReplayConfig, VTraceConfig
+from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.replay import buffer
@@ -19,34 +21,30 @@ EMULATOR_BYTES = 4_400_000  # of one EnvPool environment (Pong, EnvPool 1.2.5)
 
 
 def check_fits(
-    capacity: int,
+    agent: AlgorithmConfig,
+    num_envs: int,
+    free_bytes: int | float,
     share: float,
-    free_bytes: int,
-    copies: int,
-    where: str,
-    hint: str = "",
+    copies: int = 1,
+    where: str = "",
     frame_shape: tuple[int, int] = FRAME_SHAPE,
 ) -> None:
-    """Raises `UserError`, with a capacity that fits, if the replay needs more than is free.
+    """Raises `UserError`, with a size that fits, if an agent's memory needs more than is free.
 
     Args:
-      capacity: transitions over all devices.
-      share: fraction of them that this memory holds.
-      free_bytes: of this memory.
-      copies: of the replay in it, 2 where a checkpoint passes through the same memory.
-      where: the memory's name, for the message.
-      hint: another remedy, for the message.
+      agent: the algorithm's settings.
+      num_envs: environments over all devices.
+      free_bytes: of the host's or the device's memory that holds the transitions.
+      share: fraction of all devices' transitions that it holds.
+      copies: of them, 2 where a checkpoint passes through the same memory.
+      where: the place's name, for the message.
       frame_shape: height and width of a frame in pixels.
     """
-    each = transition_bytes(frame_shape)
+    each, capacity = transition_bytes(frame_shape), agent.remembered(num_envs)
     fits = int(USABLE * free_bytes / (each * copies * share))
     if capacity > fits:
-        rounded = fits // 10_000 * 10_000 or fits
-        need, have = copies * capacity * share * each / 1e9, free_bytes / 1e9
-        raise UserError(
-            f"agent.replay_capacity = {capacity}: needs {need:.1f} GB {where}, and {have:.1f} GB "
-            f"are free: {rounded} would fit{hint}"
-        )
+        need = f"{copies * capacity * share * each / 1e9:.1f} GB{where and ' ' + where}"
+        raise agent.memory_refused(need, f"{free_bytes / 1e9:.1f} GB", fits)
 
 
 def _on_cpu(mesh: Mesh) -> bool:
@@ -70,11 +68,8 @@ def _remedies(config: Config) -> str:
     remedies = ["fewer of num_envs"]
     if config.agent.rollout_length > 1:
         remedies.append("a shorter agent.rollout_length")
-    if isinstance(config.agent, ReplayConfig):
-        remedies.append("a smaller agent.batch_size or agent.replay_capacity")
-    if isinstance(config.agent, VTraceConfig):
-        remedies.append("a shorter agent.window")
-    if config.lag:
+    remedies += config.agent.memory_savers
+    if config.parallel.lag:
         remedies.append("a smaller lag (each update of lag keeps a copy of the parameters)")
     return ", ".join([*remedies, "a smaller agent.micro_batch"])
 
@@ -91,7 +86,7 @@ def _check_play(config: Config, mesh: Mesh) -> None:
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
-    stack = config.frame_height * config.frame_width * STACK_SIZE  # bytes
+    stack = config.env.frame_height * config.env.frame_width * STACK_SIZE  # bytes
     need = (length + 1) * stack * config.num_envs // mesh.size * sharing
     if need > free:
         raise UserError(
@@ -129,39 +124,35 @@ def out_of_memory(
     )
 
 
-def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
-    """Raises `UserError` if V-trace's windows of past frames do not fit."""
-    free, sharing = _free(mesh)
-    step = buffer.transition_bytes(config.frame_shape())
-    each = config.num_envs // mesh.size * sharing * step
-    need = buffer.rows_for_window(agent.window, agent.rollout_length) * each
-    usable = buffer.USABLE * free
-    if need > usable:
-        raise UserError(
-            f"agent.window = {agent.window} and agent.rollout_length = {agent.rollout_length} of "
-            f"{config.num_envs} environments need {need / 1e9:.1f} GB, and {usable / 1e9:.1f} GB "
-            "can be used: take fewer of num_envs, or shorter windows"
-        )
-
-
 def check_memory(config: Config, mesh: Mesh) -> None:
     """Raises `UserError`, before anything is allocated, if the run does not fit into memory."""
     _check_play(config, mesh)
-    if isinstance(config.agent, VTraceConfig):
-        _check_windows(config, config.agent, mesh)
-    if not isinstance(config.agent, ReplayConfig):
+    agent, num_envs, shape = config.agent, config.num_envs, config.frame_shape()
+    if not agent.remembered(num_envs):
         return
-    capacity, keeps = config.agent.replay_capacity, config.checkpoint_memory
+    keeps = agent.remembers_past and config.checkpoint.memory
     local = num_local_devices(mesh) / mesh.size
-    host, shape = free_host_memory(), config.frame_shape()
+    host = free_host_memory()
     if _on_cpu(mesh):
-        where = "of memory" + ", half of it for checkpoints" * keeps
-        hint = ", or twice as much with --no-checkpoint-memory" * keeps
-        check_fits(capacity, local, host, 1 + keeps, where, hint, shape)
+        where = "of host memory" + ", half of it for checkpoints" * keeps
+        with _hint("or twice as much with --checkpoint.no-memory" * keeps):
+            check_fits(agent, num_envs, host, local, 1 + keeps, where, shape)
         return
     free = free_device_memory(mesh)
     if free is not None:
-        check_fits(capacity, 1 / mesh.size, free, 1, "on each device", frame_shape=shape)
+        check_fits(agent, num_envs, free, 1 / mesh.size, 1, "on each device", shape)
+    elif not agent.remembers_past:
+        check_fits(agent, num_envs, host, local, 1, "of host memory", shape)
     if keeps:
-        where, hint = "of the host's memory for checkpoints", ", or any --no-checkpoint-memory"
-        check_fits(capacity, local, host, 1, where, hint, shape)
+        with _hint("or any --checkpoint.no-memory"):
+            where = "of host memory for checkpoints"
+            check_fits(agent, num_envs, host, local, 1, where, shape)
+
+
+@contextlib.contextmanager
+def _hint(text: str) -> Iterator[None]:
+    """Adds a remedy to the `UserError` of the block."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error}{text and ', ' + text}") from None

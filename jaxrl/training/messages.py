@@ -1,6 +1,5 @@
 """The lines that a session shows before it trains."""
 
-from jaxrl.config.schema import learning_starts
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
 
@@ -17,19 +16,20 @@ def headline(session: TrainingSession) -> str:
         f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
         f"{total:,} steps{rounded * (total > config.total_steps)}, into {session.run_dir}"
     ]
-    if config.num_learners:
-        often = "update" if config.sync_every == 1 else f"{config.sync_every} updates"
-        lines.append(f"{config.num_learners} learners, which merge after every {often}")
+    learners, every = config.parallel.num_learners, config.parallel.sync_every
+    if learners:
+        often = "update" if every == 1 else f"{every} updates"
+        lines.append(f"{learners} learners, which merge after every {often}")
     rate, start = config.optimizer.learning_rate, config.initial_learning_rate()
     if start != rate:
         lines.append(
             f"learning rate {start:.3g}: {rate:g} for {config.optimizer.recipe_envs} environments, "
             f"scaled ({config.optimizer.lr_scaling})"
         )
-    if learning_starts(config) >= total:
+    if config.agent.first_learning_step >= total:
         lines.append(
-            f"nothing will be learned: agent.learning_starts = {learning_starts(config):,} is "
-            "above total_steps"
+            "nothing will be learned: agent.learning_starts = "
+            f"{config.agent.first_learning_step:,} is above total_steps"
         )
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ class Recorder:
     def __init__(self, session: TrainingSession, step: int) -> None:
         self._session = session
         self._log = metrics.MetricsLog(session.run_dir, step) if processes.index() == 0 else None
-        self._interval = session.config.checkpoint_interval
+        self._interval = session.config.checkpoint.interval
         self._next_save = (step // self._interval + 1) * self._interval  # agent steps
         self._failures = 0  # saves that failed in a row
         self._buffering = False  # metrics wait in memory, because they cannot be written
@@ -42,7 +42,7 @@ class Recorder:
     def save_if_due(self, state: LoopState, progress: Progress, mean_return: float | None) -> None:
         """Saves a checkpoint if its interval has passed; a failed save is tried at the next call.
 
-        Raises `StorageError` after `checkpoint_failures` failures in a row.
+        Raises `StorageError` after `checkpoint.max_failures` failures in a row.
         """
         checkpoints, before = self._session.checkpoints, self._session.checkpoints.newest
         start = time.perf_counter()
@@ -88,7 +88,7 @@ class Recorder:
     def _handle_failure(self, error: StorageError) -> None:
         """Warns of a failed save; raises `StorageError` after too many."""
         self._failures += 1
-        limit = self._session.config.checkpoint_failures
+        limit = self._session.config.checkpoint.max_failures
         # Several processes would have to agree on how they continue after a failure.
         if self._failures >= limit or processes.count() > 1:
             times = f" ({limit} times in a row)" * (self._failures > 1)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import jax
 
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.config.validation import check_divides
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.checkpoint import num_devices
@@ -52,7 +52,7 @@ def find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
 def _check_may_start(run_dir: Path, config: Config) -> None:
     """Raises `DamagedError` if a run without a checkpoint is old enough to have had one."""
     # The first checkpoint comes with the first log line after an interval, and takes a moment.
-    most = 2 * max(config.checkpoint_interval, config.log_interval)
+    most = 2 * max(config.checkpoint.interval, config.log.interval)
     rows = metrics.read(run_dir) if (run_dir / layout.METRICS).exists() else []
     if rows and rows[-1]["step"] >= most:
         raise DamagedError(
@@ -65,22 +65,23 @@ def _check_may_start(run_dir: Path, config: Config) -> None:
 def check_divides_among(config: Config) -> None:
     """Raises `UserError`, with numbers of devices that fit, if the run does not divide."""
     try:
-        check_divides(config, max(config.num_devices, 1))
+        resolve(config)
     except UserError:
         fitting = []
-        for number in range(1, 2 * config.num_devices + 1):
+        for number in range(1, 2 * config.parallel.num_devices + 1):
             with contextlib.suppress(UserError):
-                check_divides(config, number)
+                resolve(config, number)
                 fitting.append(str(number))
         raise UserError(
-            f"num_devices = {config.num_devices}: this run divides among {', '.join(fitting)}"
+            f"num_devices = {config.parallel.num_devices}: this run divides among "
+            f"{', '.join(fitting)}"
         ) from None
 
 
 def is_complete(config: Config, run_dir: Path) -> bool:
     """Returns whether a run that reached its last step was also evaluated and drawn."""
     total = config.num_updates() * config.steps_per_update()
-    evaluated = not config.evaluation_episodes or evaluation_record.is_of_end(run_dir, total)
+    evaluated = not config.evaluation.episodes or evaluation_record.is_of_end(run_dir, total)
     return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
 
 
@@ -109,7 +110,7 @@ def replace_unsaved(
     if moved or not session.engines[0].restorable:
         # A seed that differs from that of the start, whose games would repeat otherwise.
         state = session.program.restart(state, session.config.seed + progress.updates, moved)
-    if not moved and not session.config.checkpoint_memory and has_memory:
+    if not moved and not session.config.checkpoint.memory and has_memory:
         session.display.say(
             "the checkpoint holds no replay: it starts empty, and fills before learning continues"
         )

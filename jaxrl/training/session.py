@@ -38,7 +38,7 @@ class TrainingSession(NamedTuple):
         """Updates between two log lines, so lines fall at the same steps in every run."""
         whole = self.program.updates_between_merges
         steps = self.program.steps_per_update * whole
-        return whole * max(1, round(self.config.log_interval / steps))
+        return whole * max(1, round(self.config.log.interval / steps))
 
     @property
     def num_updates(self) -> int:

@@ -1,7 +1,6 @@
 """Trains a run: from the first game or a checkpoint to its learning curve and evaluation."""
 
 import contextlib
-import dataclasses
 import json
 import sys
 import time
@@ -54,8 +53,9 @@ class Outcome(NamedTuple):
 def start(config: Config) -> Outcome:
     """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
     mesh = _open_mesh(config)
-    if config.sync_every and not config.num_learners:  # constant, also on other devices later
-        config = dataclasses.replace(config, num_learners=mesh.size)
+    # The number of learners stays, also when the run is resumed on other devices.
+    if config.parallel.sync_every and not config.parallel.num_learners:
+        config = config.replaced(parallel={"num_learners": mesh.size})
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create(config, held))))
         _wait_for_directory(run_dir)
@@ -74,7 +74,7 @@ def resume(
     """
     config = overrides.apply(load_config(run_dir), override)
     if num_devices is not None:
-        config = dataclasses.replace(config, num_devices=num_devices)
+        config = config.replaced(parallel={"num_devices": num_devices})
         resume_point.check_divides_among(config)
     mesh = _open_mesh(config)
     with contextlib.ExitStack() as held:
@@ -109,13 +109,13 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     """Returns the devices to train on. Raises `UserError` if the configuration does not fit."""
     malloc.share_arenas()  # before JAX and the emulators start their threads
     check(config)
-    if config.num_devices > processes.count():  # before a device is touched
-        simulate_cpu_devices(config.num_devices // processes.count())
-    if config.engine == "xla" and not has_custom_call():
+    if config.parallel.num_devices > processes.count():  # before a device is touched
+        simulate_cpu_devices(config.parallel.num_devices // processes.count())
+    if config.env.interface == "xla" and not has_custom_call():
         raise UserError(
             "engine = 'xla': EnvPool has no custom call for this platform; take auto or callback"
         )
-    mesh = make_mesh(config.num_devices)
+    mesh = make_mesh(config.parallel.num_devices)
     envs_per_device(config, mesh)
     memory_budget.check_memory(config, mesh)
     with processes.quiet():  # the first connection, which Gloo announces on standard output
@@ -148,7 +148,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: Resum
     processes.advise(f"go on with: {again}")
     with (
         Display(silent=processes.index() > 0) as display,
-        Watchdog(config.stuck_after, f"; go on with: {again}") as watchdog,
+        Watchdog(config.env.stuck_after, f"; go on with: {again}") as watchdog,
         StopSignal().watching() as stop,
     ):
         session = TrainingSession(
@@ -204,7 +204,7 @@ def _run(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Prog
 def _begin(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Progress]:
     """Returns the state and the progress that training starts from."""
     config, display = session.config, session.display
-    random_steps = config.num_envs * config.random_start_steps
+    random_steps = config.num_envs * config.env.random_start_steps
     longest = SECONDS_TO_START + random_steps / SLOWEST_GAMES
     with display.busy("starting the games"), session.watchdog.expecting("the emulators", longest):
         state = session.program.init()
@@ -233,11 +233,11 @@ def _finish(session: TrainingSession, state: LoopState, step: int) -> None:
     """Draws and evaluates a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
-    if config.evaluation_episodes:
-        with display.busy(f"evaluating {config.evaluation_episodes} games"):
+    if config.evaluation.episodes:
+        with display.busy(f"evaluating {config.evaluation.episodes} games"):
             actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
             protocol = evaluation_record.protocol_of(config)
-            games = config.evaluation_episodes
+            games = config.evaluation.episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
         evaluation_record.write(run_dir, result)
         display.say(evaluation_record.describe(result))
