@@ -98,6 +98,7 @@ def compare(run_dirs: list[Path]) -> ComparisonReport:
 
 
 def _compare_runs(found: dict[Path, Evaluation], protocol: str) -> ComparisonReport:
+    """Compares two policies by the scores of their games."""
     (first, x), (second, y) = found.items()
     if x.game != y.game:
         raise UserError(f"'{first}' plays {x.game}, '{second}' {y.game}: give runs of one game, or "
@@ -124,6 +125,7 @@ def _compare_runs(found: dict[Path, Evaluation], protocol: str) -> ComparisonRep
 
 
 def _compare_configurations(groups: dict[str, list[Evaluation]], protocol: str) -> ComparisonReport:
+    """Compares two configurations by the mean scores of their seeds, over their common games."""
     (first, xs), (second, ys) = groups.items()
     common, notes = _common_games(first, xs, second, ys)
     both = [r for r in [*xs, *ys] if r.game in common]

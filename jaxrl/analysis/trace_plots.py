@@ -118,6 +118,7 @@ def film(trace: Trace, frames_per_second: float = REAL_TIME) -> bytes:
 
 
 def _check_step(trace: Trace, step: int) -> None:
+    """Raises `UserError` if there is no return distribution or no action at this step."""
     if not trace.atoms.size:
         raise UserError("only C51 learns the distribution of returns: take one of its runs")
     if not 0 <= step < len(trace.actions) or trace.actions[step] < 0:

@@ -78,6 +78,7 @@ class Recorder:
             raise StorageError(f"metrics could not be written: {error.strerror}") from error
 
     def _save(self, state: LoopState, progress: Progress, mean_return: float | None) -> None:
+        """Flushes the metrics and starts to save a checkpoint."""
         try:
             if self._log is not None:  # a resumed run continues after lines that are on the disk
                 self._log.flush()

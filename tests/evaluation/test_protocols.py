@@ -117,7 +117,7 @@ def test_fire_is_pressed_in_every_game_that_has_it():
     ("game", "protocol"), [("breakout", "noop"), ("breakout", "sticky"), ("ms_pacman", "noop")]
 )
 def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
-    """The memory of 256 consoles is that of one after each of so many no-ops, and FIRE."""
+    """Each of 256 consoles has the memory of one after a possible number of no-ops, and FIRE."""
     ale_py = pytest.importorskip("ale_py")
     rom = Path(importlib.util.find_spec("envpool_assets").origin).parent / f"atari/roms/{game}.bin"
     trained = dataclasses.replace(TRAINED, game=game)

@@ -105,6 +105,7 @@ def short(commit: str) -> str:
 
 
 def _read(path: Path, name: str) -> ReportedRun:
+    """Returns one run with its warnings."""
     run = ReportedRun(path, name, metrics.read(path))
     run.config = _config(run)
     run.provenance = _provenance(run)
