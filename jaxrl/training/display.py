@@ -6,8 +6,8 @@ import time
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from jaxrl.formatting import count, duration
 from jaxrl.program.episode_statistics import EpisodeSummary
@@ -53,21 +53,28 @@ class Display:
             stderr=True, highlight=False, soft_wrap=True, quiet=silent
         )
         self._silent = silent
-        self._live: Live | None = None
+        self._progress: Progress | None = None  # on a terminal
 
     def __enter__(self) -> "Display":
         if self._console.is_terminal and not self._silent:
+            one_line = Column(no_wrap=True, overflow="ellipsis")
             # Transient, because the last status line is no result; results go to standard output.
-            self._live = Live(
-                console=self._console, refresh_per_second=4, transient=True, redirect_stdout=False
+            self._progress = Progress(
+                BarColumn(bar_width=20),  # gives way to the text on a terminal of 80 columns
+                TextColumn("{task.description}", markup=False, table_column=one_line),
+                console=self._console,
+                refresh_per_second=4,
+                transient=True,
+                redirect_stdout=False,
             )
-            self._live.start()
+            self._task = self._progress.add_task("", total=None, visible=False)
+            self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
 
     def say(self, text: str) -> None:
         """Prints a line that stays."""
@@ -80,7 +87,8 @@ class Display:
 
     def update(self, status: TrainingStatus, interval_ended: bool) -> None:
         """Shows the status after a compiled call; off a terminal only at the end of an interval."""
-        if self._live is not None:
+        if self._progress is not None:
+            self._progress.update(self._task, completed=status.step, total=status.total_steps)
             self.show(status_line(status))
         elif interval_ended and not self._silent:
             with contextlib.suppress(OSError):
@@ -88,8 +96,8 @@ class Display:
 
     def show(self, text: str) -> None:
         """Shows a line that the next one replaces; on a terminal only."""
-        if self._live is not None:
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        if self._progress is not None:
+            self._progress.update(self._task, description=text, visible=bool(text), refresh=True)
 
 
 class _Busy:
