@@ -142,7 +142,7 @@ def check_goes_on(path, capsys, saved_on, num_devices, *more):
     said = capsys.readouterr().err
     of = f"{saved_on} device{'s' * (saved_on > 1)}"
     assert f"saved on {of}, resumed on {num_devices}: parameters and optimizer" in said
-    assert "the replay or windows fill anew" in said
+    assert "the replay or windows start empty" in said
     assert f"{num_devices} cpu device{'s' * (num_devices > 1)}" in said
     after = lines(path)
     kept = [row for row in before if row["step"] <= progress.step]
