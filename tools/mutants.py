@@ -173,9 +173,9 @@ stacks-not-refilled-within-a-reset:
 stacks-refilled-after-a-life: test_envpool.py::test_stacks_equal_those_of_envpool
     & (previous.game_over | timestep.game_over) =>
 update-before-sends: test_rollout.py::test_the_compiled_program_sends_before_it_updates
-    trajectory = _after(trajectory, [state.env for state in games]) => pass
+    trajectory = _after(trajectory, [state.env for state in groups]) => pass
 groups-no-order: test_rollout.py::test_of_two_groups_one_always_steps_while_the_other_is_answered
-    state = _follow(state, after[-1] if after else games[-1]) => pass
+    state = _follow(state, after[-1] if after else groups[-1]) => pass
 # episodes.py
 games-of-others-count: test_episodes.py::test_games_whose_start_others_played_are_not_counted
     ends = over & episodes.counted => ends = over

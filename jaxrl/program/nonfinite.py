@@ -1,4 +1,4 @@
-"""Not a number, or infinite: found in losses, parameters and optimizer, or skipped."""
+"""NaN and infinity: found in losses, parameters and optimizer state, or skipped."""
 
 import math
 from typing import Any
@@ -21,11 +21,12 @@ def _as_mean(value: Any) -> Mean:
 
 
 def guarded(agent: Agent, skip: bool) -> Agent:
-    """The agent, of whose updates, with `skip`, those leave no trace that are not finite.
+    """Returns the agent, which undoes updates that are not finite if `skip`.
 
-    Parameters, statistics and optimizer stay as they were, but for what `Agent.skip` does; the
-    memory has what was played, and the update counts for the schedules. The metrics are means over
-    the other updates; they have the same form without `skip`, so that a run may change it.
+    A skipped update leaves parameters, statistics and optimizer state unchanged, except by
+    `Agent.skip`; the memory keeps the played steps, and the update counts for the schedules. The
+    metrics are means over the other updates. They have the same form without `skip`, so a run may
+    change it.
     """
 
     def update(
@@ -59,12 +60,12 @@ def guarded(agent: Agent, skip: bool) -> Agent:
 
 @jax.jit
 def _faults(tree: PyTree) -> PyTree:
-    """For each array whether it holds a nan, and whether an infinity: b[2]."""
+    """Returns for each array whether it holds a nan, and whether an infinity: b[2]."""
     return jax.tree.map(lambda x: jnp.stack([jnp.isnan(x).any(), jnp.isinf(x).any()]), tree)
 
 
 def faults(state: AgentState) -> list[str]:
-    """What is not finite in parameters and optimizer: "parameters Dense_0.kernel are nan", ..."""
+    """Names the arrays that are not finite: "parameters Dense_0.kernel have nan", ..."""
     named = {
         "parameters": state.actor.params,
         "statistics": state.actor.statistics,
@@ -82,7 +83,7 @@ def faults(state: AgentState) -> list[str]:
 
 
 def lost(means: dict[str, float | None]) -> list[str]:
-    """The losses that are not finite: "loss/value is nan", ..."""
+    """Names the losses that are not finite: "loss/value is nan", ..."""
     return [
         f"{name} is {value}"
         for name, value in means.items()

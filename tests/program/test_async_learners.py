@@ -46,9 +46,9 @@ def merged(optimizer, before, after, num_devices, **changes):
     """What all devices hold after the merge of a state with the learners' [D, ...]."""
     count = len(jax.tree.leaves(after)[0])
     config = Config(optimizer=optimizer, num_learners=count, **changes)
-    team = async_learners.make(config, Agent(None, None, None, 1), num_devices)
+    learners = async_learners.make_learners(config, Agent(None, None, None, 1), num_devices)
     mesh = make_mesh(num_devices)
-    merge = map_over_devices(team.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
+    merge = map_over_devices(learners.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
     return jax.jit(merge)(before, after)
 
 
