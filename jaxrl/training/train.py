@@ -25,9 +25,9 @@ from jaxrl.program.program import envs_per_device, envs_per_learner, make_progra
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.checkpoint import Checkpoints, num_devices
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.directory import create, load_config, write_config
-from jaxrl.runs.lock import hold
-from jaxrl.runs.provenance import overridden, write_provenance
+from jaxrl.runs.directory import create_run, load_config, write_config
+from jaxrl.runs.lock import hold_lock
+from jaxrl.runs.provenance import overridden_values, write_provenance
 from jaxrl.runtime import malloc, processes
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.runtime.signals import StopSignal
@@ -62,7 +62,7 @@ def start(config: Config) -> Outcome:
     if config.sync_every and not config.num_learners:  # as many on whatever it is resumed on
         config = dataclasses.replace(config, num_learners=mesh.size)
     with contextlib.ExitStack() as held:
-        run_dir = Path(processes.from_first(lambda: str(create(config, held))))
+        run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         return _train(config, _seen(run_dir), mesh, _Origin())
 
 
@@ -107,7 +107,7 @@ def resume(
 
 def _find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
     """Locks a run and tells, as JSON, from where it goes on; nothing is changed."""
-    held.enter_context(hold(run_dir))
+    held.enter_context(hold_lock(run_dir))
     found = checkpoint_files.survey(run_dir)
     if not found.good:
         _check_begins(run_dir, config)
@@ -118,7 +118,7 @@ def _find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
             "step": found.good[-1],
             "config": saved.config,
             "damaged": found.damaged,
-            "overridden": overridden(run_dir),
+            "overridden": overridden_values(run_dir),
         }
     )
 
