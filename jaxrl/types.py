@@ -19,7 +19,7 @@ FRAME_SKIP = 4  # emulator frames per agent step
 
 
 class EnvSpec(NamedTuple):
-    """What an engine plays."""
+    """The game of an engine, its actions and its frames."""
 
     num_envs: int  # E, environments on each device
     num_actions: int  # A
@@ -29,7 +29,7 @@ class EnvSpec(NamedTuple):
 
 
 class TimeStep(NamedTuple):
-    """What the environments answered to one action each."""
+    """One step of every environment."""
 
     frame: jax.Array  # u8[E, 84, 84], newest frame; stacking is done by the rollout
     reward: jax.Array  # f32[E], as the learner sees it (clipped when the configuration says so)
@@ -50,11 +50,11 @@ class Trajectory(NamedTuple):
     reward: jax.Array  # f32[T, E]
     discount: jax.Array  # f32[T, E], 0 on termination, else 1
     valid: jax.Array  # b[T, E], False where a reset ignored the action
-    extras: PyTree  # [T, E], what `Agent.act` returned beside the action
+    extras: PyTree  # [T, E], returned by `Agent.act` with the action
 
 
 class ActorState(NamedTuple):
-    """What choosing an action needs."""
+    """The state that acting reads."""
 
     params: PyTree  # network parameters
     statistics: PyTree  # observation statistics, () without normalization
@@ -74,14 +74,14 @@ def _keep(value: Any) -> Any:
 
 
 class Mean(NamedTuple):
-    """A metric that not every update has, as a sum over some of them."""
+    """A metric that only some updates have, as a sum over those."""
 
     total: jax.Array  # f32[]
     number: jax.Array  # f32[], of the terms; 0 where there are none
 
 
 class Count(NamedTuple):
-    """A metric that is counted over the updates of an interval, not averaged."""
+    """A metric that is summed over the updates of an interval, not averaged."""
 
     total: jax.Array  # f32[]
 
@@ -107,7 +107,7 @@ class Agent(NamedTuple):
 class EnvEngine(NamedTuple):
     """A batch of environments on every local device; `send` and `recv` run inside the mesh.
 
-    Between `send` and `recv` the environments step on threads of their own.
+    Between `send` and `recv` the environments step on other threads.
     """
 
     spec: EnvSpec
@@ -124,7 +124,7 @@ class EnvEngine(NamedTuple):
 
 
 class LoopState(NamedTuple):
-    """All that training changes."""
+    """The complete state of training."""
 
     agent: AgentState
     games: PyTree  # of each group; sent already in the overlapped order, not in the strict one
