@@ -19,10 +19,13 @@ def make_engine(
 def make_engines(
     config: Config, num_envs: int, num_local_devices: int = 1
 ) -> tuple[EnvEngine, ...]:
-    """Returns one engine for each of `config.groups`, which share a device's `num_envs`."""
+    """Returns one engine for each of `parallel.groups`, which share a device's `num_envs`."""
     return tuple(
         make_engine(
-            config, num_envs // config.groups, num_local_devices, EnvGroup(index, config.groups)
+            config,
+            num_envs // config.parallel.groups,
+            num_local_devices,
+            EnvGroup(index, config.parallel.groups),
         )
-        for index in range(config.groups)
+        for index in range(config.parallel.groups)
     )

@@ -140,7 +140,7 @@ def make_catch(
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games of Catch on each of this process's devices."""
     ids = env_ids(num_envs, num_local_devices, group)
-    max_steps, frame_shape = min(config.random_start_steps, ROWS), config.frame_shape()
+    max_steps, frame_shape = min(config.env.random_start_steps, ROWS), config.frame_shape()
     return EnvEngine(
         EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), CATCH, frame_shape),
         init=partial(init, ids, max_steps, frame_shape),

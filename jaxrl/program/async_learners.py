@@ -43,16 +43,16 @@ class Learners(NamedTuple):
 
 def make_learners(config: Config, agent: Agent, num_devices: int) -> Learners:
     """Makes the configured learners; `agent` is made for the environments of one learner."""
-    if not config.sync_every:
+    if not config.parallel.sync_every:
         return Learners(agent, _same, lambda _, after: after, _same, updates_between_merges=1)
-    total = config.num_learners or num_devices
+    total = config.parallel.num_learners or num_devices
     count = total // num_devices
     return Learners(
         agent=_joint_agent(agent, count),
         spread=partial(_spread, count),
         merge=partial(_merge, config, total),
         average=mean_over_devices,
-        updates_between_merges=config.sync_every,
+        updates_between_merges=config.parallel.sync_every,
     )
 
 
@@ -94,7 +94,7 @@ def _push(before: jax.Array, own: jax.Array, decay: float, total: int) -> jax.Ar
 
 def _merge_part(config: Config, total: int, before: PyTree, own: PyTree) -> PyTree:
     """Merges one of STATES, or returns a number that all learners share."""
-    steps = gradient_steps(config) * config.sync_every
+    steps = gradient_steps(config) * config.parallel.sync_every
     decay, decay_mean = config.optimizer.decay**steps, config.optimizer.decay_mean**steps
 
     def push(old: PyTree, new: PyTree, decay: float) -> PyTree:

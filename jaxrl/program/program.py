@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.config.validation import check_divides
 from jaxrl.program import async_learners, episode_statistics, nonfinite, policy_lag, rollout
 from jaxrl.runtime.mesh import (
     REPLICATED,
@@ -95,13 +95,12 @@ def _named(function: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
 
 def envs_per_device(config: Config, mesh: Mesh) -> int:
     """Returns the environments on each device. Raises `UserError` if they do not divide."""
-    check_divides(config, mesh.size)
-    return config.num_envs // mesh.size
+    return resolve(config, mesh.size).envs_per_device
 
 
 def envs_per_learner(config: Config, mesh: Mesh) -> int:
     """Returns the environments that one agent is made for."""
-    return config.num_envs // (config.num_learners or mesh.size)
+    return config.num_envs // (config.parallel.num_learners or mesh.size)
 
 
 def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
@@ -113,8 +112,8 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
       engines: one per group.
       mesh: the devices.
     """
-    agent = nonfinite.guarded(agent, skip=config.on_nonfinite == "skip")
-    agent = policy_lag.delayed(agent, config.lag)
+    agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
+    agent = policy_lag.delayed(agent, config.parallel.lag)
     learners = async_learners.make_learners(config, agent, mesh.size)
     parts = Parts(config, learners, engines, mesh, Turn(learners.agent, engines))
     return Program(
@@ -232,7 +231,7 @@ def new_games(
     episodes = episode_statistics.init(
         engine.spec.num_envs,
         num_local_devices(parts.mesh),
-        counted=parts.config.random_start_steps == 0,
+        counted=parts.config.env.random_start_steps == 0,
     )
     return put(parts.mesh, rollout.start(env, timestep, keys, episodes), SHARDED)
 
@@ -260,7 +259,7 @@ def _new_agent(parts: Parts, params_key: jax.Array) -> AgentState:
 
 def _with_first_step(parts: Parts, state: LoopState) -> LoopState:
     """Sends the first actions if the order is overlapped."""
-    if parts.config.order != "overlapped":
+    if parts.config.parallel.order != "overlapped":
         return state
     sent: LoopState = parts.compile(_named(send_first, parts), (SPECS,), SPECS)(state)
     return sent

@@ -72,7 +72,7 @@ def presses_fire(config: Config) -> bool:
 
     It does so in every game whose action set has FIRE, so never with all 18 actions.
     """
-    if not config.fire_reset or config.full_action_space:
+    if not config.env.fire_reset or config.env.full_action_space:
         return False
     return "FIRE" in minimal_actions(config.game)
 
@@ -84,16 +84,16 @@ def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
         num_envs=num_envs,
         stack_num=1,
         seed=seed,
-        img_height=config.frame_height,
-        img_width=config.frame_width,
+        img_height=config.env.frame_height,
+        img_width=config.env.frame_width,
         frame_skip=FRAME_SKIP,
-        noop_max=config.noop_max,
-        episodic_life=config.episodic_life,
-        reward_clip=config.reward_clip,
-        repeat_action_probability=config.repeat_action_probability,
-        full_action_space=config.full_action_space,
+        noop_max=config.env.noop_max,
+        episodic_life=config.env.episodic_life,
+        reward_clip=config.env.reward_clip,
+        repeat_action_probability=config.env.repeat_action_probability,
+        full_action_space=config.env.full_action_space,
         use_fire_reset=presses_fire(config),
-        max_episode_steps=config.max_episode_steps,
+        max_episode_steps=config.env.max_episode_steps,
     )
     return envpool.make(task_id(config.game), env_type="gymnasium", **(settings | options))
 
@@ -189,14 +189,15 @@ def make_envpool(
       num_local_devices: pools to make; inside the mesh each device calls its own.
       group: the part of each device's environments that the engine holds.
     """
-    game_actions = full_actions if config.full_action_space else minimal_actions
+    game_actions = full_actions if config.env.full_action_space else minimal_actions
     actions = game_actions(config.game)
+    interface = config.env.interface
     envs = EnvPools(
         config=config,
         spec=EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape()),
         env_ids=env_ids(num_envs, num_local_devices, group),
         cores=cores_by_device(num_local_devices),
-        uses_xla=has_custom_call() if config.engine == "auto" else config.engine == "xla",
+        uses_xla=has_custom_call() if interface == "auto" else interface == "xla",
     )
     if not envs.uses_xla:
         check_host()
@@ -238,7 +239,7 @@ def _start_pool(envs: EnvPools, device: int, seed: int) -> tuple[EnvPoolState, T
             config,
             spec.num_envs,
             pool_seed,
-            num_threads=min(config.num_threads or len(cores), spec.num_envs),
+            num_threads=min(config.env.num_threads or len(cores), spec.num_envs),
             render_mode="rgb_array",
         )
     envs.pools.append(pool)
@@ -248,7 +249,7 @@ def _start_pool(envs: EnvPools, device: int, seed: int) -> tuple[EnvPoolState, T
         calls = host_calls(pool, spec.num_envs, envs.failures, spec.frame_shape)
     envs.calls.append(calls)
     state, rows = _random_start(
-        pool, pool_seed, spec.num_actions, config.random_start_steps, config.episodic_life
+        pool, pool_seed, spec.num_actions, config.env.random_start_steps, config.env.episodic_life
     )
     return state._replace(token=np.array(calls.token)), rows
 
@@ -268,7 +269,7 @@ def send(envs: EnvPools, state: EnvPoolState, action: jax.Array) -> EnvPoolState
 def recv(envs: EnvPools, state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
     """Waits for the step of this device's environments."""
     token, answer = _on_own_pool([calls.recv for calls in envs.calls], state.token)
-    timestep = time_step(answer, state, envs.config.episodic_life)
+    timestep = time_step(answer, state, envs.config.env.episodic_life)
     return state.after(token, timestep, answer[-1]["lives"]), timestep
 
 
