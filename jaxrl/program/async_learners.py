@@ -85,7 +85,7 @@ def _merge(config: Config, total: int, before: AgentState, after: AgentState) ->
 
 
 def _push(before: jax.Array, own: jax.Array, decay: float, total: int) -> jax.Array:
-    """x₀ + Σ_d decayᴰ⁻¹⁻ᵈ (x_d - x₀) over the learners of all devices, x_d in `own` [L, ...]."""
+    """Returns x₀ + Σ_d decayᴰ⁻¹⁻ᵈ (x_d - x₀) over all learners; `own` is x_d: [L, ...]."""
     later = total - 1 - (jax.lax.axis_index(AXIS) * own.shape[0] + jnp.arange(own.shape[0]))
     difference = (own - before).astype(jnp.float32)
     weighted = jnp.tensordot(jnp.float32(decay) ** later, difference, axes=1)

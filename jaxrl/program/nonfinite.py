@@ -1,6 +1,7 @@
 """NaN and infinity: found in losses, parameters and optimizer state, or skipped."""
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,33 +30,41 @@ def guarded(agent: Agent, skip: bool) -> Agent:
     change it.
     """
 
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        new, metrics = agent.update(state, trajectory, key)
-        if not skip:
-            sums: Metrics = {name: _as_mean(value) for name, value in metrics.items()}
-            return new, sums | {SKIPPED: Count(jnp.float32(0))}
-        losses = [value for name, value in metrics.items() if name.startswith("loss/")]
-        floats = [x for x in jax.tree.leaves((new.actor, new.optimizer, losses)) if _is_float(x)]
-        here = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in floats]))
-        # All devices must take the same parameters.
-        fine = mean_over_devices(here.astype(jnp.float32)) == 1
+    return agent._replace(update=partial(_guarded_update if skip else _counted_update, agent))
 
-        def choose(new: PyTree, old: PyTree) -> PyTree:
-            return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, old)
 
-        def counted(value: Any) -> Mean:
-            total, number = _as_mean(value)
-            return Mean(jnp.where(fine, total, 0), jnp.where(fine, number, 0))
+def _counted_update(
+    agent: Agent, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Updates the agent; the metrics have the form of `_guarded_update`."""
+    new, metrics = agent.update(state, trajectory, key)
+    sums: Metrics = {name: _as_mean(value) for name, value in metrics.items()}
+    return new, sums | {SKIPPED: Count(jnp.float32(0))}
 
-        old = agent.skip(state)
-        actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
-        kept: Metrics = {name: counted(value) for name, value in metrics.items()}
-        kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
-        return AgentState(actor, choose(new.optimizer, old.optimizer), new.memory), kept
 
-    return agent._replace(update=update)
+def _guarded_update(
+    agent: Agent, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Updates the agent, or skips the update if it is not finite."""
+    new, metrics = agent.update(state, trajectory, key)
+    losses = [value for name, value in metrics.items() if name.startswith("loss/")]
+    floats = [x for x in jax.tree.leaves((new.actor, new.optimizer, losses)) if _is_float(x)]
+    here = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in floats]))
+    # All devices must take the same parameters.
+    fine = mean_over_devices(here.astype(jnp.float32)) == 1
+
+    def choose(new: PyTree, old: PyTree) -> PyTree:
+        return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, old)
+
+    def counted(value: Any) -> Mean:
+        total, number = _as_mean(value)
+        return Mean(jnp.where(fine, total, 0), jnp.where(fine, number, 0))
+
+    old = agent.skip(state)
+    actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
+    kept: Metrics = {name: counted(value) for name, value in metrics.items()}
+    kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
+    return AgentState(actor, choose(new.optimizer, old.optimizer), new.memory), kept
 
 
 @jax.jit

@@ -4,6 +4,7 @@ GA3C's queues make the lag vary with the load of the machine (Babaeizadeh 2017, 
 it is the same at every step of every run, so its cost can be measured.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -29,21 +30,25 @@ def delayed(agent: Agent, lag: int) -> Agent:
     if lag == 0:
         return agent
 
-    def init(key: jax.Array) -> AgentState:
-        state = agent.init(key)
-        actors = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], lag, axis=0), state.actor)
-        return state._replace(optimizer=Delayed(state.optimizer, actors))
+    return agent._replace(init=partial(_init, agent, lag), update=partial(_update, agent))
 
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        learner, actors = state.optimizer
-        newest = jax.tree.map(lambda x: x[-1], actors)
-        learned, metrics = agent.update(AgentState(newest, learner, state.memory), trajectory, key)
-        acts = jax.tree.map(lambda x: x[0], actors)
-        waiting = jax.tree.map(
-            lambda old, new: jnp.concatenate([old[1:], new[None]]), actors, learned.actor
-        )
-        return AgentState(acts, Delayed(learned.optimizer, waiting), learned.memory), metrics
 
-    return agent._replace(init=init, update=update)
+def _init(agent: Agent, lag: int, key: jax.Array) -> AgentState:
+    """Returns the initial state, with the same actor for the first `lag` updates."""
+    state = agent.init(key)
+    actors = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], lag, axis=0), state.actor)
+    return state._replace(optimizer=Delayed(state.optimizer, actors))
+
+
+def _update(
+    agent: Agent, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Updates the newest actor; the oldest waiting one acts next."""
+    learner, actors = state.optimizer
+    newest = jax.tree.map(lambda x: x[-1], actors)
+    learned, metrics = agent.update(AgentState(newest, learner, state.memory), trajectory, key)
+    acts = jax.tree.map(lambda x: x[0], actors)
+    waiting = jax.tree.map(
+        lambda old, new: jnp.concatenate([old[1:], new[None]]), actors, learned.actor
+    )
+    return AgentState(acts, Delayed(learned.optimizer, waiting), learned.memory), metrics

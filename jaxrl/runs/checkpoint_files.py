@@ -107,8 +107,8 @@ def survey(run_dir: Path) -> Found:
     if damaged and not found.good:
         listed = "; ".join(f"{step}: {wrong}" for step, wrong in damaged.items())
         raise DamagedError(
-            f"every checkpoint of '{run_dir}' is damaged ({listed}): restore one from a copy, or "
-            "train again in another directory"
+            f"every checkpoint of '{run_dir}' is damaged, and nothing was changed ({listed}): "
+            "restore one from a copy, or train again in another directory"
         )
     return found
 

@@ -104,7 +104,7 @@ def means(sums: Metrics, updates: int) -> dict[str, float | None]:
 
 
 class MetricsLog:
-    """Writes a run's rows, from agent step `step` on."""
+    """The writer of a run's rows, from agent step `step` on."""
 
     def __init__(self, run_dir: Path, step: int) -> None:
         path = run_dir / layout.METRICS

@@ -10,7 +10,7 @@ from jaxrl.errors import UserError
 
 @dataclass(frozen=True)
 class Launch:
-    """How this process finds the others of its run; it is not part of a run."""
+    """The place of this process among those that train together; not part of a run."""
 
     coordinator: str = ""
     """HOST:PORT of process 0, the same for all; default is what SLURM, Open MPI or Cloud TPU say
@@ -38,7 +38,7 @@ def check_launch(launch: Launch) -> None:
     if launch.num_processes < 0 or launch.process_id < -1:
         raise UserError("num_processes and process_id: must not be negative")
     if launch == dataclasses.replace(Launch(), num_processes=1):
-        return  # alone, whatever a launcher says
+        return  # alone, whatever a launcher has set
     if launch.num_processes and launch.process_id == -1:
         raise UserError("--process-id is missing: which of the processes this is, from 0")
     if launch.process_id >= 0 and not launch.num_processes:

@@ -1,6 +1,6 @@
 """Lowering for NVIDIA GPUs, where there is none: what the compiler is given.
 
-JAX lowers for a platform that is absent. Nothing runs, so that sizes are those of the recipes, and
+JAX lowers for a platform that is absent. Nothing runs, so the sizes are those of the recipes, and
 their memories are never allocated.
 """
 
@@ -100,7 +100,7 @@ def test_both_orders_of_catch_lower(order, groups):
 
 
 def test_acting_lowers_with_images_as_they_are():
-    """NHWC all through, so that nothing need be transposed before cuDNN is called."""
+    """NHWC all through: nothing is transposed before cuDNN is called."""
     parts = Parts(recipe("a2c_fast"))
     games = parts.state.games[0]
     text = lower(parts.agent.act, parts.state.agent.actor, games.observation, games.keys)
@@ -117,7 +117,7 @@ def test_a_gradient_is_taken_of_all_rows_at_once():
 
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_envpool_lowers_to_a_typed_call(num_devices):
-    """A pool of its own for each device."""
+    """Each device calls a different pool."""
     config = recipe("a2c_fast", game="pong", num_envs=4, num_devices=num_devices, engine="xla")
     calls = [line for line in program(config).splitlines() if "EnvPool_" in line]
     for name in ("recv", "send"):

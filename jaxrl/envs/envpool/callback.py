@@ -55,38 +55,46 @@ def host_calls(
       frame_shape: pixels of a frame.
     """
     token = np.zeros(8, np.uint8)
-    rows = {name: jax.ShapeDtypeStruct((num_envs,), dtype) for name, dtype in INFO.items()}
-    flag = jax.ShapeDtypeStruct((num_envs,), np.bool_)
-    frames = jax.ShapeDtypeStruct((num_envs, 1, *frame_shape), np.uint8)
-    answer_shapes = (frames, rows["reward"], flag, flag, rows)
-    nothing = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), answer_shapes)
-
-    def answer() -> Any:
-        observation, reward, terminated, truncated, info = pool.recv()
-        rows = observation, reward, terminated, truncated, {name: info[name] for name in INFO}
-        # Converted here, where an error is caught; inside the program it would end the process.
-        return jax.tree.map(lambda x, like: np.asarray(x, like.dtype).reshape(like.shape),
-                            rows, nothing)  # fmt: skip
-
-    def attempt(call: Callable[[], Any], otherwise: Any) -> Any:
-        if failures:
-            return otherwise
-        try:
-            return call()
-        except Exception as error:
-            failures.append(error)
-            return otherwise
+    token_shape = jax.ShapeDtypeStruct(token.shape, token.dtype)
+    answer_shapes = _answer_shapes(num_envs, frame_shape)
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), answer_shapes)
 
     def host_send(_: Any, action: Any) -> np.ndarray:
-        attempt(lambda: pool.send(np.asarray(action)), None)
+        _attempt(failures, lambda: pool.send(np.asarray(action)), None)
         return token
 
     def host_recv(_: Any) -> tuple[np.ndarray, Any]:
-        return token, attempt(answer, nothing)
+        return token, _attempt(failures, lambda: _receive(pool, zeros), zeros)
 
-    token_shape = jax.ShapeDtypeStruct(token.shape, token.dtype)
     return Calls(
         token,
         recv=lambda token: io_callback(host_recv, (token_shape, answer_shapes), token),
         send=lambda token, action: io_callback(host_send, token_shape, token, action),
     )
+
+
+def _answer_shapes(num_envs: int, frame_shape: tuple[int, int]) -> Any:
+    """Returns the shapes of EnvPool's (observation, reward, terminated, truncated, info)."""
+    info = {name: jax.ShapeDtypeStruct((num_envs,), dtype) for name, dtype in INFO.items()}
+    flag = jax.ShapeDtypeStruct((num_envs,), np.bool_)
+    frames = jax.ShapeDtypeStruct((num_envs, 1, *frame_shape), np.uint8)
+    return frames, info["reward"], flag, flag, info
+
+
+def _receive(pool: Any, zeros: Any) -> Any:
+    """Waits for a step of the pool; returns it in the shapes and types of `zeros`."""
+    observation, reward, terminated, truncated, info = pool.recv()
+    rows = observation, reward, terminated, truncated, {name: info[name] for name in INFO}
+    # Converted here, where an error is caught; inside the program it would end the process.
+    return jax.tree.map(lambda x, like: np.asarray(x, like.dtype).reshape(like.shape), rows, zeros)
+
+
+def _attempt(failures: list[Exception], call: Callable[[], Any], otherwise: Any) -> Any:
+    """Returns the result of `call`; after a failure, its own or an earlier one, `otherwise`."""
+    if failures:
+        return otherwise
+    try:
+        return call()
+    except Exception as error:
+        failures.append(error)
+        return otherwise
