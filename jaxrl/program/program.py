@@ -196,7 +196,7 @@ def interrupt(parts: Parts, state: LoopState) -> LoopState:
 def init(parts: Parts) -> LoopState:
     """Returns the state at the start of training, laid out over the mesh."""
     params_key, update_key, act_key = jax.random.split(jax.random.key(parts.config.seed), 3)
-    groups = (new_games(parts, engine, parts.config.seed, act_key) for engine in parts.engines)
+    groups = (start_group(parts, engine, parts.config.seed, act_key) for engine in parts.engines)
     state = LoopState(
         agent=_new_agent(parts, params_key),
         games=tuple(groups),
@@ -214,14 +214,14 @@ def restart(parts: Parts, state: LoopState, seed: int, moved: bool = False) -> L
     act_key = jax.random.fold_in(jax.random.key(parts.config.seed), seed)
     groups = []
     for engine, old in zip(parts.engines, state.games, strict=True):
-        groups.append(_continue(old, new_games(parts, engine, seed, act_key), moved))
+        groups.append(_continue(old, start_group(parts, engine, seed, act_key), moved))
     parts.turn.retrace()
     mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (SPECS,), SPECS)
     state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(groups)))
     return jax.block_until_ready(_with_first_step(parts, state))
 
 
-def new_games(
+def start_group(
     parts: Parts, engine: EnvEngine, seed: int, act_key: jax.Array
 ) -> rollout.RolloutState:
     """Starts the games of one group on every device, laid out over the mesh."""
