@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, update_wrapper
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -59,7 +59,7 @@ class Turn:
 
     def retrace(self) -> None:
         """Drops the trace; the next call traces again."""
-        # JAX caches traces by function: a new partial has none.
+        # JAX caches traces by function: a new function has none.
         self._traced = jax.jit(_named(turn, self._agent, self._engines))
 
     def __call__(
@@ -89,8 +89,13 @@ class Parts:
 
 
 def _named(function: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
-    """Binds the first arguments; profiles show the function's name."""
-    return update_wrapper(partial(function, *fixed), function)
+    """Binds the first arguments in a new function of the same name, which profiles show."""
+
+    def bound(*arguments: Any) -> Any:
+        return function(*fixed, *arguments)
+
+    bound.__name__ = function.__name__
+    return bound
 
 
 def envs_per_device(config: Config, mesh: Mesh) -> int:
