@@ -28,7 +28,7 @@ from jaxrl.runs import checkpoint_files, checksums
 from jaxrl.runtime import malloc
 from jaxrl.types import AgentState, LoopState, PyTree
 
-GAMES = ("env", "timestep", "observation", "sent")  # of a group; saved if the engine can restore
+GAMES = ("env", "timestep", "observation", "sent")  # of a group; saved if the engine is restorable
 ITEMS = ("actor", "learner", "local", "progress")
 
 # Orbax logs a traceback for every thread of a save that fails, and TensorStore prints one for every
