@@ -24,7 +24,7 @@ from jaxrl.program.program import envs_per_device, envs_per_learner, make_progra
 from jaxrl.runs import checkpoint_files, evaluation_record, layout
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.directory import create, load_config, write_config
+from jaxrl.runs.directory import create_run, load_config, write_config
 from jaxrl.runs.provenance import write_provenance
 from jaxrl.runtime import malloc, processes
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
@@ -57,7 +57,7 @@ def start(config: Config) -> Outcome:
     if config.parallel.sync_every and not config.parallel.num_learners:
         config = config.replaced(parallel={"num_learners": mesh.size})
     with contextlib.ExitStack() as held:
-        run_dir = Path(processes.from_first(lambda: str(create(config, held))))
+        run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
         return _train(config, run_dir, mesh, ResumePoint())
 
