@@ -50,24 +50,24 @@ def make(config: Config, agent: Agent, num_devices: int) -> Team:
     steps = gradient_steps(config) * config.sync_every
 
     def spread(state: AgentState) -> AgentState:
-        actor, optimizer = jax.tree.map(
-            lambda x: jnp.broadcast_to(x, (count, *x.shape)), (state.actor, state.optimizer)
+        actor, train_state = jax.tree.map(
+            lambda x: jnp.broadcast_to(x, (count, *x.shape)), (state.actor, state.train_state)
         )
-        return AgentState(actor, optimizer, state.memory)
+        return AgentState(actor, train_state, state.memory)
 
     def merge(before: AgentState, after: AgentState) -> AgentState:
         push = partial(_push, decay=1.0, total=total)
         params = jax.tree.map(push, before.actor.params, after.actor.params)
-        statistics, optimizer = jax.tree.map(
+        statistics, train_state = jax.tree.map(
             lambda old, own: _merge(old, own, config, steps, total),
-            (before.actor.statistics, before.optimizer),
-            (after.actor.statistics, after.optimizer),
+            (before.actor.statistics, before.train_state),
+            (after.actor.statistics, after.train_state),
             is_leaf=lambda x: isinstance(x, STATES),
         )
         actor = before.actor._replace(
             params=params, statistics=statistics, updates=after.actor.updates[0]
         )
-        return AgentState(actor, optimizer, after.memory)
+        return AgentState(actor, train_state, after.memory)
 
     return Team(_team_agent(agent, count), spread, merge, mean_over_devices, config.sync_every)
 
@@ -146,4 +146,5 @@ def _team_agent(agent: Agent, count: int) -> Agent:
     def interrupt(memory: PyTree) -> PyTree:
         return jax.vmap(agent.interrupt)(memory) if jax.tree.leaves(memory) else memory
 
-    return Agent(init, act, update, agent.rollout_length, interrupt)
+    # One learner's `predict`: evaluation has the merged actor.
+    return Agent(init, act, update, agent.predict, agent.rollout_length, interrupt)

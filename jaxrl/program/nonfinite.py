@@ -1,4 +1,4 @@
-"""Not a number, or infinite: found in losses, parameters and optimizer, or skipped."""
+"""Not a number, or infinite: found in losses, parameters and train_state, or skipped."""
 
 import math
 from typing import Any
@@ -36,7 +36,7 @@ def guarded(agent: Agent, skip: bool) -> Agent:
             sums: Metrics = {name: _as_mean(value) for name, value in metrics.items()}
             return new, sums | {SKIPPED: Count(jnp.float32(0))}
         losses = [value for name, value in metrics.items() if name.startswith("loss/")]
-        floats = [x for x in jax.tree.leaves((new.actor, new.optimizer, losses)) if _is_float(x)]
+        floats = [x for x in jax.tree.leaves((new.actor, new.train_state, losses)) if _is_float(x)]
         here = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in floats]))
         # All devices must take the same parameters.
         fine = mean_over_devices(here.astype(jnp.float32)) == 1
@@ -52,7 +52,7 @@ def guarded(agent: Agent, skip: bool) -> Agent:
         actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
         kept: Metrics = {name: counted(value) for name, value in metrics.items()}
         kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
-        return AgentState(actor, choose(new.optimizer, old.optimizer), new.memory), kept
+        return AgentState(actor, choose(new.train_state, old.train_state), new.memory), kept
 
     return agent._replace(update=update)
 
@@ -68,7 +68,7 @@ def faults(state: AgentState) -> list[str]:
     named = {
         "parameters": state.actor.params,
         "statistics": state.actor.statistics,
-        "optimizer": state.optimizer,
+        "train_state": state.train_state,
     }
     leaves = jax.tree_util.tree_flatten_with_path(named)[0]
     floats = {path: x for path, x in leaves if _is_float(x)}

@@ -15,7 +15,7 @@ from jaxrl.types import Agent, AgentState, Metrics, PyTree, Trajectory
 class Delayed(NamedTuple):
     """What an agent learns, with what will act later."""
 
-    learner: PyTree  # the agent's own `optimizer`
+    train_state: PyTree  # the agent's own
     actors: PyTree  # [lag, ...], the next to act first, the newest last
 
 
@@ -32,18 +32,20 @@ def delayed(agent: Agent, lag: int) -> Agent:
     def init(key: jax.Array) -> AgentState:
         state = agent.init(key)
         actors = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], lag, axis=0), state.actor)
-        return state._replace(optimizer=Delayed(state.optimizer, actors))
+        return state._replace(train_state=Delayed(state.train_state, actors))
 
     def update(
         state: AgentState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[AgentState, Metrics]:
-        learner, actors = state.optimizer
+        train_state, actors = state.train_state
         newest = jax.tree.map(lambda x: x[-1], actors)
-        learned, metrics = agent.update(AgentState(newest, learner, state.memory), trajectory, key)
+        learned, metrics = agent.update(
+            AgentState(newest, train_state, state.memory), trajectory, key
+        )
         acts = jax.tree.map(lambda x: x[0], actors)
         waiting = jax.tree.map(
             lambda old, new: jnp.concatenate([old[1:], new[None]]), actors, learned.actor
         )
-        return AgentState(acts, Delayed(learned.optimizer, waiting), learned.memory), metrics
+        return AgentState(acts, Delayed(learned.train_state, waiting), learned.memory), metrics
 
     return agent._replace(init=init, update=update)

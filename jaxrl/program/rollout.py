@@ -224,7 +224,7 @@ def collect(
         trajectory = _after(trajectory, [state.env for state in games])
     learner, metrics = agent.update(learner, trajectory, key)
     if overlapped:
-        # Of the optimizer too: an actor that lags was there before the update.
-        learned = learner.actor, learner.optimizer
+        # The train_state too: an actor that lags existed before the update.
+        learned = learner.actor, learner.train_state
         games = tuple(state._replace(env=_after(state.env, learned)) for state in games)
     return Learned(learner, games, metrics)
