@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config.algorithms import PPOConfig, PQNConfig
+from jaxrl.config.algorithm_base import EpochsConfig
 from jaxrl.ops import batches
 from jaxrl.ops.gradients import row_weights
 
 Batch = TypeVar("Batch", bound=Any)  # a NamedTuple with `observation` and `weight`
 
 
-def order(key: jax.Array, config: PPOConfig | PQNConfig, num_envs: int) -> jax.Array:
+def order(key: jax.Array, config: EpochsConfig, num_envs: int) -> jax.Array:
     """Returns the steps of each environment in every minibatch: i32[epochs · M, T / M, E].
 
     Each epoch is a permutation of every environment's steps, with a separate key.
