@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from jaxrl.cli.parsing import at_least, parse
+from jaxrl.cli.parsing import Words, at_least
 from jaxrl.config import toml
 from jaxrl.errors import UserError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class SuiteArguments:
+class Suite:
     """Measure everything that a machine can do, most valuable first, in a limited time.
 
     Each member is a `jaxrl` command in a process with a time limit. One that hangs or dies is
@@ -39,39 +39,39 @@ class SuiteArguments:
     """list the members in their order, and how far they are; measure nothing"""
     size: Literal["auto", "small", "full"] = "auto"
     """full for an accelerator, small to try it out; auto chooses"""
+    words: Words = ()
 
 
-def run_suite(arguments: list[str]) -> int:
+def suite(arguments: Suite) -> int:
     """Measures the members of the suite that fit into the time."""
     began = time.monotonic()
-    parsed = parse(SuiteArguments, "bench --suite", arguments)
-    at_least("minutes", parsed.minutes, 0.01)
+    at_least("minutes", arguments.minutes, 0.01)
     from jaxrl.experiments.suite import plan, run
     from jaxrl.experiments.suite.records import check_output, held, read
     from jaxrl.experiments.sweep import SignalRelay
     from jaxrl.training.display import Display
 
-    if "--only" in arguments and not parsed.only:
+    if "--only" in arguments.words and not arguments.only:
         raise UserError("--only needs names: jaxrl bench --suite --list has them")
-    if not parsed.list:
-        run.settle(parsed.output)
+    if not arguments.list:
+        run.settle(arguments.output)
     machine = run.probe()
-    _check_accelerator(parsed.size, machine)
-    size = plan.size_of(parsed.size, machine["platform"])
+    _check_accelerator(arguments.size, machine)
+    size = plan.size_of(arguments.size, machine["platform"])
     members = plan.plan(size, machine["num_devices"], plan.custom_call(machine))
-    only = plan.chosen(members, parsed.only)
+    only = plan.chosen(members, arguments.only)
     for member in members:
         toml.load(Path(member.recipe))
-    check_output(parsed.output, size.name, machine)
-    if parsed.list:
-        list_suite(only, read(parsed.output))
+    check_output(arguments.output, size.name, machine)
+    if arguments.list:
+        list_suite(only, read(arguments.output))
         return 0
-    with held(parsed.output), SignalRelay().watching() as stop:
-        deadline = began + 60 * parsed.minutes
-        session = run.Session(parsed.output, size.name, machine, deadline, stop)
+    with held(arguments.output), SignalRelay().watching() as stop:
+        deadline = began + 60 * arguments.minutes
+        session = run.Session(arguments.output, size.name, machine, deadline, stop)
         with Display() as display:
-            records = run.run(members, session, display, only if parsed.only else None)
-        return summary(only, records, session, ["--suite", *arguments])
+            records = run.run(members, session, display, only if arguments.only else None)
+        return summary(only, records, session, ["--suite", *arguments.words])
 
 
 def list_suite(members: "list[Measurement]", records: "dict[str, Record]") -> None:

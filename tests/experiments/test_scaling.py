@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.cli.bench import bench as command
+from jaxrl.cli import main
 from jaxrl.config.schema import gradient_steps
 from jaxrl.experiments import bench, scaling
 from jaxrl.networks.running_statistics import init_statistics
@@ -85,5 +85,5 @@ def test_the_model_worked_by_hand():
 def test_bench_says_what_travels(capsys):
     path = "configs/a2c/a2c_fast.toml"
     arguments = ["--config", path, "--game", "catch", "--num-devices", "2", "--num-envs", "4"]
-    assert command([*arguments, "--repeats", "1", "--seconds", "0.1"]) == 0
+    assert main.run("bench", [*arguments, "--repeats", "1", "--seconds", "0.1"]) == 0
     assert "between devices: 2." in capsys.readouterr().out

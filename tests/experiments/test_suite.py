@@ -17,11 +17,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jaxrl.cli.bench import BenchArguments
+from jaxrl.cli.bench import Bench
 from jaxrl.cli.main import main
-from jaxrl.cli.parsing import parse_settings
+from jaxrl.cli.parsing import parse
 from jaxrl.cli.suite import _only_left
-from jaxrl.cli.train import TrainArguments
+from jaxrl.cli.train import Train
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.config.validation import check_divides
@@ -206,9 +206,9 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
         pytest.skip("fewer members")
     one = members[place]
     command, *arguments = one.arguments
-    kind = {"bench": BenchArguments, "train": TrainArguments}[command]
+    kind = {"bench": Bench, "train": Train}[command]
     extra = _unseen(one, Path("runs/x"))
-    parsed = parse_settings(kind, command, [*arguments, *extra])
+    parsed = parse(kind, command, [*arguments, *extra])
     number = parsed.settings.num_devices
     assert parsed.settings.game == "pong"
     check_divides(parsed.settings, number)
