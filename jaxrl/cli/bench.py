@@ -130,8 +130,9 @@ def _sweep(arguments: Bench) -> int:
         for num_envs, rates in found.items()
     }
     config = arguments.settings
-    title = f"{config.algorithm} on {config.game}, {config.network.torso} network, {config.order}"
-    bench_charts.throughput(drawn, arguments.output, title + f", groups: {config.groups}")
+    title = f"{config.algorithm} on {config.game}, {config.network.torso} network, "
+    title += config.parallel.order
+    bench_charts.throughput(drawn, arguments.output, title + f", groups: {config.parallel.groups}")
     print(arguments.output, file=sys.stderr)
     return status
 

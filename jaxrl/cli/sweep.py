@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxrl.cli.parsing import Words, at_least
 from jaxrl.errors import UserError
@@ -73,8 +73,11 @@ def sweep(arguments: Sweep) -> int:
 
     # A job of SLURM may be started elsewhere.
     root = arguments.root.absolute() if slurm else arguments.root
-    asked = {name: getattr(arguments, name) for name in ("total_steps", "num_devices")}
-    asked = {name: value for name, value in asked.items() if value is not None}
+    asked: dict[str, Any] = {}
+    if arguments.total_steps is not None:
+        asked["total_steps"] = arguments.total_steps
+    if arguments.num_devices is not None:
+        asked["parallel"] = {"num_devices": arguments.num_devices}
     members = sweep_plan.plan(arguments.configs, arguments.games, arguments.seeds, root, **asked)
     if root.exists() and not root.is_dir():
         raise UserError(f"'{root}' is no directory: choose another --root")

@@ -1,7 +1,5 @@
 """Frames of other sizes than 84 x 84, from the emulators to the replay."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,10 +25,16 @@ def test_emulators_draw_104_x_80(engine):
     """As Stooke & Abbeel 2018 have it; EnvPool's own resizing, checked against its 84 x 84."""
     frames = {}
     for shape in ((84, 84), (104, 80)):
-        config = dataclasses.replace(
-            load(recipe_file("a2c_fast")), engine=engine, random_start_steps=0,
-            num_envs=2, num_devices=1, frame_height=shape[0], frame_width=shape[1],
-        )  # fmt: skip
+        config = load(recipe_file("a2c_fast")).replaced(
+            env={
+                "interface": engine,
+                "random_start_steps": 0,
+                "frame_height": shape[0],
+                "frame_width": shape[1],
+            },
+            num_envs=2,
+            parallel={"num_devices": 1},
+        )
         made = make_engine(config, 2)
         assert made.spec.frame_shape == shape
         _, timestep = made.init(1)
@@ -56,9 +60,11 @@ def test_agents_learn_from_frames_of_any_size(recipe):
         "pqn_fast": {"rollout_length": 4, "num_minibatches": 2},
     }.get(recipe, {})
     config = catch_config(
-        recipe, num_envs=10 if recipe == "vtrace_cpu" else 4, frame_height=56, frame_width=48,
+        recipe,
+        num_envs=10 if recipe == "vtrace_cpu" else 4,
+        env={"frame_height": 56, "frame_width": 48},
         agent=agent,
-    )  # fmt: skip
+    )
     check(config)
     engine = make_engine(config, config.num_envs)
     made = make_agent(config, engine.spec)
@@ -109,17 +115,16 @@ def test_networks_follow(network, shape, units):
 @pytest.mark.parametrize(
     ("changes", "network", "message"),
     [
-        ({"frame_width": 82}, {}, "frame_width = 82: must be a multiple of 4: take 80"),
-        ({"frame_height": 8}, {}, "must lie between 16 and 512"),
-        ({"frame_height": 20}, {"torso": "nature"}, "nothing is left of it after"),
+        ({"env": {"frame_width": 82}}, {}, "frame_width = 82: must be a multiple of 4: take 80"),
+        ({"env": {"frame_height": 8}}, {}, "must lie between 16 and 512"),
+        ({"env": {"frame_height": 20}}, {"torso": "nature"}, "nothing is left of it after"),
         ({}, {"torso": "nips", "extra_layers": 5}, "fewer of network.extra_layers"),
-        ({}, {"torso": "nips", "first_stride": 9}, "must be at most 8"),
+        ({}, {"torso": "nips", "first_stride": 9}, "must lie between 1 and 8"),
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
         ({}, {"torso": "impala", "layer_norm": True}, "impala has none"),
     ],
 )
 def test_sizes_that_do_not_fit(changes, network, message):
-    config = catch_config(**changes)
-    config = dataclasses.replace(config, network=dataclasses.replace(config.network, **network))
+    config = catch_config(**changes, network=network)
     with pytest.raises(UserError, match=message):
         check(config)

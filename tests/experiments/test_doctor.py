@@ -128,7 +128,7 @@ def test_less_cpu_time_than_cores_is_a_warning(monkeypatch):
     monkeypatch.setattr(host_checks, "cpu_time_limit", lambda: 2.5)
     check = host_checks.check_cores(GOOD)
     assert check.mark == "warning"
-    assert "--num-threads 2" in check.remedy
+    assert "--env.num-threads 2" in check.remedy
 
 
 def test_little_memory_is_a_warning():
@@ -191,7 +191,7 @@ def test_probes_answer_where_no_file_can_be_written():
     code = textwrap.dedent(
         f"""
         import resource, sys
-        from jaxrl import doctor
+        from jaxrl.experiments.doctor import doctor
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         doctor.COMMAND = (sys.executable, "-c", {answer!r})
         print([found["text"] for _, found in doctor.ask(("EnvPool",), lambda _: None)])
@@ -214,7 +214,7 @@ def test_without_devices_nothing_waits_for_them(monkeypatch, tmp_path):
 
 def test_a_probe_ends_with_whoever_started_it():
     code = (
-        "import time; from jaxrl import probes;"
+        "import time; from jaxrl.experiments.doctor import probes;"
         "probes.PROBES['x'] = lambda: time.sleep(60); probes.main(['x'])"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
@@ -376,7 +376,7 @@ def test_other_frames_are_a_cross():
     assert wrong.text == "custom call and EnvPool differ from step 2 on"
     assert wrong.mark == "cross"
     assert wrong.needed
-    assert "--engine callback" in wrong.remedy
+    assert "--env.interface callback" in wrong.remedy
     assert not check(same, same, other).needed  # which nothing uses here
     assert check(same, {}, other, on=changed(platform="tpu")).needed
     assert check(same, {}, {}).mark == "warning"
@@ -456,7 +456,7 @@ def test_a_custom_call_that_does_not_return(change, text, monkeypatch, tmp_path)
     assert checks["custom call"].mark == "cross"
     assert checks["custom call"].needed
     assert text in checks["custom call"].text
-    assert "--engine callback" in checks["custom call"].remedy
+    assert "--env.interface callback" in checks["custom call"].remedy
     assert checks["host callbacks"].mark == "ok"
     assert frames.text == "40 steps of 2 ways: EnvPool, host callbacks"
 

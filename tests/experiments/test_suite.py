@@ -22,9 +22,9 @@ from jaxrl.cli.main import main
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.suite import _only_left
 from jaxrl.cli.train import Train
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
-from jaxrl.config.validation import check_divides
 from jaxrl.errors import RunError, UserError
 from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
@@ -193,7 +193,7 @@ def test_several_devices_are_tried_where_they_are(present, tried):
         assert [one.name for one in shown] == [f"devices-{number}" for number in tried]
         assert members[len(members) - len(shown) :] == shown
         # By itself `jaxrl` would take every device.
-        assert all(("--num-devices" in one.arguments) == (present > 1) for one in members)
+        assert all(("--parallel.num-devices" in one.arguments) == (present > 1) for one in members)
 
 
 @pytest.mark.parametrize("size", [FULL, SMALL])
@@ -209,9 +209,9 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     kind = {"bench": Bench, "train": Train}[command]
     extra = _unseen(one, Path("runs/x"))
     parsed = parse(kind, command, [*arguments, *extra])
-    number = parsed.settings.num_devices
+    number = parsed.settings.parallel.num_devices
     assert parsed.settings.game == "pong"
-    check_divides(parsed.settings, number)
+    resolve(parsed.settings, number)
     assert one.command.startswith(f"jaxrl {command} --config configs/")
     assert (command == "train") == (one.kind == "score")
     assert one.seconds < one.limit < 9 * 60
@@ -219,7 +219,7 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
         assert parsed.json
         assert "training" in parsed.loads or "emulation" in parsed.loads
     else:
-        assert parsed.settings.evaluation_episodes == 0
+        assert parsed.settings.evaluation.episodes == 0
 
 
 def test_the_custom_call_is_measured_where_it_is():
@@ -367,20 +367,20 @@ def script(tmp_path, body):
     path.write_text(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from jaxrl import suite, suite_records, suite_run\n"
+        "from jaxrl.experiments.suite import plan, records, run\n"
         "from jaxrl.cli.main import main\n"
         "from jaxrl.experiments.suite.plan import Measurement as Member\n"
-        f"suite_run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
+        f"run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
         "def probe():\n"
-        "    states = [record.state for record in suite_records.read(Path('suite')).values()]\n"
+        "    states = [record.state for record in records.read(Path('suite')).values()]\n"
         "    assert 'begun' not in states, 'an orphan may hold the memory of the devices'\n"
         f"    return {MACHINE!r}\n"
-        "suite_run.probe = probe\n"
-        "suite_run.GRACE = 0.5\n"
+        "run.probe = probe\n"
+        "run.GRACE = 0.5\n"
         "def member(name, what, seconds=0.1):\n"
         f"    config = ('--config', {str(ROOT / 'configs/a2c/a2c_fast.toml')!r})\n"
         "    return Member(name, (what, *config), seconds, 60.0, 'rates')\n"
-        f"suite.plan = lambda *_: {body}\n"
+        f"plan.plan = lambda *_: {body}\n"
         "sys.exit(main(['bench', '--suite', *sys.argv[1:]]))\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
