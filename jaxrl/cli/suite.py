@@ -13,7 +13,7 @@ from jaxrl.config import toml
 from jaxrl.errors import UserError
 
 if TYPE_CHECKING:
-    from jaxrl.experiments.suite.plan import Measurement
+    from jaxrl.experiments.suite.plan import SuiteMember
     from jaxrl.experiments.suite.table import Record
 
 
@@ -68,13 +68,13 @@ def suite(arguments: Suite) -> int:
         return 0
     with held(arguments.output), SignalRelay().watching() as stop:
         deadline = began + 60 * arguments.minutes
-        session = run.Session(arguments.output, size.name, machine, deadline, stop)
+        call = run.SuiteCall(arguments.output, size.name, machine, deadline, stop)
         with Display() as display:
-            records = run.run(members, session, display, only if arguments.only else None)
-        return summary(only, records, session, ["--suite", *arguments.words])
+            records = run.run(members, call, display, only if arguments.only else None)
+        return summary(only, records, call, ["--suite", *arguments.words])
 
 
-def list_suite(members: "list[Measurement]", records: "dict[str, Record]") -> None:
+def list_suite(members: "list[SuiteMember]", records: "dict[str, Record]") -> None:
     """Prints the members in their order, with what there is of each."""
     from jaxrl.experiments.suite.records import counted
 
@@ -87,7 +87,7 @@ def list_suite(members: "list[Measurement]", records: "dict[str, Record]") -> No
 
 
 def summary(
-    members: "list[Measurement]", records: "dict[str, Record]", session: Any, arguments: list[str]
+    members: "list[SuiteMember]", records: "dict[str, Record]", call: Any, arguments: list[str]
 ) -> int:
     """Prints each result and how to go on; returns the exit status."""
     from jaxrl.experiments.suite import table
@@ -96,13 +96,13 @@ def summary(
     found = [records[member.name] for member in members if member.name in records]
     for record in found:
         print(f"{record.name:<18} {table.outcome(record)}")
-    print(session.output / table.TABLE)
+    print(call.output / table.TABLE)
     left = [member.name for member in queue(members, records)]
     if left:
         again = shlex.join(["jaxrl", "bench", *_only_left(arguments, left)])
         print(f"left: {', '.join(left)}; go on with: {again}", file=sys.stderr)
-    if session.stop.signal is not None:
-        return 128 + int(session.stop.signal)
+    if call.stop.signal is not None:
+        return 128 + int(call.stop.signal)
     return int(any(record.state == "failed" for record in found))
 
 

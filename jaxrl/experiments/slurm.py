@@ -48,7 +48,7 @@ class Job:
         """Lets the member save and end, and says what to queue: the same again."""
         import submitit
 
-        self._stop.tell(signal.SIGTERM)
+        self._stop.handle(signal.SIGTERM)
         self._stop.wait_ended()
         return submitit.helpers.DelayedSubmission(Job(), member)
 

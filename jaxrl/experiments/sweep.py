@@ -42,8 +42,8 @@ class SignalRelay:
         self.signal: int | None = None  # the first one
         self._process: subprocess.Popen[bytes] | None = None
 
-    def tell(self, number: int, _: Any = None) -> None:
-        """As a handler of signals does."""
+    def handle(self, number: int, _: Any = None) -> None:
+        """Passes a signal on; a handler of signals."""
         self.signal = self.signal or number
         if self._process is not None:
             # The terminal has gone: train knows no SIGHUP.
@@ -74,7 +74,7 @@ class SignalRelay:
         before = {number: signal.getsignal(number) for number in numbers}
         for number in numbers:
             if number == signal.SIGINT or before[number] != signal.SIG_IGN:
-                signal.signal(number, self.tell)
+                signal.signal(number, self.handle)
         try:
             yield self
         finally:
