@@ -154,7 +154,7 @@ def _submit(members: "list[SweepMember]", root: Path, slurm: "Slurm") -> int:
 
 
 def _print(rows: "list[Row]") -> None:
-    """The members as a table on standard output."""
+    """Prints the members as a table."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

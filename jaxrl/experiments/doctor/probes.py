@@ -1,4 +1,4 @@
-"""The probes of `jaxrl doctor`, run in a process apart.
+"""The probes of `jaxrl doctor`, run in a separate process.
 
 Use: `python -m jaxrl.experiments.doctor.probes NAME ...`.
 

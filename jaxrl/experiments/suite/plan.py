@@ -193,7 +193,7 @@ def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember
 
 
 def _on(num_devices: int, member: SuiteMember) -> SuiteMember:
-    """Returns the member on so many devices; without the option it takes all."""
+    """Returns the member on this number of devices; without the option it takes all."""
     arguments = (*member.arguments, "--parallel.num-devices", str(num_devices))
     return dataclasses.replace(member, arguments=arguments)
 

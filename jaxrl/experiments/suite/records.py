@@ -87,7 +87,7 @@ def queue(
     """
     found = {m.name: record for m in members if (record := counted(m, records))}
     fresh = [m for m in members if m.name not in found]
-    # Behind them, so that one that is slower than expected does not take every call's time.
+    # Behind them: one that is slower than expected would take the time of every call.
     stopped = [m for m in members if m.name in found and found[m.name].state == "stopped"]
     again = [
         m

@@ -1,4 +1,4 @@
-"""Runs the members of a suite, one after another, and keeps each result as soon as it is there.
+"""Runs the members of a suite, one after another, and writes each result at once.
 
 A member is a process group with a time limit: one that hangs is ended with its children, one that
 dies is named with its last line, and the others go on. The same suite again leaves out what is done
@@ -223,7 +223,7 @@ def _watch(
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Returns whether it has ended; unreaped, so that no other group takes its number."""
+    """Returns whether it has ended, and leaves it unreaped: no other group takes its number."""
     flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, process.pid, flags) is not None
 
