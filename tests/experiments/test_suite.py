@@ -213,7 +213,7 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     number = parsed.settings.parallel.num_devices
     assert parsed.settings.game == "pong"
     resolve(parsed.settings, number)
-    assert one.command.startswith(f"jaxrl {command} --config configs/")
+    assert one.command.startswith(f"jaxrl {command} --config ")
     assert (command == "train") == (one.kind == "score")
     assert one.seconds < one.limit < 9 * 60
     if command == "bench":
@@ -256,7 +256,7 @@ def test_a_machine_without_devices_ends_in_one_line(monkeypatch, capsys):
         def describe_apart():
             return dataclasses.make_dataclass("M", ["platform", "device_error"])(None, "no CUDA")
 
-    monkeypatch.setattr(suite_run, "machines", Broken)
+    monkeypatch.setattr(suite_run, "describe_apart", Broken.describe_apart)
     with pytest.raises(RunError, match="no CUDA"):
         probe()
     assert main(["bench", "--suite"]) == 1

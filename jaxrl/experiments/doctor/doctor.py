@@ -190,7 +190,7 @@ def compare_frames(answers: dict[str, Answer], machine: Machine) -> Check:
     name = "equal frames"
     played = {way: answer["played"] for way, answer in answers.items() if answer.get("played")}
     if len(played) < 2:
-        return Check(name, "warning", "cannot be told: fewer than two ways play", "see above")
+        return Check(name, "warning", "cannot be determined: fewer than two ways play", "see above")
     (first, expected), *others = played.items()
     for way, steps in others:
         different = [
