@@ -139,17 +139,17 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
 
 def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> None:
     """Prints the aggregates over the runs, and draws them where a picture is asked for."""
-    from jaxrl.analysis import comparison
+    from jaxrl.analysis import aggregates
 
-    summary = comparison.summarize(found)
+    summary = aggregates.summarize(found)
     if arguments.output:
         from jaxrl.analysis import profiles
 
-        profiles.draw(summary.cells, summary.protocol, arguments.output)
+        profiles.draw(summary.scores, summary.protocol, arguments.output)
     if arguments.json:
-        print(json.dumps(comparison.table(summary), indent=2))
+        print(json.dumps(aggregates.to_json(summary), indent=2))
         return
-    print(comparison.describe(summary))
+    print(aggregates.describe(summary))
     if arguments.output:
         print(arguments.output)
 
@@ -174,5 +174,5 @@ def compare(arguments: Compare) -> int:
     from jaxrl.analysis import comparison
 
     result = comparison.compare(run_dirs)
-    print(json.dumps(result.table(), indent=2) if arguments.json else result.describe())
+    print(json.dumps(result.to_json(), indent=2) if arguments.json else result.describe())
     return 0

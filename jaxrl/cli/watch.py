@@ -18,7 +18,7 @@ from jaxrl.config.schema import Config
 from jaxrl.formatting import count, duration
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
-from jaxrl.runs.lock import is_held
+from jaxrl.runs.lock import is_locked
 
 SECONDS = 1.0  # between two views
 ROWS = 12  # of the curve
@@ -58,9 +58,7 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
         Live(console=console, auto_refresh=False) as live,
     ):
         while True:
-            trains = is_held(
-                run_dir
-            )  # read before the lines, because the last line comes before the end
+            trains = is_locked(run_dir)  # asked first: the last line comes before the end
             live.update(view(run_dir, config, console.width), refresh=True)
             if not trains:
                 return
@@ -82,7 +80,7 @@ def view(run_dir: Path, config: Config, width: int) -> Group:
 
 def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
     total = config.num_updates() * config.steps_per_update()
-    if is_held(run_dir):
+    if is_locked(run_dir):
         if not rows:
             return "starting, or in its first interval"
         if rows[-1]["step"] >= total:

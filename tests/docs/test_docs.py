@@ -304,7 +304,7 @@ def test_finished_rows_worked_by_hand(reinforce):
 
 
 def test_the_loss_of_the_example_by_hand(reinforce):
-    rows = reinforce.Rows(
+    batch = reinforce.Batch(
         observation=None,
         action=jnp.array([0, 1]),
         target=jnp.array([3.0, 9.0]),
@@ -312,9 +312,9 @@ def test_the_loss_of_the_example_by_hand(reinforce):
         weight=jnp.array([1.0, 0.0]),
     )
     logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
-    prediction = reinforce.networks.PolicyValue(logits, jnp.array([1.0, 2.0]))
+    outputs = reinforce.PolicyValue(logits, jnp.array([1.0, 2.0]))
     settings = reinforce.ReinforceConfig(value_coef=0.5, entropy_coef=0.1)
-    total, parts = reinforce.loss(prediction, rows, settings)
+    total, parts = reinforce.loss(outputs, batch, settings)
     # policy: -ln 0.5 * 2 = 2 ln 2;  value: (3 - 1)^2 = 4;  entropy: 1.5 ln 2
     ln2 = np.log(2)
     assert float(parts["loss/policy"]) == pytest.approx(2 * ln2, rel=1e-5)

@@ -310,7 +310,11 @@ def run(name: str) -> Answer:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "envpool":
             remedy = "install EnvPool first"
-            return {"mark": "warning", "text": "cannot be determined without EnvPool", "remedy": remedy}
+            return {
+                "mark": "warning",
+                "text": "cannot be determined without EnvPool",
+                "remedy": remedy,
+            }
         said = " ".join(str(error).split())
         return {"mark": "cross", "text": f"{type(error).__name__}: {said[:200]}"}
 
