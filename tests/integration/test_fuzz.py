@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jaxrl.cli import main
-from jaxrl.cli import train as train_command
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import Config
 from jaxrl.training import train
@@ -97,7 +96,7 @@ def nothing_starts(monkeypatch, tmp_path):
     monkeypatch.setattr(train, "start", started)
     monkeypatch.setattr(train, "resume", started)
     for name in ("bench", "tune", "games"):  # without mistakes they measure or print for long
-        monkeypatch.setitem(main.COMMANDS, name, lambda arguments: train_command.train(arguments))
+        monkeypatch.setitem(main.COMMANDS, name, main.COMMANDS["train"])
     (tmp_path / "precious").write_text("precious")
     monkeypatch.chdir(tmp_path)
     return accepted

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxrl.errors import UserError
-from jaxrl.experiments.suite.plan import Kind, Measurement
+from jaxrl.experiments.suite.plan import Kind, SuiteMember
 from jaxrl.runs.directory import replace_text
 
 RESULTS, TABLE = "results.json", "results.md"
@@ -58,7 +58,7 @@ class Record:
 
 def write(
     output: Path,
-    members: list[Measurement],
+    members: list[SuiteMember],
     records: dict[str, Record],
     machine: dict[str, Any],
     size: str,
@@ -71,7 +71,7 @@ def write(
 
 
 def results(
-    members: list[Measurement], records: dict[str, Record], machine: dict[str, Any], size: str
+    members: list[SuiteMember], records: dict[str, Record], machine: dict[str, Any], size: str
 ) -> dict[str, Any]:
     """Returns the object of results.json: the machine once, then every member in its order."""
     rows = []
