@@ -9,20 +9,20 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table, merge
 from jaxrl.errors import UserError, nearest
 
-FREE = ("run_dir", "num_devices")  # where it trains, not what
+FREE = ("run_dir", "parallel.num_devices")  # where it trains, not what
 # What a checkpoint's steps, games or parameters are counted in or shaped by.
 FIXED = (
     "algorithm",
     "game",
     "seed",
     "num_envs",
-    "groups",
-    "sync_every",
-    "num_learners",
-    "full_action_space",
-    "lag",
-    "frame_height",
-    "frame_width",
+    "parallel.groups",
+    "parallel.sync_every",
+    "parallel.num_learners",
+    "parallel.lag",
+    "env.full_action_space",
+    "env.frame_height",
+    "env.frame_width",
     "agent.rollout_length",
     "agent.priority_exponent",
     "network",

@@ -1,23 +1,75 @@
 """Configurations as TOML: read, merged with the defaults, and written."""
 
 import dataclasses
+import importlib
 import json
 import tomllib
 import typing
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import ALGORITHMS
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.errors import UserError, nearest
 
 # jaxrl's own configurations: of the working directory, or of the checkout that is installed.
 FOLDERS = (Path("configs"), Path(__file__).parents[2] / "configs")
+AGENTS = Path(__file__).parents[1] / "agents"
+
+
+# Keys that stood elsewhere before the configuration had its sections.
+MOVED = {
+    "engine": "env.interface",
+    "log_interval": "log.interval",
+    "checkpoint_interval": "checkpoint.interval",
+    "keep_checkpoints": "checkpoint.keep",
+    "checkpoint_failures": "checkpoint.max_failures",
+    "checkpoint_memory": "checkpoint.memory",
+    "evaluation_episodes": "evaluation.episodes",
+    "on_nonfinite": "optimizer.on_nonfinite",
+}
+
+
+def algorithm_config(name: str) -> type[AlgorithmConfig]:
+    """Returns the dataclass of an algorithm's settings. Raises `UserError`.
+
+    An algorithm that is not in `ALGORITHMS` is a module of `jaxrl.agents` with a `Config`.
+    """
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    if not (name.isidentifier() and (AGENTS / f"{name}.py").is_file()):
+        raise UserError(f"algorithm = {name!r}: must be one of {', '.join(ALGORITHMS)}")
+    kind = getattr(importlib.import_module(f"jaxrl.agents.{name}"), "Config", None)
+    if not (isinstance(kind, type) and issubclass(kind, AlgorithmConfig)):
+        raise UserError(f"algorithm = {name!r}: jaxrl/agents/{name}.py has no Config")
+    return kind
+
+
+def _types(kind: type) -> dict[str, Any]:
+    """Returns the types of a dataclass's fields, without their bounds."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def algorithms_with(key: str) -> list[str]:
-    """The algorithms that have a key of this name under [agent]."""
-    return [name for name, kind in ALGORITHMS.items() if key in typing.get_type_hints(kind)]
+    """Returns the algorithms that have a key of this name under [agent]."""
+    return [name for name, kind in ALGORITHMS.items() if key in _types(kind)]
+
+
+def _hint(key: str, prefix: str, known: dict[str, Any]) -> str:
+    """Returns a remedy for a key that a section does not have."""
+    if prefix == "agent." and algorithms_with(key):
+        owners = " and ".join(algorithms_with(key))
+        return f"it belongs to {owners}; known are {', '.join(known)}"
+    moved = MOVED.get(key)
+    if not prefix and not moved:
+        sections = {name: _types(kind) for name, kind in SECTIONS.items()}
+        moved = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), None)
+    if not prefix and moved:
+        return f"it is '{moved}' now"
+    near = nearest(key, known, 1)
+    return f"did you mean '{prefix}{near[0]}'?" if near else f"known are {', '.join(known)}"
 
 
 def _type_name(annotation: Any) -> str:
@@ -43,16 +95,11 @@ def _convert(value: Any, annotation: Any, name: str) -> Any:
 
 def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
     """A configuration, or a part of one, overridden by a table. Raises `UserError`."""
-    annotations = typing.get_type_hints(type(default))
+    annotations = _types(type(default))
     changes: dict[str, Any] = {}
     for key, value in table.items():
         if key not in annotations:
-            near = nearest(key, annotations, 1)
-            hint = f"known are {', '.join(annotations)}"
-            if prefix == "agent." and algorithms_with(key):
-                hint = f"it belongs to {' and '.join(algorithms_with(key))}; {hint}"
-            elif near:
-                hint = f"did you mean '{prefix}{near[0]}'?"
+            hint = _hint(key, prefix, annotations)
             raise UserError(f"unknown key '{prefix}{key}': {hint}")
         current = getattr(default, key)
         if dataclasses.is_dataclass(current):
@@ -67,9 +114,9 @@ def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
 def from_table(table: dict[str, Any]) -> Config:
     """The defaults of the table's algorithm, overridden by the table. Raises `UserError`."""
     algorithm = table.get("algorithm", "a2c")
-    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+    if not isinstance(algorithm, str):
         raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
-    return merge(Config(agent=ALGORITHMS[algorithm]()), table)
+    return merge(Config(agent=algorithm_config(algorithm)()), table)
 
 
 def as_recipe(config: Config) -> Config:
