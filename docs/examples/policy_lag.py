@@ -2,7 +2,7 @@
 
     python docs/examples/policy_lag.py
     python docs/examples/policy_lag.py --game pong --total-steps 800000 --seeds 1 \\
-        --options order=overlapped optimizer.name=adam optimizer.learning-rate=3e-4 \\
+        --options parallel.order=overlapped optimizer.name=adam optimizer.learning-rate=3e-4 \\
         optimizer.schedule=constant
 
 Trains one configuration with every lag and seed, one after another, into
@@ -24,7 +24,7 @@ from jaxrl.runs import metrics
 from jaxrl.runs.directory import load_config
 
 A2C = Path(__file__).parents[2] / "configs" / "a2c_fast.toml"
-OPTIONS = ("order=overlapped", "optimizer.learning-rate=3e-4")  # a lag allows no larger steps
+OPTIONS = ("parallel.order=overlapped", "optimizer.learning-rate=3e-4")  # a lag allows no larger steps
 
 
 def score(run_dir: Path, share: float) -> float:
