@@ -59,12 +59,12 @@ setup-dev: .venv/jaxrl-dev-installed
 
 $(GAMES): .venv/jaxrl-installed
 	@$(JAXRL) train --config $(ALGO) --game $@ --seed $(SEED) \
-	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
+	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--parallel.num-devices $(DEVICES)) \
 	  $(if $(RUN),--run-dir $(RUN))
 
 $(SWEEPS): .venv/jaxrl-installed
 	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(ALGO) \
-	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
+	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--parallel.num-devices $(DEVICES)) \
 	  --root $(or $(RUN),runs/$@)
 
 games: .venv/jaxrl-installed

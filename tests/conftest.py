@@ -1,6 +1,5 @@
 """Four simulated CPU devices for every test; a mesh of one takes the first of them."""
 
-import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -47,9 +46,14 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
         "sarsa": copies,
         "pqn": explores | {"rollout_length": 16, "num_minibatches": 4},
     }
-    settings = dataclasses.replace(config.agent, **(fitting.get(recipe, {}) | dict(agent)))
-    defaults = {"game": "catch", "num_devices": 1, "total_steps": 20_000, "log_interval": 1000}
-    return dataclasses.replace(config, **(defaults | changes), agent=settings)
+    defaults: dict[str, Any] = {
+        "game": "catch",
+        "total_steps": 20_000,
+        "parallel": {"num_devices": 1} | changes.pop("parallel", {}),
+        "log": {"interval": 1000} | changes.pop("log", {}),
+        "agent": fitting.get(recipe, {}) | dict(agent),
+    }
+    return config.replaced(**defaults | changes)
 
 
 @pytest.fixture
@@ -66,7 +70,7 @@ def trained(tmp_path_factory):
     from tests.survival import SMALL
 
     path = tmp_path_factory.mktemp("runs") / "x"
-    arguments = ["train", *SMALL, "--log-interval", "200", "--total-steps", "400"]
+    arguments = ["train", *SMALL, "--log.interval", "200", "--total-steps", "400"]
     assert main([*arguments, "--run-dir", str(path)]) == 0
     return path
 

@@ -14,8 +14,8 @@ from jaxrl.runs import layout, metrics
 from tests.conftest import CACHE, recipe_file
 
 ROOT = Path(__file__).parents[1]
-FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--num-devices", "1"]
-SMALL = [*FAST, "--num-envs", "4", "--evaluation-episodes", "0"]
+FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--parallel.num-devices", "1"]
+SMALL = [*FAST, "--num-envs", "4", "--evaluation.episodes", "0"]
 TIMING = {
     "seconds", "steps_per_second", "compile_seconds", "wall_seconds", "goodput",
     "checkpoint_seconds", "memory_gb",

@@ -93,8 +93,15 @@ def main(
             command = [
                 *("train", "--config", str(config)),
                 *("--game", game, "--total-steps", str(total_steps), "--seed", str(seed)),
-                *("--lag", str(lag), "--run-dir", str(run_dir), "--evaluation-episodes", "0"),
-                *("--log-interval", str(max(1, total_steps // 100)), *further),
+                *(
+                    "--parallel.lag",
+                    str(lag),
+                    "--run-dir",
+                    str(run_dir),
+                    "--evaluation.episodes",
+                    "0",
+                ),
+                *("--log.interval", str(max(1, total_steps // 100)), *further),
             ]
             _run(*command)
     _check_alike(everything, total_steps)

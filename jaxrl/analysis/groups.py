@@ -35,13 +35,13 @@ def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
 # Settings that change neither what is learned nor how fast: seeds of one kind may differ in them.
 OF_RECORDS = (
     "run_dir",
-    "num_devices",
-    "log_interval",
-    "checkpoint_interval",
-    "keep_checkpoints",
-    "checkpoint_failures",
-    "evaluation_episodes",
-    "stuck_after",
+    "parallel.num_devices",
+    "log.interval",
+    "checkpoint.interval",
+    "checkpoint.keep",
+    "checkpoint.max_failures",
+    "evaluation.episodes",
+    "env.stuck_after",
 )
 
 

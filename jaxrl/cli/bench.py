@@ -120,8 +120,9 @@ def _sweep(parsed: Any) -> int:
         for num_envs, rates in found.items()
     }
     config = parsed.settings
-    title = f"{config.algorithm} on {config.game}, {config.network.torso} network, {config.order}"
-    bench_charts.throughput(drawn, parsed.output, title + f", groups: {config.groups}")
+    title = f"{config.algorithm} on {config.game}, {config.network.torso} network, "
+    title += config.parallel.order
+    bench_charts.throughput(drawn, parsed.output, title + f", groups: {config.parallel.groups}")
     print(parsed.output, file=sys.stderr)
     return status
 

@@ -71,8 +71,11 @@ def sweep(arguments: list[str]) -> int:
 
     # A job of SLURM may be started elsewhere.
     root = given.root.absolute() if slurm else given.root
-    asked = {name: getattr(given, name) for name in ("total_steps", "num_devices")}
-    asked = {name: value for name, value in asked.items() if value is not None}
+    asked: dict[str, Any] = {}
+    if given.total_steps is not None:
+        asked["total_steps"] = given.total_steps
+    if given.num_devices is not None:
+        asked["parallel"] = {"num_devices": given.num_devices}
     members = sweep_plan.plan(given.configs, given.games, given.seeds, root, **asked)
     if root.exists() and not root.is_dir():
         raise UserError(f"'{root}' is no directory: choose another --root")

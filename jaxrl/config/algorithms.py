@@ -9,10 +9,11 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from fractions import Fraction as Ratio
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
+from jaxrl.config.algorithm_base import AlgorithmConfig, EpochsConfig, Sizes, check_one_of, divisors
 from jaxrl.config.bounds import (
     INT32,
     Count,
@@ -23,9 +24,6 @@ from jaxrl.config.bounds import (
     Positive,
     Unlimited,
     Weight,
-)
-from jaxrl.config.algorithm_base import (
-    AlgorithmConfig, EpochsConfig, Sizes, check_one_of, divisors
 )
 from jaxrl.errors import UserError
 

@@ -22,7 +22,10 @@ def make_engines(
     """One engine for each of `config.groups`, which share a device's `num_envs`."""
     return tuple(
         make_engine(
-            config, num_envs // config.groups, num_local_devices, EnvGroup(index, config.groups)
+            config,
+            num_envs // config.parallel.groups,
+            num_local_devices,
+            EnvGroup(index, config.parallel.groups),
         )
-        for index in range(config.groups)
+        for index in range(config.parallel.groups)
     )

@@ -97,7 +97,7 @@ def make_catch(
         zeros = jnp.zeros(len(numbers), jnp.int32)
         no = jnp.zeros(len(numbers), bool)
         state = CatchState(key, zeros, column, zeros + COLUMNS // 2, no, no)
-        max_steps = min(config.random_start_steps, ROWS)
+        max_steps = min(config.env.random_start_steps, ROWS)
         draw = jax.vmap(lambda k, high: jax.random.randint(k, (), 0, high), (0, None))
         steps = draw(steps_key, max_steps + 1)
 

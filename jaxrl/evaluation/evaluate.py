@@ -3,7 +3,6 @@
 Every environment plays exactly one game. Counting whatever games end first would favor short ones.
 """
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
-from jaxrl.config.algorithms import ValueConfig
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -88,7 +86,7 @@ def evaluate(
     state = start_games(config, engine, SEED_OFFSET + seed)
     none = jnp.zeros(num_episodes)
     games = _Games(state, none.astype(bool), none, none.astype(jnp.int32))
-    with Watchdog(config.stuck_after) as watch:
+    with Watchdog(config.env.stuck_after) as watch:
         while not np.all(games.finished):
             with watch.expecting("the emulators", SECONDS_PER_CALL):
                 games = jax.block_until_ready(advance(actor, games))
@@ -100,17 +98,15 @@ def evaluate(
 
 def epsilon_of(config: Config) -> float | None:
     """How often evaluations of a value-based agent act at random; None of other agents."""
-    agent = config.agent
-    return agent.evaluation_epsilon if isinstance(agent, ValueConfig) else None
+    return config.agent.random_action_rate
 
 
 def with_epsilon(config: Config, epsilon: float) -> Config:
     """The run's configuration, evaluated with another epsilon. Raises `UserError`."""
-    if not isinstance(config.agent, ValueConfig):
+    if config.agent.random_action_rate is None:
         raise UserError(f"epsilon: {config.algorithm} draws its actions from its policy: leave "
                         "--epsilon out")  # fmt: skip
-    agent = dataclasses.replace(config.agent, evaluation_epsilon=epsilon)
-    return dataclasses.replace(config, agent=agent)
+    return config.replaced(agent=config.agent.with_random_action_rate(epsilon))
 
 
 def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:

@@ -1,6 +1,5 @@
 """Evaluation protocols: how games start, whether actions stick, who presses FIRE."""
 
-import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import CATCH
-from jaxrl.config.algorithms import ValueConfig
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.envpool.engine import presses_fire
@@ -62,13 +60,8 @@ def protocol_config(config: Config, protocol: str) -> Config:
         "max_episode_steps": 27_000,
         "repeat_action_probability": STICKINESS[protocol],
     }
-    agent = config.agent
-    if isinstance(agent, ValueConfig):
-        rate = agent.evaluation_epsilon
-        agent = dataclasses.replace(
-            agent, epsilon_start=rate, epsilon_end=rate, epsilon_spread=False
-        )
-    return dataclasses.replace(config, **whole_games, **PROTOCOLS[protocol], agent=agent)
+    games = whole_games | PROTOCOLS[protocol]
+    return config.replaced(env=games, agent=config.agent.for_evaluation())
 
 
 def set_up(config: Config, protocol: str, num_envs: int) -> Stage:
@@ -87,16 +80,16 @@ def conditions(config: Config, protocol: str) -> Conditions:
         return Conditions((0, 0), False, 0, False, 0.0, False, 0)
     fire = presses_fire(played)
     # A policy that was trained with sticky actions has learned to press it where it must.
-    unknown = played.repeat_action_probability > 0 and config.repeat_action_probability == 0
+    unknown = played.env.repeat_action_probability > 0 and config.env.repeat_action_probability == 0
     return Conditions(
         # FIRE stands for one of them.
-        noops=(0, played.noop_max - 1) if fire else (1, played.noop_max),
+        noops=(0, played.env.noop_max - 1) if fire else (1, played.env.noop_max),
         fire=fire,
         fire_steps=FIRE_STEPS if fire and unknown else 0,
-        life_resets=played.episodic_life,
-        stickiness=played.repeat_action_probability,
-        all_actions=played.full_action_space,
-        max_steps=played.max_episode_steps,
+        life_resets=played.env.episodic_life,
+        stickiness=played.env.repeat_action_probability,
+        all_actions=played.env.full_action_space,
+        max_steps=played.env.max_episode_steps,
     )
 
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import CATCH
-from jaxrl.config.algorithms import ReplayConfig
 from jaxrl.config.schema import Config, gradient_steps
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
@@ -88,7 +87,7 @@ def _random(agent: Agent, num_actions: int) -> Agent:
 
 
 def _compiled(config: Config, kind: str) -> Load:
-    mesh = make_mesh(config.num_devices)
+    mesh = make_mesh(config.parallel.num_devices)
     num_envs = envs_per_device(config, mesh)
     engines = make_engines(config, num_envs, num_local_devices(mesh))
     spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
@@ -128,7 +127,8 @@ def _compiled(config: Config, kind: str) -> Load:
 
 
 def _loop(config: Config) -> Load:
-    threads = config.num_threads * config.groups * num_local_devices(make_mesh(config.num_devices))
+    devices = num_local_devices(make_mesh(config.parallel.num_devices))
+    threads = config.env.num_threads * config.parallel.groups * devices
     pool = make_pool(config, config.num_envs, config.seed, num_threads=threads)
     pool.reset()
     num_actions = pool.action_space.n
@@ -143,17 +143,13 @@ def _loop(config: Config) -> Load:
 
 def prepare(config: Config) -> Config:
     """The same with nothing that a measurement would wait for. Raises `UserError`."""
-    if config.num_devices > 1:
-        simulate_cpu_devices(config.num_devices)
+    if config.parallel.num_devices > 1:
+        simulate_cpu_devices(config.parallel.num_devices)
     # Nothing here depends on where the games start.
-    config = dataclasses.replace(config, random_start_steps=0)
-    if isinstance(config.agent, ReplayConfig):
-        # Training is timed, not the filling of a replay before it, nor its size.
-        least = config.num_envs * (config.agent.n_step + 4 + 2 * config.agent.rollout_length)
-        capacity = min(config.agent.replay_capacity, max(50_000, least))
-        agent = dataclasses.replace(config.agent, learning_starts=0, replay_capacity=capacity)
-        config = dataclasses.replace(config, agent=agent)
-    mesh = make_mesh(config.num_devices)
+    config = config.replaced(env={"random_start_steps": 0})
+    # Training is timed, not the filling of a replay before it, nor its size.
+    config = config.replaced(agent=config.agent.for_timing(config.num_envs))
+    mesh = make_mesh(config.parallel.num_devices)
     envs_per_device(config, mesh)
     memory_budget.check_memory(config, mesh)
     return config

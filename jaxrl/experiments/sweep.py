@@ -86,17 +86,18 @@ def command(member: SweepMember) -> list[str]:
     """What trains a member from where it is; alone, whatever a launcher's environment says."""
     python = [sys.executable, "-m", "jaxrl"]
     config = member.config
-    together = {"num-devices": config.num_devices, "num-processes": 1}
+    devices, alone = config.parallel.num_devices, {"num-processes": 1}
     if (member.run_dir / layout.CONFIG).is_file():
-        return [*python, "resume", str(member.run_dir), *_words(together)]
+        return [*python, "resume", str(member.run_dir), *_words({"num-devices": devices} | alone)]
     options = {
         "config": member.recipe,
         "game": config.game,
         "seed": config.seed,
         "total-steps": config.total_steps,
         "run-dir": member.run_dir,
+        "parallel.num-devices": devices,
     }
-    return [*python, "train", *_words(options | together)]
+    return [*python, "train", *_words(options | alone)]
 
 
 def _words(options: dict[str, Any]) -> list[str]:

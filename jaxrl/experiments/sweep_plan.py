@@ -13,8 +13,9 @@ from typing import Any, Literal
 from jaxrl.atari.games import known_games
 from jaxrl.atari.scores import reference_scores
 from jaxrl.config.diff import flat
+from jaxrl.config.overrides import FREE
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import as_recipe, load
+from jaxrl.config.toml import as_recipe, find, load
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, layout
@@ -114,8 +115,8 @@ def plan(
         if not given:
             raise UserError(f"--{name} is empty: a sweep needs at least one of each")
     games = games_of(words)
-    loaded = [as_recipe(load(file)) for file in files]
-    recipes = [dataclasses.replace(recipe, **settings) for recipe in loaded]
+    files = [find(file) for file in files]
+    recipes = [as_recipe(load(file)).replaced(**settings) for file in files]
     members: dict[str, SweepMember] = {}
     for seed in seeds:
         for game in games:
@@ -156,7 +157,7 @@ def state(member: SweepMember) -> State:
         return "new"
     saved = checkpoint_files.steps(run_dir)  # may have been removed since, to make room
     trained = _last_line(run_dir).get("step", 0) >= total and (not saved or saved[-1] >= total)
-    evaluated = not member.config.evaluation_episodes or evaluation_record.is_of_end(run_dir, total)
+    evaluated = not member.config.evaluation.episodes or evaluation_record.is_of_end(run_dir, total)
     return (
         "done" if trained and evaluated and (run_dir / layout.LEARNING_CURVE).is_file() else "begun"
     )
@@ -165,7 +166,7 @@ def state(member: SweepMember) -> State:
 def _values(config: Config) -> dict[str, Any]:
     """The values by their dotted keys, but for where it trains."""
     values = flat(dataclasses.asdict(config))
-    return {key: value for key, value in values.items() if key not in ("run_dir", "num_devices")}
+    return {key: value for key, value in values.items() if key not in FREE}
 
 
 def check_directory(member: SweepMember) -> None:
@@ -179,8 +180,9 @@ def check_directory(member: SweepMember) -> None:
         reason = f"{error}" if isinstance(error, OSError | ValueError) else "it holds no run"
         raise UserError(f"cannot train in '{run_dir}' ({reason}): choose another --root") from None
     found = load_config(run_dir)
-    if asked.sync_every and not asked.num_learners:  # training writes down how many there are
-        found = dataclasses.replace(found, num_learners=0)
+    # Training writes down how many learners there are.
+    if asked.parallel.sync_every and not asked.parallel.num_learners:
+        found = found.replaced(parallel={"num_learners": 0})
     there, here = _values(found), _values(asked)
     differing = [
         f"{key} = {there.get(key)!r} there and {here.get(key)!r} here"

@@ -12,15 +12,16 @@ from typing import Any
 
 import jax
 
-from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.config.validation import check, check_divides, rows_per_gradient
+from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.experiments import bench
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training.display import Display
 
 KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")
+SECTIONS = {"groups": "parallel", "num_threads": "env", "micro_batch": "agent"}  # of the knobs
 GAIN = 1.03  # a candidate must be this much faster: less is noise
 
 
@@ -37,16 +38,16 @@ class Trial:
 
 
 def _get(config: Config, knob: str) -> int:
-    value: int = getattr(config.agent if knob == "micro_batch" else config, knob)
+    section = SECTIONS.get(knob)
+    value: int = getattr(getattr(config, section) if section else config, knob)
     return value
 
 
 def with_value(config: Config, knob: str, value: int) -> Config:
     """The configuration with another value of one of KNOBS."""
-    changes: dict[str, Any] = {knob: value}
-    if knob == "micro_batch":
-        return dataclasses.replace(config, agent=dataclasses.replace(config.agent, **changes))
-    return dataclasses.replace(config, **changes)
+    section = SECTIONS.get(knob)
+    changes: dict[str, Any] = {section: {knob: value}} if section else {knob: value}
+    return config.replaced(**changes)
 
 
 def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
@@ -58,9 +59,8 @@ def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
     if knob == "num_threads":
         cores = bench.num_cores() // num_devices
         return [0, *(n for n in (cores // 2, cores * 2) if n > 0)]  # 0: as many as cores
-    items = rows_per_gradient(config, num_devices)
-    rows = config.agent.window + 1 if isinstance(config.agent, VTraceConfig) else 1  # of an item
-    most = [max(1, min(items, limit // rows)) for limit in (16, 64)]
+    items = resolve(config, num_devices).batch_per_learner
+    most = [max(1, min(items, limit // config.agent.steps_per_row)) for limit in (16, 64)]
     sizes = {max(n for n in range(1, limit + 1) if items % n == 0) for limit in most}
     return [0, *sorted(sizes | {items})]  # 0: the platform's choice
 
@@ -68,7 +68,7 @@ def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
 def _load(config: Config, num_devices: int) -> bench.Load:
     """Ready to train. Raises `UserError` where the candidate cannot."""
     check(config)
-    check_divides(config, num_devices)
+    resolve(config, num_devices)
     try:
         return bench.make_load(bench.prepare(config), "training")
     except jax.errors.JaxRuntimeError as error:
@@ -107,7 +107,7 @@ def search(
     """
     with display.busy("as it is: starting and compiling"):
         best = bench.make_load(bench.prepare(config), "training")
-    num_devices = make_mesh(config.num_devices).size
+    num_devices = make_mesh(config.parallel.num_devices).size
     try:
         for knob in knobs:
             tried = {_get(config, knob)}

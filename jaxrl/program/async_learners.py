@@ -43,11 +43,11 @@ class Team(NamedTuple):
 
 def make(config: Config, agent: Agent, num_devices: int) -> Team:
     """The learners as the configuration says; `agent` is made for the environments of one."""
-    if not config.sync_every:
+    if not config.parallel.sync_every:
         return Team(agent, lambda state: state, lambda _, state: state, lambda x: x, updates=1)
-    total = config.num_learners or num_devices
+    total = config.parallel.num_learners or num_devices
     count = total // num_devices
-    steps = gradient_steps(config) * config.sync_every
+    steps = gradient_steps(config) * config.parallel.sync_every
 
     def spread(state: AgentState) -> AgentState:
         actor, optimizer = jax.tree.map(
@@ -69,7 +69,9 @@ def make(config: Config, agent: Agent, num_devices: int) -> Team:
         )
         return AgentState(actor, optimizer, after.memory)
 
-    return Team(_team_agent(agent, count), spread, merge, mean_over_devices, config.sync_every)
+    return Team(
+        _team_agent(agent, count), spread, merge, mean_over_devices, config.parallel.sync_every
+    )
 
 
 def _push(before: jax.Array, own: jax.Array, decay: float, total: int) -> jax.Array:

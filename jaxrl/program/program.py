@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.config.validation import check_divides
 from jaxrl.program import async_learners, episode_statistics, nonfinite, policy_lag, rollout
 from jaxrl.runtime.mesh import (
     REPLICATED,
@@ -47,13 +47,12 @@ class Program(NamedTuple):
 
 def envs_per_device(config: Config, mesh: Mesh) -> int:
     """Environments on each device. Raises `UserError` if they do not divide."""
-    check_divides(config, mesh.size)
-    return config.num_envs // mesh.size
+    return resolve(config, mesh.size).envs_per_device
 
 
 def envs_per_learner(config: Config, mesh: Mesh) -> int:
     """Environments that one agent is made for."""
-    return config.num_envs // (config.num_learners or mesh.size)
+    return config.num_envs // (config.parallel.num_learners or mesh.size)
 
 
 def _start_games(
@@ -65,7 +64,7 @@ def _start_games(
     # One key per environment, by its number: devices and groups change no action.
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, engine.env_ids.ravel())
     games = episode_statistics.init(
-        engine.spec.num_envs, local, counted=config.random_start_steps == 0
+        engine.spec.num_envs, local, counted=config.env.random_start_steps == 0
     )
     return put(mesh, rollout.start(env, timestep, keys, games), SHARDED)
 
@@ -79,9 +78,9 @@ def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: M
       engines: of each group.
       mesh: the devices.
     """
-    overlapped = config.order == "overlapped"
-    agent = nonfinite.guarded(agent, skip=config.on_nonfinite == "skip")
-    agent = policy_lag.delayed(agent, config.lag)
+    overlapped = config.parallel.order == "overlapped"
+    agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
+    agent = policy_lag.delayed(agent, config.parallel.lag)
     team = async_learners.make(config, agent, mesh.size)
 
     def make_collect() -> Any:

@@ -151,7 +151,7 @@ class Checkpoints:
             mean = metrics["return_mean"]
             return float("-inf") if mean is None else mean
 
-        newest = policies.LatestN(self._config.keep_checkpoints)
+        newest = policies.LatestN(self._config.checkpoint.keep)
         best = policies.BestN(get_metric_fn=by_return, n=1, keep_checkpoints_without_metrics=False)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policies.AnyPreservationPolicy([newest, best]),
@@ -183,7 +183,7 @@ class Checkpoints:
         self.wait()
         if progress.step == self.newest:
             return
-        local = self._local(state, self._config.checkpoint_memory)
+        local = self._local(state, self._config.checkpoint.memory)
         # Copied on the device: the next compiled call overwrites these buffers in place.
         actor, learner, games = jax.tree.map(
             jnp.copy, (state.agent.actor, _learner(state), local["games"])
@@ -267,7 +267,7 @@ class Checkpoints:
         """
         described = checkpoint_files.describe(self._run_dir, step)
         same = described.devices == num_devices(template)
-        memory_saved = bool(described.config.get("checkpoint_memory", True))
+        memory_saved = bool(described.config["checkpoint"]["memory"])
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         if same:
             local = self._local(template, memory_saved)

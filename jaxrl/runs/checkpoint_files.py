@@ -133,7 +133,7 @@ def newest_good(run_dir: Path, step: int | None) -> int:
     """The step of the newest good checkpoint, or `step` itself."""
     present = steps(run_dir)
     if not present:
-        raise UserError("no checkpoint yet: train longer, or lower checkpoint_interval")
+        raise UserError("no checkpoint yet: train longer, or lower checkpoint.interval")
     if step is not None and step not in present:
         raise UserError(f"no checkpoint {step}: there are {', '.join(map(str, present))}")
     wrongs = {}

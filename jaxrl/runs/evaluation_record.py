@@ -85,7 +85,7 @@ class Evaluation:
 
 def protocol_of(config: Config) -> str:
     """Returns the protocol whose games are like those of training."""
-    return "sticky" if config.repeat_action_probability > 0 else "noop"
+    return "sticky" if config.env.repeat_action_probability > 0 else "noop"
 
 
 def summarize(

@@ -47,7 +47,7 @@ class Session(NamedTuple):
         """Updates between two lines of the log, so that lines fall at the same steps every time."""
         whole = self.program.updates_between_merges
         steps = self.program.steps_per_update * whole
-        return whole * max(1, round(self.config.log_interval / steps))
+        return whole * max(1, round(self.config.log.interval / steps))
 
     @property
     def num_updates(self) -> int:
@@ -74,7 +74,7 @@ class Keeper:
     def __init__(self, session: Session, step: int) -> None:
         self._session = session
         self._log = metrics.MetricsLog(session.run_dir, step) if processes.index() == 0 else None
-        self._interval = session.config.checkpoint_interval
+        self._interval = session.config.checkpoint.interval
         self._next = (step // self._interval + 1) * self._interval
         self._failures = 0
         self._lines_kept = False  # back, because the disk is full
@@ -109,7 +109,7 @@ class Keeper:
                 self._failures = 0
         except StorageError as error:
             self._failures += 1
-            most = self._session.config.checkpoint_failures
+            most = self._session.config.checkpoint.max_failures
             # What several processes do after a failure they would have to agree on.
             if self._failures >= most or processes.count() > 1:
                 times = f" ({most} times in a row)" * (self._failures > 1)

@@ -1,13 +1,15 @@
 """Memory: what training needs against what is free, told before it is missing."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
 from jaxrl.atari.games import CATCH
-from jaxrl.config.algorithms import ReplayConfig, VTraceConfig
+from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.replay import buffer
@@ -17,34 +19,30 @@ from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
 
 def check_fits(
-    capacity: int,
+    agent: AlgorithmConfig,
+    num_envs: int,
+    free_bytes: int | float,
     share: float,
-    free_bytes: int,
-    copies: int,
-    where: str,
-    hint: str = "",
+    copies: int = 1,
+    where: str = "",
     frame_shape: tuple[int, int] = FRAME_SHAPE,
 ) -> None:
-    """Refuses a capacity above what is free, naming the one that would fit.
+    """Refuses an agent's memory that needs more than is free, naming the size that would fit.
 
     Args:
-      capacity: transitions over all devices.
-      share: of them that lies there.
-      free_bytes: of memory.
-      copies: of the replay there, 2 where a checkpoint passes through the same memory.
+      agent: the algorithm's settings.
+      num_envs: environments over all devices.
+      free_bytes: of the memory where it lies.
+      share: of the transitions of all devices that lie there.
+      copies: of them there, 2 where a checkpoint passes through the same memory.
       where: for the message.
-      hint: what else would help, for the message.
       frame_shape: pixels of a frame.
     """
-    each = transition_bytes(frame_shape)
+    each, capacity = transition_bytes(frame_shape), agent.remembered(num_envs)
     fits = int(USABLE * free_bytes / (each * copies * share))
     if capacity > fits:
-        rounded = fits // 10_000 * 10_000 or fits
-        need, have = copies * capacity * share * each / 1e9, free_bytes / 1e9
-        raise UserError(
-            f"agent.replay_capacity = {capacity}: needs {need:.1f} GB {where}, and {have:.1f} GB "
-            f"are free: {rounded} would fit{hint}"
-        )
+        need = f"{copies * capacity * share * each / 1e9:.1f} GB{where and ' ' + where}"
+        raise agent.memory_refused(need, f"{free_bytes / 1e9:.1f} GB", fits)
 
 
 EMULATOR = 4_400_000  # bytes of one EnvPool environment (Pong, EnvPool 1.2.5)
@@ -71,11 +69,8 @@ def _knobs(config: Config) -> str:
     knobs = ["fewer of num_envs"]
     if config.agent.rollout_length > 1:
         knobs.append("a shorter agent.rollout_length")
-    if isinstance(config.agent, ReplayConfig):
-        knobs.append("a smaller agent.batch_size or agent.replay_capacity")
-    if isinstance(config.agent, VTraceConfig):
-        knobs.append("a shorter agent.window")
-    if config.lag:
+    knobs += config.agent.memory_savers
+    if config.parallel.lag:
         knobs.append("a smaller lag (it keeps as many copies of the parameters)")
     return ", ".join([*knobs, "a smaller agent.micro_batch"])
 
@@ -92,7 +87,7 @@ def _check_play(config: Config, mesh: Mesh) -> None:
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
-    stack = config.frame_height * config.frame_width * STACK_SIZE  # bytes
+    stack = config.env.frame_height * config.env.frame_width * STACK_SIZE  # bytes
     need = (length + 1) * stack * config.num_envs // mesh.size * sharing
     if need > free:
         raise UserError(
@@ -127,38 +122,35 @@ def told(error: jax.errors.JaxRuntimeError, config: Config, mesh: Mesh) -> UserE
     )
 
 
-def _check_windows(config: Config, agent: VTraceConfig, mesh: Mesh) -> None:
-    free, sharing = _free(mesh)
-    step = buffer.transition_bytes(config.frame_shape())
-    each = config.num_envs // mesh.size * sharing * step
-    need = buffer.rows_for_window(agent.window, agent.rollout_length) * each
-    usable = buffer.USABLE * free
-    if need > usable:
-        raise UserError(
-            f"agent.window = {agent.window} and agent.rollout_length = {agent.rollout_length} of "
-            f"{config.num_envs} environments need {need / 1e9:.1f} GB, and {usable / 1e9:.1f} GB "
-            "can be used: take fewer of num_envs, or shorter windows"
-        )
-
-
 def check_memory(config: Config, mesh: Mesh) -> None:
     """Refuses games, rollouts, windows or a replay that do not fit, before they are made."""
     _check_play(config, mesh)
-    if isinstance(config.agent, VTraceConfig):
-        _check_windows(config, config.agent, mesh)
-    if not isinstance(config.agent, ReplayConfig):
+    agent, num_envs, shape = config.agent, config.num_envs, config.frame_shape()
+    if not agent.remembered(num_envs):
         return
-    capacity, keeps = config.agent.replay_capacity, config.checkpoint_memory
+    keeps = agent.remembers_past and config.checkpoint.memory
     local = num_local_devices(mesh) / mesh.size
-    host, shape = free_host_memory(), config.frame_shape()
+    host = free_host_memory()
     if _on_cpu(mesh):
-        where = "of memory" + ", half of it for checkpoints" * keeps
-        hint = ", or twice as much with --no-checkpoint-memory" * keeps
-        check_fits(capacity, local, host, 1 + keeps, where, hint, shape)
+        where = "of host memory" + ", half of it for checkpoints" * keeps
+        with _hint("or twice as much with --checkpoint.no-memory" * keeps):
+            check_fits(agent, num_envs, host, local, 1 + keeps, where, shape)
         return
     free = free_device_memory(mesh)
     if free is not None:
-        check_fits(capacity, 1 / mesh.size, free, 1, "on each device", frame_shape=shape)
+        check_fits(agent, num_envs, free, 1 / mesh.size, 1, "on each device", shape)
+    elif not agent.remembers_past:
+        check_fits(agent, num_envs, host, local, 1, "of host memory", shape)
     if keeps:
-        where, hint = "of the host's memory for checkpoints", ", or any --no-checkpoint-memory"
-        check_fits(capacity, local, host, 1, where, hint, shape)
+        with _hint("or any --checkpoint.no-memory"):
+            where = "of host memory for checkpoints"
+            check_fits(agent, num_envs, host, local, 1, where, shape)
+
+
+@contextlib.contextmanager
+def _hint(text: str) -> Iterator[None]:
+    """Adds another remedy to a refusal."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error}{text and ', ' + text}") from None

@@ -1,7 +1,6 @@
 """Trains a run: from the first game or a checkpoint to the end, its picture and its evaluation."""
 
 import contextlib
-import dataclasses
 import json
 import sys
 import time
@@ -15,8 +14,9 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
-from jaxrl.config.schema import Config, learning_starts
-from jaxrl.config.validation import check, check_divides
+from jaxrl.config.plan import resolve
+from jaxrl.config.schema import Config
+from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
 from jaxrl.envs.envpool.engine import has_custom_call
 from jaxrl.errors import DamagedError, StorageError, UserError
@@ -59,8 +59,10 @@ class _Origin(NamedTuple):
 def start(config: Config) -> Outcome:
     """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
     mesh = _open_mesh(config)
-    if config.sync_every and not config.num_learners:  # as many on whatever it is resumed on
-        config = dataclasses.replace(config, num_learners=mesh.size)
+    if (
+        config.parallel.sync_every and not config.parallel.num_learners
+    ):  # as many on whatever it is resumed on
+        config = config.replaced(parallel={"num_learners": mesh.size})
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create(config, held))))
         return _train(config, _seen(run_dir), mesh, _Origin())
@@ -78,7 +80,7 @@ def resume(
     """
     config = overrides.apply(load_config(run_dir), override)
     if num_devices is not None:
-        config = dataclasses.replace(config, num_devices=num_devices)
+        config = config.replaced(parallel={"num_devices": num_devices})
         _check_fits(config)
     mesh = _open_mesh(config)
     with contextlib.ExitStack() as held:
@@ -126,7 +128,7 @@ def _find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
 def _check_begins(run_dir: Path, config: Config) -> None:
     """Refuses to begin a run anew that has come too far to have no checkpoint."""
     # The first checkpoint comes with the first line after an interval, and takes a moment.
-    most = 2 * max(config.checkpoint_interval, config.log_interval)
+    most = 2 * max(config.checkpoint.interval, config.log.interval)
     rows = metrics.read(run_dir) if (run_dir / layout.METRICS).exists() else []
     if rows and rows[-1]["step"] >= most:
         raise DamagedError(
@@ -139,22 +141,23 @@ def _check_begins(run_dir: Path, config: Config) -> None:
 def _check_fits(config: Config) -> None:
     """Refuses devices among which a run does not divide; naming numbers of them that do."""
     try:
-        check_divides(config, max(config.num_devices, 1))
+        resolve(config)
     except UserError:
         fitting = []
-        for number in range(1, 2 * config.num_devices + 1):
+        for number in range(1, 2 * config.parallel.num_devices + 1):
             with contextlib.suppress(UserError):
-                check_divides(config, number)
+                resolve(config, number)
                 fitting.append(str(number))
         raise UserError(
-            f"num_devices = {config.num_devices}: this run divides among {', '.join(fitting)}"
+            f"num_devices = {config.parallel.num_devices}: this run divides among "
+            f"{', '.join(fitting)}"
         ) from None
 
 
 def _finished(config: Config, run_dir: Path) -> bool:
     """Whether a run that has ended was evaluated and drawn."""
     total = config.num_updates() * config.steps_per_update()
-    evaluated = not config.evaluation_episodes or evaluation_record.is_of_end(run_dir, total)
+    evaluated = not config.evaluation.episodes or evaluation_record.is_of_end(run_dir, total)
     return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
 
 
@@ -162,13 +165,13 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     """The devices to train on. Raises `UserError` where the configuration does not fit them."""
     malloc.share_arenas()  # before JAX and the emulators begin their threads
     check(config)
-    if config.num_devices > processes.count():  # before a device is touched
-        simulate_cpu_devices(config.num_devices // processes.count())
-    if config.engine == "xla" and not has_custom_call():
+    if config.parallel.num_devices > processes.count():  # before a device is touched
+        simulate_cpu_devices(config.parallel.num_devices // processes.count())
+    if config.env.interface == "xla" and not has_custom_call():
         raise UserError(
             "engine = 'xla': EnvPool has no custom call for this platform; take auto or callback"
         )
-    mesh = make_mesh(config.num_devices)
+    mesh = make_mesh(config.parallel.num_devices)
     envs_per_device(config, mesh)
     memory_budget.check_memory(config, mesh)
     with processes.quiet():  # the first time that they speak to each other
@@ -188,7 +191,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: _Orig
     processes.advise(f"go on with: {again}")
     with (
         Display(silent=processes.index() > 0) as display,
-        Watchdog(config.stuck_after, f"; go on with: {again}") as watch,
+        Watchdog(config.env.stuck_after, f"; go on with: {again}") as watch,
         StopSignal().watching() as stop,
     ):
         session = Session(
@@ -231,7 +234,7 @@ def _record(session: Session, origin: _Origin) -> None:
 def _run(session: Session, origin: _Origin) -> tuple[LoopState, Progress]:
     """From the first game, or a checkpoint, to the last update or a signal."""
     config, display, program = session.config, session.display, session.program
-    random_steps = config.num_envs * config.random_start_steps
+    random_steps = config.num_envs * config.env.random_start_steps
     longest = SECONDS_TO_START + random_steps / SLOWEST_GAMES
     try:
         with (
@@ -283,19 +286,21 @@ def _headline(session: Session, mesh: jax.sharding.Mesh) -> str:
         f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
         f"{total:,} steps{rounded * (total > config.total_steps)}, into {session.run_dir}"
     ]
-    if config.num_learners:
-        often = "update" if config.sync_every == 1 else f"{config.sync_every} updates"
-        lines.append(f"{config.num_learners} learners, which merge after every {often}")
+    if config.parallel.num_learners:
+        often = (
+            "update" if config.parallel.sync_every == 1 else f"{config.parallel.sync_every} updates"
+        )
+        lines.append(f"{config.parallel.num_learners} learners, which merge after every {often}")
     rate, start = config.optimizer.learning_rate, config.initial_learning_rate()
     if start != rate:
         lines.append(
             f"learning rate {start:.3g}: {rate:g} for {config.optimizer.recipe_envs} environments, "
             f"scaled ({config.optimizer.lr_scaling})"
         )
-    if learning_starts(config) >= total:
+    if config.agent.first_learning_step >= total:
         lines.append(
-            f"nothing will be learned: agent.learning_starts = {learning_starts(config):,} is "
-            "above total_steps"
+            "nothing will be learned: agent.learning_starts = "
+            f"{config.agent.first_learning_step:,} is above total_steps"
         )
     return "\n".join(lines)
 
@@ -316,7 +321,7 @@ def _restart(session: Session, state: LoopState, progress: Progress, saved_on: i
     if moved or not session.engines[0].restorable:
         # Not the games of the start again.
         state = session.program.restart(state, session.config.seed + progress.updates, moved)
-    if not moved and not session.config.checkpoint_memory and remembers:
+    if not moved and not session.config.checkpoint.memory and remembers:
         session.display.say("checkpoints hold no replay: it fills anew before learning goes on")
     return state
 
@@ -325,11 +330,11 @@ def _finish(session: Session, state: LoopState, step: int) -> None:
     """The picture and the evaluation of a run that has ended."""
     config, run_dir, display = session.config, session.run_dir, session.display
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
-    if config.evaluation_episodes:
-        with display.busy(f"evaluating {config.evaluation_episodes} games"):
+    if config.evaluation.episodes:
+        with display.busy(f"evaluating {config.evaluation.episodes} games"):
             actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
             protocol = evaluation_record.protocol_of(config)
-            games = config.evaluation_episodes
+            games = config.evaluation.episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
         evaluation_record.write(run_dir, result)
         display.say(evaluation_record.describe(result))

@@ -203,7 +203,9 @@ def test_dueling_is_the_value_plus_the_centred_advantage():
 )
 def test_new_games_do_not_continue_those_in_the_replay(recipe, settings):
     """As a resumed run on EnvPool begins them; on two devices, with actions under way."""
-    config = catch_config(recipe, num_envs=4, num_devices=2, order="overlapped", agent=settings)
+    config = catch_config(
+        recipe, num_envs=4, parallel={"num_devices": 2, "order": "overlapped"}, agent=settings
+    )
     mesh = make_mesh(2)
     engine = make_engine(config, 2, 2)
     program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)

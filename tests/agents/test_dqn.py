@@ -150,7 +150,7 @@ def test_an_exponent_of_importance_rises_to_one():
 @pytest.mark.slow
 def test_several_devices_play_and_learn_with_priorities():
     settings = {"priority_exponent": 0.5, "learning_starts": 64, "rollout_length": 2}
-    config = catch_config("rainbow", num_envs=4, num_devices=2, agent=settings)
+    config = catch_config("rainbow", num_envs=4, parallel={"num_devices": 2}, agent=settings)
     mesh = make_mesh(2)
     engine = make_engine(config, 2, 2)
     program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)

@@ -94,7 +94,7 @@ def test_runs_are_grouped_by_all_but_the_seed(tmp_path):
     quick = OptimizerConfig(learning_rate=1e-3)
     one = make_run(tmp_path / "pong-mine-seed1", [1.0], Config(seed=1))
     two = make_run(tmp_path / "pong-mine-seed2-20261121-101500", [1.0], Config(seed=2))
-    other = make_run(tmp_path / "a", [1.0], Config(optimizer=quick, log_interval=5))
+    other = make_run(tmp_path / "a", [1.0], Config().replaced(optimizer=quick, log={"interval": 5}))
     boxing = make_run(tmp_path / "boxing-mine-seed1", [1.0], Config(game="boxing"))
     found = curves.group([one, other, boxing, two])
     assert [(g.game, g.label, g.run_dirs) for g in found] == [

@@ -14,7 +14,7 @@ from tests.conftest import CONFIGS, recipe_file
 
 
 def test_toml_round_trip(tmp_path):
-    odd = dataclasses.replace(Config(), run_dir='a "b" \\ é', seed=7, reward_clip=False)
+    odd = Config().replaced(run_dir='a "b" \\ é', seed=7, env={"reward_clip": False})
     (tmp_path / "c.toml").write_text(to_toml(odd), encoding="utf-8")
     assert load(tmp_path / "c.toml") == odd
 
@@ -82,7 +82,7 @@ def test_not_a_number_is_refused():
 def test_sizes_that_do_not_divide_name_the_nearest_that_do():
     with pytest.raises(UserError, match="take 15 or 18"):
         check_divides(dataclasses.replace(Config(), num_envs=17), 3)
-    with pytest.raises(UserError, match=r"take 3, or --num-devices 2$"):
+    with pytest.raises(UserError, match=r"take 3, or --parallel.num-devices 2$"):
         check_divides(dataclasses.replace(Config(), num_envs=2), 3)
     agent = dataclasses.replace(Config().agent, micro_batch=30)
     with pytest.raises(UserError, match="80 rows of a gradient: take 20"):
@@ -189,7 +189,7 @@ def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path,
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"num_learners": 2}, "--sync-every"),
+        ({"num_learners": 2}, "--parallel.sync-every"),
         ({"sync_every": 1, "num_learners": 2, "groups": 2}, "groups"),
         ({"sync_every": 1, "num_learners": 3}, "does not divide among 3 learners: take 15 or 18"),
         ({"sync_every": 1, "num_learners": 3, "num_devices": 2}, "take 4"),
@@ -204,7 +204,7 @@ def test_learners_that_do_not_fit_are_refused(changes, told):
 def test_c51_has_neither_learners_nor_scaling_by_environments():
     config = load(recipe_file("c51_fast"))
     with pytest.raises(UserError, match="sync_every"):
-        check(dataclasses.replace(config, sync_every=1))
+        check(config.replaced(parallel={"sync_every": 1}))
     optimizer = dataclasses.replace(config.optimizer, lr_scaling="sqrt")
     with pytest.raises(UserError, match="lr_scaling"):
         check(dataclasses.replace(config, optimizer=optimizer))

@@ -23,10 +23,10 @@ def few_environments(config: Config) -> Config:
     Ten where a part of them explores otherwise than another.
     """
     spread = isinstance(config.agent, ValueConfig) and config.agent.epsilon_spread
-    few = dataclasses.replace(
-        config, num_envs=10 if spread else 4, num_devices=1, random_start_steps=5
+    few = config.replaced(
+        num_envs=10 if spread else 4, parallel={"num_devices": 1}, env={"random_start_steps": 5}
     )
-    few = dataclasses.replace(few, num_learners=min(config.num_learners, 2))
+    few = few.replaced(parallel={"num_learners": min(config.parallel.num_learners, 2)})
     if isinstance(config.agent, VTraceConfig):
         agent = dataclasses.replace(config.agent, num_minibatches=4)
         if config.agent.rollout_length == 1:
@@ -57,7 +57,7 @@ def test_trains_a_few_updates(path):
     # A replay needs some steps before a stack and a window fit.
     updates = 8 if isinstance(config.agent, ReplayConfig) or config.agent.rollout_length == 1 else 3
     engine = make_engine(config, config.num_envs)
-    spec = engine.spec._replace(num_envs=config.num_envs // max(config.num_learners, 1))
+    spec = engine.spec._replace(num_envs=config.num_envs // max(config.parallel.num_learners, 1))
     agent = make_agent(config, spec)
     program = make_program(config, agent, (engine,), make_mesh(1))
     state = program.init()

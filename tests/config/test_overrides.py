@@ -29,10 +29,9 @@ def test_words_become_values():
     words = ("total_steps=3e6", "optimizer.learning-rate=1e-4", "reward_clip=false",
              "optimizer.name=adam", "game")  # fmt: skip
     changed = overrides.apply(config, words)
-    assert changed == dataclasses.replace(
-        config,
+    assert changed == config.replaced(
         total_steps=3_000_000,
-        reward_clip=False,
+        env={"reward_clip": False},
         optimizer=dataclasses.replace(config.optimizer, learning_rate=1e-4, name="adam"),
     )
 
@@ -55,7 +54,9 @@ def test_words_that_mean_nothing_are_refused(word, message):
 
 def test_what_changed_is_told_and_must_be_named():
     before = dataclasses.asdict(Config())
-    now = dataclasses.replace(Config(), log_interval=5, total_steps=7, num_devices=3, run_dir="y")
+    now = Config().replaced(
+        log={"interval": 5}, total_steps=7, parallel={"num_devices": 3}, run_dir="y"
+    )
     assert overrides.check(before, Config(), ()) == {}
     with pytest.raises(UserError) as told:
         overrides.check(before, now, ("total_steps",))
@@ -74,7 +75,7 @@ def test_a_key_that_an_older_version_did_not_know_has_its_default():
     before = dataclasses.asdict(Config())
     del before["stuck_after"]
     assert overrides.check(before, Config(), ()) == {}
-    patient = dataclasses.replace(Config(), stuck_after=7)
+    patient = Config().replaced(env={"stuck_after": 7})
     with pytest.raises(UserError, match="stuck_after was 300 and is 7"):
         overrides.check(before, patient, ())
 

@@ -331,7 +331,7 @@ def recipe(reinforce, tmp_path):
 
 @pytest.mark.slow
 def test_the_example_learns_catch(recipe):
-    settings = dataclasses.replace(load(recipe), game="catch", num_devices=1)
+    settings = load(recipe).replaced(game="catch", parallel={"num_devices": 1})
     check(settings)
     engine = make_engine(settings, settings.num_envs)
     agent = make_agent(settings, engine.spec)
@@ -353,8 +353,8 @@ def test_the_example_learns_catch(recipe):
 def test_the_example_trains_and_plays_from_the_command_line(recipe, tmp_path):
     run_dir = tmp_path / "x"
     options = shlex.split(
-        "--game catch --num-devices 1 --num-envs 4 --agent.entropy-coef 0.02 --total-steps 112 "
-        "--log-interval 56 --evaluation-episodes 2"
+        "--game catch --parallel.num-devices 1 --num-envs 4 --agent.entropy-coef 0.02 "
+        "--total-steps 112 --log.interval 56 --evaluation.episodes 2"
     )
     assert main(["train", "--config", str(recipe), *options, "--run-dir", str(run_dir)]) == 0
     assert load(run_dir / "config.toml").agent.entropy_coef == 0.02

@@ -36,7 +36,7 @@ def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, mo
     def run(command, check):
         assert not check
         ran.append(command)  # the first three words are python -m jaxrl
-        few = ["--num-devices", "1"] if command[3] == "train" else []
+        few = ["--parallel.num-devices", "1"] if command[3] == "train" else []
         return types.SimpleNamespace(returncode=main.main([*command[3:], *few]))
 
     monkeypatch.setattr(study, "subprocess", types.SimpleNamespace(run=run))
@@ -51,7 +51,11 @@ def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, mo
     assert len(ran) == 2
     for lag in (0, 2):
         config = load_config(tmp_path / "lag" / f"catch-lag{lag}-seed1")
-        assert (config.lag, config.order, config.game) == (lag, "overlapped", "catch")
+        assert (config.parallel.lag, config.parallel.order, config.game) == (
+            lag,
+            "overlapped",
+            "catch",
+        )
     picture = tmp_path / "lag" / "policy_lag_catch.png"
     assert matplotlib.image.imread(picture).shape[2] >= 3
     assert str(picture) in capsys.readouterr().out

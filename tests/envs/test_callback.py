@@ -1,6 +1,5 @@
 """Host callbacks give what the custom call gives; what fails in one ends training at once."""
 
-import dataclasses
 from functools import partial
 from types import SimpleNamespace
 
@@ -22,14 +21,16 @@ from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import recipe_file
 from tests.envs.test_envpool import play, random_actions
 
-BASE = Config(game="space_invaders", random_start_steps=0, num_threads=1, max_episode_steps=150)
+BASE = Config().replaced(
+    game="space_invaders", env={"random_start_steps": 0, "num_threads": 1, "max_episode_steps": 150}
+)
 
 
 def test_both_engines_give_the_same_trajectories():
     """Frames, rewards, ends, resets and statistics, over lost lives, ends of games and resets."""
     actions = random_actions(320, 3)
     runs = [
-        play(dataclasses.replace(BASE, engine=engine), actions) for engine in ("xla", "callback")
+        play(BASE.replaced(env={"interface": engine}), actions) for engine in ("xla", "callback")
     ]
     jax.tree.map(np.testing.assert_array_equal, *runs)
     timesteps = runs[0][1]
@@ -39,8 +40,11 @@ def test_both_engines_give_the_same_trajectories():
 
 
 def trained(engine, num_devices, groups, updates):
-    config = dataclasses.replace(
-        BASE, game="pong", engine=engine, num_envs=8, groups=groups, order="overlapped"
+    config = BASE.replaced(
+        game="pong",
+        env={"interface": engine},
+        num_envs=8,
+        parallel={"groups": groups, "order": "overlapped"},
     )
     mesh = make_mesh(num_devices)
     num_envs = envs_per_device(config, mesh)
@@ -97,7 +101,7 @@ def test_callbacks_need_jax_to_have_the_cpu(monkeypatch):
 
     monkeypatch.setattr(jax, "local_devices", none)
     with pytest.raises(UserError, match="JAX_PLATFORMS=cuda,cpu"):
-        make_envpool(dataclasses.replace(BASE, engine="callback"), 1)
+        make_envpool(BASE.replaced(env={"interface": "callback"}), 1)
 
 
 class Failing:
@@ -128,8 +132,8 @@ def test_an_error_in_a_callback_ends_training_with_its_own_message(
     monkeypatch.setattr(envpool_engine, "host_calls", breaking)
     path = tmp_path / "x"
     arguments = ["train", "--config", str(recipe_file("a2c_fast")), "--game", "pong",
-                 "--num-envs", "4", "--num-devices", "2", "--engine", "callback",
-                 "--random-start-steps", "0"]  # fmt: skip
+                 "--num-envs", "4", "--parallel.num-devices", "2", "--env.interface", "callback",
+                 "--env.random-start-steps", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(path)]) == EngineError.status
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == (
@@ -143,7 +147,7 @@ def test_the_error_is_raised_by_the_engine_until_it_begins_anew(monkeypatch):
     monkeypatch.setattr(
         envpool_engine, "host_calls", lambda p, *rest: real(Failing(p, "recv"), *rest)
     )
-    engine = make_envpool(dataclasses.replace(BASE, engine="callback"), 2)
+    engine = make_envpool(BASE.replaced(env={"interface": "callback"}), 2)
     state, _ = engine.init(0)
     step = jax.jit(lambda state, action: engine.recv(engine.send(state, action)))
     for _ in range(2):
@@ -180,8 +184,8 @@ def test_a_program_that_was_started_anew_steps_its_new_pools(monkeypatch):
         return real(made[-1], *rest)
 
     monkeypatch.setattr(envpool_engine, "host_calls", counting)
-    config = dataclasses.replace(
-        load(recipe_file("a2c_fast")), num_envs=2, engine="callback", random_start_steps=0
+    config = load(recipe_file("a2c_fast")).replaced(
+        num_envs=2, env={"interface": "callback", "random_start_steps": 0}
     )
     engine = make_envpool(config, 2)
     agent = make_agent(config, engine.spec)

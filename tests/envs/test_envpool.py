@@ -22,7 +22,7 @@ from jaxrl.program import episode_statistics, rollout
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
 from jaxrl.types import AXIS, WINDOW, ActorState, Agent
 
-BASE = Config(game="space_invaders", random_start_steps=0, num_threads=1)
+BASE = Config().replaced(game="space_invaders", env={"random_start_steps": 0, "num_threads": 1})
 
 
 def scripted(actions):
@@ -76,7 +76,7 @@ def random_actions(steps, num_envs):
 
 
 def test_the_row_after_an_end_is_a_dummy_and_is_marked():
-    config = dataclasses.replace(BASE, max_episode_steps=10)
+    config = BASE.replaced(env={"max_episode_steps": 10})
     actions = random_actions(25, 2)
     rows, timesteps, _, _ = play(config, actions)
     _, answers = raw(config, actions)
@@ -109,7 +109,7 @@ def test_a_lost_life_resets_without_resetting_the_step_counter():
 
 
 def test_truncation_bootstraps_from_the_true_last_frame():
-    config = dataclasses.replace(BASE, max_episode_steps=10)
+    config = BASE.replaced(env={"max_episode_steps": 10})
     actions = random_actions(25, 2)
     rows, timesteps, stacks, _ = play(config, actions)
     _, answers = raw(config, actions)
@@ -155,7 +155,7 @@ def test_scores_are_of_whole_games_and_unclipped():
 
 
 def test_without_episodic_life_only_the_game_ends_the_episode():
-    config = dataclasses.replace(BASE, episodic_life=False)
+    config = BASE.replaced(env={"episodic_life": False})
     _, timesteps, _, _ = play(config, random_actions(1200, 2))
     assert timesteps.game_over.any()
     np.testing.assert_array_equal(timesteps.terminated | timesteps.truncated, timesteps.game_over)
@@ -215,8 +215,8 @@ def test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it():
 @pytest.mark.parametrize("episodic_life", [True, False])
 @pytest.mark.parametrize("limit", [90, 27_000])
 def test_stacks_equal_those_of_envpool(episodic_life, limit):
-    config = dataclasses.replace(
-        BASE, game="breakout", episodic_life=episodic_life, max_episode_steps=limit
+    config = BASE.replaced(
+        game="breakout", env={"episodic_life": episodic_life, "max_episode_steps": limit}
     )
     actions = random_actions(400, 3)
     _, timesteps, stacks, _ = play(config, actions)
@@ -290,7 +290,7 @@ def test_stepping_before_init_is_refused():
 
 def test_no_fire_is_pressed_for_agents_with_all_actions():
     pressed = partial(make_pool, num_envs=1, seed=3)
-    full = pressed(dataclasses.replace(BASE, full_action_space=True))
+    full = pressed(BASE.replaced(env={"full_action_space": True}))
     assert not full.config["use_fire_reset"]
     assert pressed(BASE).config["use_fire_reset"]
 
@@ -318,7 +318,7 @@ def start_draws(num_envs, max_steps):
 
 
 def test_random_starts_move_each_environment_by_its_own_number_of_steps():
-    config = dataclasses.replace(BASE, random_start_steps=40)
+    config = BASE.replaced(env={"random_start_steps": 40})
     engine = make_envpool(config, 6)
     _, timestep = engine.init(1)
     engine.close()
@@ -334,7 +334,7 @@ def test_random_starts_move_each_environment_by_its_own_number_of_steps():
 
 
 def test_random_starts_tell_the_lives_that_are_left():
-    config = dataclasses.replace(BASE, game="breakout", random_start_steps=300)
+    config = BASE.replaced(game="breakout", env={"random_start_steps": 300})
     engine = make_envpool(config, 6)
     env, timestep = engine.init(1)
     engine.close()
@@ -356,7 +356,7 @@ def test_random_starts_tell_the_lives_that_are_left():
 
 
 def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
-    config = dataclasses.replace(BASE, random_start_steps=40)
+    config = BASE.replaced(env={"random_start_steps": 40})
     frames = []
     for devices in (1, 2):
         engine = make_envpool(config, 4 // devices, devices)
@@ -366,7 +366,7 @@ def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
 
 
 def test_a_start_that_ended_a_game_is_followed_by_its_reset():
-    config = dataclasses.replace(BASE, random_start_steps=9, max_episode_steps=4)
+    config = BASE.replaced(env={"random_start_steps": 9, "max_episode_steps": 4})
     engine = make_envpool(config, 8)
     env, _ = engine.init(1)
     _, steps, _ = start_draws(8, 9)

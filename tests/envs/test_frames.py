@@ -27,10 +27,16 @@ def test_emulators_draw_104_x_80(engine):
     """As Stooke & Abbeel 2018 have it; EnvPool's own resizing, checked against its 84 x 84."""
     frames = {}
     for shape in ((84, 84), (104, 80)):
-        config = dataclasses.replace(
-            load(recipe_file("a2c_fast")), engine=engine, random_start_steps=0,
-            num_envs=2, num_devices=1, frame_height=shape[0], frame_width=shape[1],
-        )  # fmt: skip
+        config = load(recipe_file("a2c_fast")).replaced(
+            env={
+                "interface": engine,
+                "random_start_steps": 0,
+                "frame_height": shape[0],
+                "frame_width": shape[1],
+            },
+            num_envs=2,
+            parallel={"num_devices": 1},
+        )
         made = make_engine(config, 2)
         assert made.spec.frame_shape == shape
         _, timestep = made.init(1)
@@ -56,9 +62,11 @@ def test_agents_learn_from_frames_of_any_size(recipe):
         "pqn_fast": {"rollout_length": 4, "num_minibatches": 2},
     }.get(recipe, {})
     config = catch_config(
-        recipe, num_envs=10 if recipe == "vtrace_cpu" else 4, frame_height=56, frame_width=48,
+        recipe,
+        num_envs=10 if recipe == "vtrace_cpu" else 4,
+        env={"frame_height": 56, "frame_width": 48},
         agent=agent,
-    )  # fmt: skip
+    )
     check(config)
     engine = make_engine(config, config.num_envs)
     made = make_agent(config, engine.spec)

@@ -28,7 +28,7 @@ from jaxrl.types import EnvEngine, EnvSpec, TimeStep
 from tests.conftest import catch_config
 from tests.survival import SMALL
 
-TRAINED = catch_config("a2c_fast", game="breakout", num_threads=1)
+TRAINED = catch_config("a2c_fast", game="breakout", env={"num_threads": 1})
 NOOP, FIRE = 0, 1  # the first actions of Breakout
 
 
@@ -72,7 +72,7 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
 
     true_make_pool = envpool_engine.make_pool
     monkeypatch.setattr(envpool_engine, "make_pool", make_pool)
-    trained = dataclasses.replace(TRAINED, max_episode_steps=99, reward_clip=True, **training)
+    trained = TRAINED.replaced(env={"max_episode_steps": 99, "reward_clip": True}, **training)
     played = protocols.protocol_config(trained, protocol)
     engine = make_engine(played, 2)
     engine.init(0)
@@ -86,7 +86,7 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
         "num_envs": 2,
     }
     assert {key: config[key] for key in expected} == expected
-    assert played.random_start_steps == 0
+    assert played.env.random_start_steps == 0
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_fire_is_pressed_in_every_game_that_has_it():
     pressed = {game: presses_fire(Config(game=game))
                for game in ("pong", "breakout", "ms_pacman", "freeway")}  # fmt: skip
     assert pressed == {"pong": True, "breakout": True, "ms_pacman": False, "freeway": False}
-    assert not presses_fire(Config(fire_reset=False))
-    assert not presses_fire(Config(full_action_space=True))
+    assert not presses_fire(Config().replaced(env={"fire_reset": False}))
+    assert not presses_fire(Config().replaced(env={"full_action_space": True}))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
     trained = dataclasses.replace(TRAINED, game=game)
     told = protocols.conditions(trained, protocol)
     played = protocols.protocol_config(trained, protocol)
-    played = dataclasses.replace(played, repeat_action_probability=0.0)
+    played = played.replaced(env={"repeat_action_probability": 0.0})
     pool = envpool_engine.make_pool(played, 256, 5, num_threads=1)
     starts = {ram.tobytes() for ram in np.asarray(pool.reset()[1]["ram"])}
     pool.close()
@@ -342,8 +342,8 @@ def test_conditions_are_read_as_they_were_written(tmp_path):
 
 def test_a_run_with_sticky_actions_ends_with_the_protocol_sticky(tmp_path, capsys):
     run_dir = tmp_path / "x"
-    arguments = [*SMALL, "--total-steps", "400", "--evaluation-episodes", "2"]
-    assert main(["train", *arguments, "--repeat-action-probability", "0.25",
+    arguments = [*SMALL, "--total-steps", "400", "--evaluation.episodes", "2"]
+    assert main(["train", *arguments, "--env.repeat-action-probability", "0.25",
                  "--run-dir", str(run_dir)]) == 0  # fmt: skip
     assert evaluation_record.read(run_dir).protocol == "sticky"
     # So do later evaluations and films that name none.
@@ -359,7 +359,7 @@ def test_runs_trained_with_and_without_sticky_actions_need_a_protocol(tmp_path, 
     runs = [tmp_path / "x", tmp_path / "y"]
     for run_dir, sticky in zip(runs, (0.0, 0.25), strict=True):
         run_dir.mkdir()
-        config = dataclasses.replace(TRAINED, repeat_action_probability=sticky)
+        config = TRAINED.replaced(env={"repeat_action_probability": sticky})
         write_config(run_dir, dataclasses.replace(config, run_dir=str(run_dir)))
     assert main(["evaluate", *map(str, runs)]) == 2
     assert "name one --protocol for all" in capsys.readouterr().err

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import imageio.v2 as imageio
@@ -12,7 +11,7 @@ from jaxrl.experiments import bench, tune
 from jaxrl.training.display import Display
 from tests.conftest import catch_config
 
-SMALL = ["--num-envs", "4", "--num-devices", "1", "--seconds", "0.1", "--repeats", "1",
+SMALL = ["--num-envs", "4", "--parallel.num-devices", "1", "--seconds", "0.1", "--repeats", "1",
          "--network.torso", "nips"]  # fmt: skip
 
 
@@ -59,7 +58,17 @@ def test_a_sweep_draws_both_pictures(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(bench, "measure", measure)
     target = tmp_path / "sweep.png"
-    arguments = ["bench", "--game", "catch", *SMALL[2:], "--groups", "2", "--sweep", "4", "8"]
+    arguments = [
+        "bench",
+        "--game",
+        "catch",
+        *SMALL[2:],
+        "--parallel.groups",
+        "2",
+        "--sweep",
+        "4",
+        "8",
+    ]
     assert main([*arguments, "--output", str(target), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["num_envs"] for one in found] == [4, 8]
@@ -163,7 +172,7 @@ def test_tune_writes_a_configuration_that_trains(tmp_path, capsys):
     kept = [line for line in said.err.splitlines() if line.endswith("kept")]
     assert all(line.split(":")[0] in target.read_text() for line in kept)
     assert found.groups == 1 + len(kept)
-    short = ["--total-steps", "100", "--evaluation-episodes", "0"]
+    short = ["--total-steps", "100", "--evaluation.episodes", "0"]
     run = ["--run-dir", str(tmp_path / "run")]
     assert main(["train", "--config", str(target), *short, *run]) == 0
     assert main([*arguments, "--knobs", "groups"]) == 2  # it exists
@@ -175,7 +184,7 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
 
     def make_load(config, kind):
         assert kind == "training"
-        rate = 200.0 if config.groups == 2 else 100.0
+        rate = 200.0 if config.parallel.groups == 2 else 100.0
         return bench.Load(lambda _: None, config.num_envs, 1, lambda: closed.append(rate), rate)
 
     def take_turns(loads, seconds, repeats):
@@ -186,7 +195,7 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     trials = []
     config = catch_config(num_envs=8)
     found = tune.search(config, tune.KNOBS, 1.0, 3, trials.append, Display())
-    assert found == dataclasses.replace(config, groups=2)
+    assert found == config.replaced(parallel={"groups": 2})
     assert [t.value for t in trials if t.knob == "num_envs"] == [16, 4]
     assert [(t.knob, t.ratio) for t in trials if t.kept] == [("groups", 2.0)]
     assert len(closed) == len(trials) + 1

@@ -128,7 +128,7 @@ def test_less_cpu_time_than_cores_is_a_warning(monkeypatch):
     monkeypatch.setattr(host_checks, "cpu_time_limit", lambda: 2.5)
     check = host_checks.check_cores(GOOD)
     assert check.mark == "warning"
-    assert "--num-threads 2" in check.remedy
+    assert "--env.num-threads 2" in check.remedy
 
 
 def test_little_memory_is_a_warning():
@@ -376,7 +376,7 @@ def test_other_frames_are_a_cross():
     assert wrong.text == "custom call and EnvPool differ from step 2 on"
     assert wrong.mark == "cross"
     assert wrong.needed
-    assert "--engine callback" in wrong.remedy
+    assert "--env.interface callback" in wrong.remedy
     assert not check(same, same, other).needed  # which nothing uses here
     assert check(same, {}, other, on=changed(platform="tpu")).needed
     assert check(same, {}, {}).mark == "warning"
@@ -456,7 +456,7 @@ def test_a_custom_call_that_does_not_return(change, text, monkeypatch, tmp_path)
     assert checks["custom call"].mark == "cross"
     assert checks["custom call"].needed
     assert text in checks["custom call"].text
-    assert "--engine callback" in checks["custom call"].remedy
+    assert "--env.interface callback" in checks["custom call"].remedy
     assert checks["host callbacks"].mark == "ok"
     assert frames.text == "40 steps of 2 ways: EnvPool, host callbacks"
 

@@ -1,7 +1,5 @@
 """Bytes read out of compiled programs, and the model of throughput."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,7 +50,7 @@ def num_bytes(tree):
     [("a2c_fast", {}), ("c51_fast", {"learning_starts": 0})],
 )
 def test_an_update_moves_its_gradients_and_little_more(recipe, agent):
-    config = catch_config(recipe, agent, num_envs=8, num_devices=2)
+    config = catch_config(recipe, agent, num_envs=8, parallel={"num_devices": 2})
     load = bench.make_load(bench.prepare(config), "training")
     load.close()
     atoms = (3 * 51, None) if recipe == "c51_fast" else (3, 1)
@@ -66,9 +64,9 @@ def test_an_update_moves_its_gradients_and_little_more(recipe, agent):
 
 @pytest.mark.slow
 def test_learners_move_less_the_rarer_they_merge():
-    config = catch_config(num_envs=8, num_devices=2)
+    config = catch_config(num_envs=8, parallel={"num_devices": 2})
     loads = [
-        bench.make_load(bench.prepare(dataclasses.replace(config, sync_every=k)), "training")
+        bench.make_load(bench.prepare(config.replaced(parallel={"sync_every": k})), "training")
         for k in (1, 4)
     ]
     assert 3.9 < loads[0].traffic.bytes / loads[1].traffic.bytes < 4.1
@@ -84,6 +82,15 @@ def test_the_model_worked_by_hand():
 
 def test_bench_says_what_travels(capsys):
     path = "configs/a2c/a2c_fast.toml"
-    arguments = ["--config", path, "--game", "catch", "--num-devices", "2", "--num-envs", "4"]
+    arguments = [
+        "--config",
+        path,
+        "--game",
+        "catch",
+        "--parallel.num-devices",
+        "2",
+        "--num-envs",
+        "4",
+    ]
     assert command([*arguments, "--repeats", "1", "--seconds", "0.1"]) == 0
     assert "between devices: 2." in capsys.readouterr().out

@@ -193,7 +193,7 @@ def test_several_devices_are_tried_where_they_are(present, tried):
         assert [one.name for one in shown] == [f"devices-{number}" for number in tried]
         assert members[len(members) - len(shown) :] == shown
         # By itself `jaxrl` would take every device.
-        assert all(("--num-devices" in one.arguments) == (present > 1) for one in members)
+        assert all(("--parallel.num-devices" in one.arguments) == (present > 1) for one in members)
 
 
 @pytest.mark.parametrize("size", [FULL, SMALL])
@@ -209,7 +209,7 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     kind = {"bench": BenchArguments, "train": TrainArguments}[command]
     extra = _unseen(one, Path("runs/x"))
     parsed = parse_settings(kind, command, [*arguments, *extra])
-    number = parsed.settings.num_devices
+    number = parsed.settings.parallel.num_devices
     assert parsed.settings.game == "pong"
     check_divides(parsed.settings, number)
     assert one.command.startswith(f"jaxrl {command} --config configs/")
@@ -219,7 +219,7 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
         assert parsed.json
         assert "training" in parsed.loads or "emulation" in parsed.loads
     else:
-        assert parsed.settings.evaluation_episodes == 0
+        assert parsed.settings.evaluation.episodes == 0
 
 
 def test_the_custom_call_is_measured_where_it_is():

@@ -44,8 +44,7 @@ sys.exit(int(status))
 def planned(root, games=("pong", "catch"), seeds=(1,), files=FILES[:1], total_steps=400):
     plan = sweep_plan.plan(files, games, seeds, root, total_steps=total_steps)
     return [
-        dataclasses.replace(x, config=dataclasses.replace(x.config, evaluation_episodes=0))
-        for x in plan
+        dataclasses.replace(x, config=x.config.replaced(evaluation={"episodes": 0})) for x in plan
     ]
 
 
@@ -155,9 +154,7 @@ def test_states(tmp_path):
     assert sweep_plan.state(member) == "new"
     run_dir = leave(member)
     assert sweep_plan.state(member) == "done"
-    asked = dataclasses.replace(
-        member, config=dataclasses.replace(member.config, evaluation_episodes=2)
-    )
+    asked = dataclasses.replace(member, config=member.config.replaced(evaluation={"episodes": 2}))
     assert sweep_plan.state(asked) == "begun"
     games = np.asarray([1, -1, 1])
     evaluation_record.write(
@@ -184,10 +181,9 @@ def test_another_configuration_is_refused_by_the_keys_that_differ(tmp_path):
     (member,) = planned(tmp_path, games=("catch",))
     run_dir = leave(member)
     sweep_plan.check_directory(member)
-    changed = dataclasses.replace(
-        member.config,
+    changed = member.config.replaced(
         total_steps=800,
-        num_devices=3,  # where it trains, not what
+        parallel={"num_devices": 3},
         optimizer=dataclasses.replace(member.config.optimizer, learning_rate=0.5),
     )
     with pytest.raises(UserError) as told:
@@ -201,13 +197,13 @@ def test_another_configuration_is_refused_by_the_keys_that_differ(tmp_path):
 
 def test_the_number_of_learners_that_training_wrote_down_is_no_difference(tmp_path):
     (member,) = planned(tmp_path, games=("catch",), files=(recipe_file("a3c"),))
-    asked = dataclasses.replace(member.config, num_learners=0)
-    began = dataclasses.replace(asked, num_learners=2)
+    asked = member.config.replaced(parallel={"num_learners": 0})
+    began = asked.replaced(parallel={"num_learners": 2})
     leave(dataclasses.replace(member, config=began))
     sweep_plan.check_directory(dataclasses.replace(member, config=asked))
     with pytest.raises(UserError, match="num_learners = 2 there and 4 here"):
         sweep_plan.check_directory(
-            dataclasses.replace(member, config=dataclasses.replace(asked, num_learners=4))
+            dataclasses.replace(member, config=asked.replaced(parallel={"num_learners": 4}))
         )
 
 
@@ -297,7 +293,7 @@ def test_the_command_of_a_member(tmp_path):
     leave(member)
     assert f"-m jaxrl resume {member.run_dir} " in " ".join(sweep.command(member))
     [on_two] = sweep_plan.plan(FILES[:1], ("catch",), (7,), tmp_path / "s", num_devices=2)
-    assert " --num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
+    assert " --parallel.num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
 
 
 def test_members_begin_with_the_configuration_as_the_sweep_began(tmp_path):

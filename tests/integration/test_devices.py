@@ -42,9 +42,7 @@ def train(recipe, num_devices, order, turns, groups=1):
     config = catch_config(
         recipe,
         num_envs=8,
-        num_devices=num_devices,
-        groups=groups,
-        order=order,
+        parallel={"num_devices": num_devices, "groups": groups, "order": order},
         agent=SETTINGS[recipe],
     )
     optimizer = dataclasses.replace(
@@ -103,7 +101,9 @@ def test_devices_are_simulated_before_one_is_touched(monkeypatch):
     events = []
     monkeypatch.setattr(train_module, "simulate_cpu_devices", lambda _: events.append("simulated"))
     monkeypatch.setattr(train_module, "has_custom_call", lambda: events.append("touched") or True)
-    config = catch_config(game="pong", engine="xla", num_devices=2, num_envs=4)
+    config = catch_config(
+        game="pong", env={"interface": "xla"}, parallel={"num_devices": 2}, num_envs=4
+    )
     _open_mesh(config)
     assert events == ["simulated", "touched"]
 
@@ -124,7 +124,7 @@ def test_processes_with_gpus_do_not_wait_for_the_tuning_of_others(platform, proc
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_the_options_reach_every_program_that_calls_emulators(monkeypatch, order):
     monkeypatch.setattr(program_module, "compiler_options", lambda _: {"xla_no_such_option": False})
-    config = catch_config("a2c_fast", order=order, num_envs=4)
+    config = catch_config("a2c_fast", parallel={"order": order}, num_envs=4)
     engines = make_engines(config, 4)
     agent = make_agent(config, engines[0].spec)
     program = make_program(config, agent, engines, make_mesh(1))

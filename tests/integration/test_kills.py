@@ -13,7 +13,7 @@ from tests.runs.test_directory import state_of
 from tests.survival import SMALL, begin, check_metrics, finish, without_times
 
 # Every line of the log is followed by a checkpoint: most of the time one is being written.
-RUN = [*SMALL, "--log-interval", "200", "--checkpoint-interval", "200"]
+RUN = [*SMALL, "--log.interval", "200", "--checkpoint.interval", "200"]
 
 
 def numbers(tree):

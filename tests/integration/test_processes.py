@@ -32,15 +32,15 @@ C51 = [
     "train", "--config", str(recipe_file("c51_fast")), "--game", "catch", "--num-envs", "4",
     "--agent.rollout-length", "2", "--agent.batch-size", "32", "--agent.learning-starts", "200",
     "--agent.replay-capacity", "640", "--agent.target-update-interval", "160",
-    "--log-interval", "200", "--checkpoint-interval", "400", "--total-steps", "800",
-    "--evaluation-episodes", "0",
+    "--log.interval", "200", "--checkpoint.interval", "400", "--total-steps", "800",
+    "--evaluation.episodes", "0",
     # Adam's first steps have the size of the learning rate whatever the gradient: rounding grows.
     "--optimizer.name", "rmsprop", "--optimizer.initial-scale", "1",
 ]  # fmt: skip
 PONG = [
     "train", "--config", str(recipe_file("a2c_fast")), "--game", "pong", "--num-envs", "4",
-    "--random-start-steps", "5", "--log-interval", "80", "--total-steps", "400",
-    "--evaluation-episodes", "0", "--optimizer.initial-scale", "1",
+    "--env.random-start-steps", "5", "--log.interval", "80", "--total-steps", "400",
+    "--evaluation.episodes", "0", "--optimizer.initial-scale", "1",
 ]  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def two(tmp_path_factory):
 
 
 def test_two_processes_train_what_two_devices_of_one_do(two, tmp_path):
-    assert main([*C51, "--num-devices", "2", "--run-dir", str(tmp_path / "one")]) == 0
+    assert main([*C51, "--parallel.num-devices", "2", "--run-dir", str(tmp_path / "one")]) == 0
     compare(lines(two), lines(tmp_path / "one"))
     assert lines(two)[-1]["loss/cross_entropy"] > 0
     (a, progress), (b, same) = state_of(two, 2), state_of(tmp_path / "one", 2)
@@ -138,7 +138,7 @@ def check_goes_on(path, capsys, saved_on, num_devices, *more):
         np.testing.assert_array_equal(x, y)
     assert int(b.agent.memory.steps[0]) == 0
     before = lines(path)
-    assert main(["resume", str(path), "--num-devices", str(num_devices), *more]) == 0
+    assert main(["resume", str(path), "--parallel.num-devices", str(num_devices), *more]) == 0
     said = capsys.readouterr().err
     of = f"{saved_on} device{'s' * (saved_on > 1)}"
     assert f"saved on {of}, resumed on {num_devices}: parameters and optimizer" in said
@@ -169,7 +169,7 @@ def test_a_run_of_two_devices_goes_on_on_one_and_on_four(two, tmp_path, capsys, 
 @pytest.mark.slow
 def test_two_processes_train_pong_as_two_devices_of_one_do(tmp_path):
     run([*PONG, "--run-dir", str(tmp_path / "two")])
-    assert main([*PONG, "--num-devices", "2", "--run-dir", str(tmp_path / "one")]) == 0
+    assert main([*PONG, "--parallel.num-devices", "2", "--run-dir", str(tmp_path / "one")]) == 0
     compare(lines(tmp_path / "two"), lines(tmp_path / "one"))
     assert len(json.loads((tmp_path / "two/provenance.json").read_text())["devices"]) == 2
 
@@ -178,8 +178,8 @@ def endless(path, count):
     """Processes in the middle of a training that they would never end."""
     arguments = [
         "train", "--config", str(recipe_file("a2c_fast")), "--game", "catch",
-        "--num-envs", "6", "--total-steps", "1e9", "--log-interval", "300",
-        "--checkpoint-interval", str(INTERVAL), "--run-dir", str(path), "--lost-after", "5",
+        "--num-envs", "6", "--total-steps", "1e9", "--log.interval", "300",
+        "--checkpoint.interval", str(INTERVAL), "--run-dir", str(path), "--lost-after", "5",
     ]  # fmt: skip
     members = start(arguments, count)
     deadline = time.monotonic() + 200

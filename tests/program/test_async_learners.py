@@ -24,13 +24,13 @@ from tests.conftest import catch_config
 
 
 def build(config, engines):
-    mesh = make_mesh(config.num_devices)
+    mesh = make_mesh(config.parallel.num_devices)
     spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
     return make_program(config, make_agent(config, spec), engines, mesh)
 
 
 def train(config, num_updates):
-    num_devices = config.num_devices
+    num_devices = config.parallel.num_devices
     program = build(config, make_engines(config, config.num_envs // num_devices, num_devices))
     return jax.device_get(program.run(program.init(), np.int32(num_updates)))
 
@@ -45,7 +45,7 @@ def close(a, b, **tolerance):
 def merged(optimizer, before, after, num_devices, **changes):
     """What all devices hold after the merge of a state with the learners' [D, ...]."""
     count = len(jax.tree.leaves(after)[0])
-    config = Config(optimizer=optimizer, num_learners=count, **changes)
+    config = Config().replaced(optimizer=optimizer, parallel={"num_learners": count}, **changes)
     team = async_learners.make(config, Agent(None, None, None, 1), num_devices)
     mesh = make_mesh(num_devices)
     merge = map_over_devices(team.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
@@ -144,7 +144,7 @@ def test_one_learner_that_merges_after_each_update_is_a_synchronous_one():
     optimizer = dataclasses.replace(config.optimizer, name="adam", eps=1e-2, schedule="constant")
     config = dataclasses.replace(config, optimizer=optimizer)
     synchronous = train(config, 12)
-    merging = train(dataclasses.replace(config, sync_every=1), 12)
+    merging = train(config.replaced(parallel={"sync_every": 1}), 12)
     close(synchronous.agent, merging.agent, rtol=1e-4, atol=1e-5)
     close(synchronous.metrics, merging.metrics, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(synchronous.games[0].observation, merging.games[0].observation)
@@ -163,9 +163,11 @@ def test_learners_learn_the_same_wherever_they_are():
     And they go on with other games, as a resumed run does.
     """
     agent = {"num_minibatches": 2, "window": 4}
-    config = plain(catch_config("vtrace_cpu", agent, num_envs=8, num_learners=4, sync_every=3))
+    config = plain(
+        catch_config("vtrace_cpu", agent, num_envs=8, parallel={"num_learners": 4, "sync_every": 3})
+    )
     one = train(config, 12)
-    two = train(dataclasses.replace(config, num_devices=2), 12)
+    two = train(config.replaced(parallel={"num_devices": 2}), 12)
     np.testing.assert_array_equal(one.games[0].observation, two.games[0].observation)
     close(one.agent.actor, two.agent.actor, rtol=1e-4, atol=1e-6)
     close(one.metrics, two.metrics, rtol=1e-3, atol=1e-5)
@@ -174,12 +176,12 @@ def test_learners_learn_the_same_wherever_they_are():
 
 def test_between_merges_learners_go_their_own_ways():
     """Each does what it would do alone, and what they did adds up: θ₀ + Δθ₁ + Δθ₂."""
-    config = plain(catch_config(num_envs=4, num_learners=2, sync_every=4))
+    config = plain(catch_config(num_envs=4, parallel={"num_learners": 2, "sync_every": 4}))
     both = build(config, make_engines(config, 4, 1))
     start = both.init()
     before = jax.device_get(start.agent.actor.params)
     after = jax.device_get(both.run(start, np.int32(4)))
-    alone = dataclasses.replace(config, num_envs=2, num_learners=1)
+    alone = config.replaced(num_envs=2, parallel={"num_learners": 1})
     moved = []
     for learner in range(2):
         games = make_engine(alone, 2, 1, EnvGroup(learner, 2))  # environments 0 and 1, or 2 and 3
@@ -198,7 +200,7 @@ def test_between_merges_learners_go_their_own_ways():
 def test_learners_go_on_with_new_games(recipe):
     """As a resumed run on EnvPool does; with a memory and without."""
     agent = {"num_minibatches": 2, "window": 4} if recipe == "vtrace_cpu" else {}
-    config = catch_config(recipe, agent, num_envs=8, num_learners=4, sync_every=3)
+    config = catch_config(recipe, agent, num_envs=8, parallel={"num_learners": 4, "sync_every": 3})
     program = build(config, make_engines(config, 8, 1))
     state = program.init()
     before = jax.device_get(state.agent.actor)
@@ -208,7 +210,7 @@ def test_learners_go_on_with_new_games(recipe):
 
 @pytest.mark.slow
 def test_learners_solve_catch():
-    config = catch_config(total_steps=28_000, num_learners=2, sync_every=2)
+    config = catch_config(total_steps=28_000, parallel={"num_learners": 2, "sync_every": 2})
     program = build(config, make_engines(config, config.num_envs, 1))
     state = program.run(program.init(), np.int32(config.num_updates()))
     assert episode_statistics.summarize(state.games[0].episodes).return_mean >= 0.9 * MAX_SCORE

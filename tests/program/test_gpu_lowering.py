@@ -42,7 +42,7 @@ class Parts:
     """Of a recipe's program, with the shapes of its state."""
 
     def __init__(self, config):
-        self.mesh = make_mesh(config.num_devices)
+        self.mesh = make_mesh(config.parallel.num_devices)
         num_envs = envs_per_device(config, self.mesh)
         self.engines = make_engines(config, num_envs, self.mesh.size)
         spec = self.engines[0].spec._replace(num_envs=envs_per_learner(config, self.mesh))

@@ -1,7 +1,5 @@
 """Numbers that are none stop training, or are skipped; neither ever becomes a checkpoint."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,7 +94,7 @@ def test_devices_skip_together():
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda path: path.stem)
 def test_every_recipe_can_skip_updates(path):
     """Also one with a constant learning rate, which is no array by itself."""
-    config = dataclasses.replace(few_environments(load(path)), game="catch", num_learners=0)
+    config = few_environments(load(path)).replaced(game="catch", parallel={"num_learners": 0})
     spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
     agent = nonfinite.guarded(make_agent(config, spec), skip=True)
     length = agent.rollout_length
@@ -149,7 +147,7 @@ def differing(a, b):
 
 def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):
     run_dir = tmp_path / "x"
-    arguments = [*SMALL, "--log-interval", "200", "--total-steps", "4000"]
+    arguments = [*SMALL, "--log.interval", "200", "--total-steps", "4000"]
     wild = ["--optimizer.learning-rate", "1e18", "--optimizer.max-grad-norm", "0"]
     status = main(["train", *arguments, *wild, "--run-dir", str(run_dir)])
     assert status == NotFiniteError.status
@@ -158,7 +156,7 @@ def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):
     assert "loss/" in line or "parameters" in line
     assert "--override on_nonfinite=skip" in line
     assert checkpoint_files.steps(run_dir) == []
-    assert main(["train", *arguments, *wild, "--on-nonfinite", "skip",
+    assert main(["train", *arguments, *wild, "--optimizer.on-nonfinite", "skip",
                  "--run-dir", str(tmp_path / "y")]) == NotFiniteError.status  # fmt: skip
     assert "were skipped: nothing is learned" in capsys.readouterr().err
     assert checkpoint_files.steps(tmp_path / "y") == []
@@ -186,7 +184,7 @@ def test_poisoned_parameters_are_found_before_a_checkpoint(tmp_path, monkeypatch
     """Losses are still numbers when the last update of an interval breaks the parameters."""
     monkeypatch.setattr(train, "make_agent", poisoned(train.make_agent, 19, 19))
     run_dir = tmp_path / "x"
-    arguments = [*SMALL, "--log-interval", "200", "--checkpoint-interval", "200"]
+    arguments = [*SMALL, "--log.interval", "200", "--checkpoint.interval", "200"]
     arguments += ["--total-steps", "1000", "--run-dir", str(run_dir)]
     assert main(["train", *arguments]) == NotFiniteError.status
     line = capsys.readouterr().err.splitlines()[-1]
@@ -201,8 +199,11 @@ def test_poisoned_parameters_are_found_before_a_checkpoint(tmp_path, monkeypatch
 def test_skipped_updates_are_counted_and_training_ends_well(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "make_agent", poisoned(train.make_agent, 12, 14))
     run_dir = tmp_path / "x"
-    arguments = [*SMALL, "--log-interval", "200", "--total-steps", "600"]
-    assert main(["train", *arguments, "--on-nonfinite", "skip", "--run-dir", str(run_dir)]) == 0
+    arguments = [*SMALL, "--log.interval", "200", "--total-steps", "600"]
+    assert (
+        main(["train", *arguments, "--optimizer.on-nonfinite", "skip", "--run-dir", str(run_dir)])
+        == 0
+    )
     rows = read(run_dir)
     assert [row[nonfinite.SKIPPED] for row in rows] == [0, 3, 0]
     assert all(np.isfinite(row["loss/gradient_norm"]) for row in rows)
@@ -212,7 +213,7 @@ def test_the_guard_changes_nothing_where_all_is_finite():
     """The same parameters with and without it."""
     ends = []
     for choice in ("stop", "skip"):
-        config = catch_config(num_envs=4, on_nonfinite=choice)
+        config = catch_config(num_envs=4, optimizer={"on_nonfinite": choice})
         engine = make_engine(config, 4)
         agent = train.make_agent(config, engine.spec)
         program = make_program(config, agent, (engine,), make_mesh(1))

@@ -70,4 +70,4 @@ def test_acting_parameters_of_a_program_lag(order):
 
 def test_learners_have_no_lag():
     with pytest.raises(UserError, match="lag: learners of their own have none"):
-        check(catch_config(lag=2, sync_every=1))
+        check(catch_config(parallel={"lag": 2, "sync_every": 1}))

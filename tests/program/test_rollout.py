@@ -127,7 +127,7 @@ def test_the_compiled_program_equals_the_loop_by_hand(order):
 def test_two_groups_play_and_learn_what_one_does(order):
     ends = []
     for groups in (1, 2):
-        config = catch_config(num_envs=8, order=order, groups=groups)
+        config = catch_config(num_envs=8, parallel={"order": order, "groups": groups})
         # Rounding would grow where a running mean of squares begins at 0.
         optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0)
         config = dataclasses.replace(config, optimizer=optimizer)
@@ -160,10 +160,13 @@ def test_two_calls_equal_one_and_runs_repeat_bit_for_bit():
 def test_the_compiled_program_sends_before_it_updates():
     """XLA's scheduled program is a list in the order of execution; EnvPool's calls stand in it."""
     config = catch_config(
-        "vtrace_cpu", game="pong", num_envs=4, random_start_steps=0,
-        agent={"num_minibatches": 2, "micro_batch": 1},  # a loop, which stands out
-    )  # fmt: skip
-    assert config.order == "overlapped"
+        "vtrace_cpu",
+        game="pong",
+        num_envs=4,
+        env={"random_start_steps": 0},
+        agent={"num_minibatches": 2, "micro_batch": 1},
+    )
+    assert config.parallel.order == "overlapped"
     engine = make_engine(config, 4)
     agent = make_agent(config, engine.spec)
     program = make_program(config, agent, (engine,), make_mesh(1))
@@ -219,7 +222,7 @@ def recorded(engines, agent):
 
 
 def order_of_events(recipe, groups, turns, **changes):
-    config = catch_config(recipe, num_envs=4, groups=groups, **changes)
+    config = catch_config(recipe, num_envs=4, parallel={"groups": groups}, **changes)
     engines = make_engines(config, 4)
     agent = make_agent(config, engines[0].spec._replace(num_envs=4))
     engines, agent, events = recorded(engines, agent)

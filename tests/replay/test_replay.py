@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl.agents import make_agent
+from jaxrl.config.algorithms import DQNConfig
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -236,7 +237,7 @@ def test_a_million_transitions_take_less_than_7_3_gb():
 def test_the_compiled_program_writes_the_ring_in_place(order):
     """Beside the ring it needs far less memory than a second one."""
     settings = {"replay_capacity": 40_000, "batch_size": 32, "learning_starts": 0}
-    config = catch_config("c51_fast", num_envs=4, order=order, agent=settings)
+    config = catch_config("c51_fast", num_envs=4, parallel={"order": order}, agent=settings)
     engine = make_engine(config, 4)
     program = make_program(config, make_agent(config, engine.spec), (engine,), make_mesh(1))
     state = program.init()
@@ -248,22 +249,26 @@ def test_the_compiled_program_writes_the_ring_in_place(order):
 
 
 def test_a_replay_too_large_is_refused_with_the_size_that_fits():
-    memory_budget.check_fits(1_000_000, 1, int(8e9), 1, "on each device")
+    def fit(capacity, share, copies=1, where="on each device"):
+        agent = DQNConfig(replay_capacity=capacity)
+        memory_budget.check_fits(agent, 16, int(8e9), share, copies, where)
+
+    fit(1_000_000, 1)
     # Four devices hold a quarter each.
-    memory_budget.check_fits(4_000_000, 1 / 4, int(8e9), 1, "on each device")
+    fit(4_000_000, 1 / 4)
     message = r"= 8000000: needs 14\.1 GB on each device, and 8\.0 GB are free: 4070000 would fit$"
     with pytest.raises(UserError, match=message):
-        memory_budget.check_fits(8_000_000, 1 / 4, int(8e9), 1, "on each device")
+        fit(8_000_000, 1 / 4)
     # A checkpoint passes through the same memory.
-    with pytest.raises(UserError, match=r"14\.1 GB .* 500000 would fit; or so"):
-        memory_budget.check_fits(1_000_000, 1, int(8e9), 2, "of memory", "; or so")
+    with pytest.raises(UserError, match=r"14\.1 GB of host memory, .* 500000 would fit$"):
+        fit(1_000_000, 1, copies=2, where="of host memory")
 
 
 def test_windows_too_long_are_refused_before_training(monkeypatch):
     config = load(recipe_file("vtrace_cpu"))  # 40 environments
     config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, window=10_000))
     monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(3e9))
-    with pytest.raises(UserError, match=r"need 2\.8 GB, and 2\.7 GB can be used"):
+    with pytest.raises(UserError, match=r"need 2\.8 GB of host memory, and 3\.0 GB are free"):
         check_memory(config, make_mesh(1))
     monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(4e9))
     check_memory(config, make_mesh(1))
@@ -272,7 +277,7 @@ def test_windows_too_long_are_refused_before_training(monkeypatch):
 @pytest.mark.parametrize("keeps", [False, True])
 def test_training_asks_for_the_memory_before_it_begins(keeps, monkeypatch):
     config = load(recipe_file("c51"))  # 7.1 GB
-    config = dataclasses.replace(config, checkpoint_memory=keeps)
+    config = config.replaced(checkpoint={"memory": keeps})
     mesh = make_mesh(2)  # of CPU devices, which share the memory
     for free, fits in ((7e9, False), (9e9, not keeps), (17e9, True)):
         monkeypatch.setattr(memory_budget, "free_host_memory", lambda free=free: int(free))

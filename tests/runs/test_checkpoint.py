@@ -30,7 +30,7 @@ STEPS = [400, 800, 1200]
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "x"
-    arguments = ["train", *SMALL, "--log-interval", "200", "--checkpoint-interval", "400"]
+    arguments = ["train", *SMALL, "--log.interval", "200", "--checkpoint.interval", "400"]
     assert main([*arguments, "--total-steps", "1200", "--run-dir", str(path)]) == 0
     assert checkpoint_files.steps(path) == STEPS
     return path
@@ -182,7 +182,7 @@ def tiny_state(value):
 
 
 def test_the_best_is_kept_across_a_resume(tmp_path):
-    config = Config(keep_checkpoints=1)
+    config = Config().replaced(checkpoint={"keep": 1})
     for step, mean in ((1, None), (2, 5.0), (3, 1.0), (4, 2.0), (5, None)):
         checkpoints = Checkpoints(tmp_path, config)  # as a new process would
         checkpoints.save(tiny_state(step), Progress(step, step, 0.0, 0), mean)
@@ -255,7 +255,7 @@ def wait_until(holds, process, seconds=120):
 
 
 def train_on(run_dir, log, *more):
-    arguments = ["--log-interval", "200", "--checkpoint-interval", "200", "--keep-checkpoints", "1"]
+    arguments = ["--log.interval", "200", "--checkpoint.interval", "200", "--checkpoint.keep", "1"]
     return begin(
         "train", *SMALL, *arguments, "--total-steps", "1e6", "--run-dir", run_dir, *more,
         stderr=log.open("w"),
@@ -265,7 +265,7 @@ def train_on(run_dir, log, *more):
 def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_path):
     log = tmp_path / "log"
     with small_disk(tmp_path / "disk", 48) as disk:
-        process = train_on(disk / "x", log, "--checkpoint-failures", "1000")
+        process = train_on(disk / "x", log, "--checkpoint.max-failures", "1000")
         wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
         fill(disk / "ballast")
         wait_until(lambda: "could not be written: No space left" in log.read_text(), process)
@@ -287,7 +287,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_p
 def test_a_disk_that_stays_full_ends_training_with_a_status_of_its_own(tmp_path):
     log = tmp_path / "log"
     with small_disk(tmp_path / "disk", 48) as disk:
-        process = train_on(disk / "x", log, "--checkpoint-failures", "3")
+        process = train_on(disk / "x", log, "--checkpoint.max-failures", "3")
         wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
         while process.poll() is None:  # also what failed saves give back
             fill(disk / "ballast")
@@ -310,8 +310,9 @@ def test_a_disk_that_stays_full_ends_training_with_a_status_of_its_own(tmp_path)
 def test_a_hundred_checkpoints_keep_little_memory(tmp_path):
     """Less than half a megabyte each, where each writes five. Two hours: docs/guides/reliability.md."""
     arguments = ["--config", recipe_file("vtrace_cpu"), "--game", "catch", "--num-envs", "10",
-                 "--num-devices", "1", "--evaluation-episodes", "0", "--log-interval", "200",
-                 "--checkpoint-interval", "200", "--total-steps", "20000"]  # fmt: skip
+                 "--parallel.num-devices", "1", "--evaluation.episodes", "0",
+                 "--log.interval", "200",
+                 "--checkpoint.interval", "200", "--total-steps", "20000"]  # fmt: skip
     status, errors = finish(begin("train", *arguments, "--run-dir", tmp_path / "x"), timeout=900)
     assert status == 0, errors
     resident = [row["memory_gb"] for row in check_metrics(tmp_path / "x")]

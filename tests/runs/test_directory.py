@@ -26,8 +26,8 @@ from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import recipe_file
 from tests.survival import check_metrics, without_times
 
-FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--num-devices", "1"]
-SMALL = ["--num-envs", "4", "--log-interval", "200", "--evaluation-episodes", "3"]
+FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--parallel.num-devices", "1"]
+SMALL = ["--num-envs", "4", "--log.interval", "200", "--evaluation.episodes", "3"]
 SHORT = [*FAST, *SMALL]
 KEYS = {
     "step", "frames", "seconds", "steps_per_second", "updates", "episodes", "return_mean",
@@ -38,8 +38,8 @@ KEYS = {
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "x"
-    arguments = ["train", *SHORT, "--total-steps", "2e3", "--checkpoint-interval", "800"]
-    assert main([*arguments, "--keep-checkpoints", "2", "--run-dir", str(path)]) == 0
+    arguments = ["train", *SHORT, "--total-steps", "2e3", "--checkpoint.interval", "800"]
+    assert main([*arguments, "--checkpoint.keep", "2", "--run-dir", str(path)]) == 0
     return path
 
 
@@ -179,12 +179,12 @@ RECIPES = {
     "rainbow_fast": REPLAYS,
     "pqn_fast": ["--agent.rollout-length", "5", "--agent.num-minibatches", "1"],
     "nstep_q_fast": ["--agent.target", "sarsa", "--agent.target-update-interval", "160",
-                     "--agent.no-epsilon-spread", "--lag", "2"],
+                     "--agent.no-epsilon-spread", "--parallel.lag", "2"],
 }  # fmt: skip
 
 
 def of_recipe(name):
-    config = ["--config", str(recipe_file(name)), "--game", "catch", "--num-devices", "1"]
+    config = ["--config", str(recipe_file(name)), "--game", "catch", "--parallel.num-devices", "1"]
     return [*config, *SMALL, *RECIPES[name]]
 
 
@@ -202,8 +202,9 @@ def of_recipe(name):
 )
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     """Parameters, optimizer, schedules, replay, priorities, lag and keys, bit for bit."""
-    arguments = ["train", *of_recipe(recipe), "--order", order, "--checkpoint-interval", "400",
-                 "--total-steps", "1200", "--evaluation-episodes", "0"]  # fmt: skip
+    arguments = ["train", *of_recipe(recipe), "--parallel.order", order,
+                 "--checkpoint.interval", "400",
+                 "--total-steps", "1200", "--evaluation.episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(tmp_path / "cut")]) == 0
     shutil.copytree(tmp_path / "cut", tmp_path / "whole")
     # As a kill -9 after step 800 and some lines would leave it.
@@ -231,8 +232,8 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
 
 def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path, capsys):
     path = tmp_path / "x"
-    arguments = ["train", *of_recipe("c51_fast"), "--no-checkpoint-memory", "--total-steps", "1200",
-                 "--checkpoint-interval", "400", "--evaluation-episodes", "0"]  # fmt: skip
+    arguments = ["train", *of_recipe("c51_fast"), "--checkpoint.no-memory", "--total-steps", "1200",
+                 "--checkpoint.interval", "400", "--evaluation.episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(path)]) == 0
     (newest,) = [p for p in (path / "checkpoints").iterdir() if int(p.name) == 1200]
     assert "memory" not in (newest / "local" / "_METADATA").read_text()
@@ -251,10 +252,11 @@ def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_ane
 def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path, capsys):
     path = tmp_path / "x"
     arguments = ["train", "--config", str(recipe_file("vtrace_cpu")), "--game", "pong",
-                 "--num-envs", "4", "--groups", "2", "--num-devices", "1", "--agent.window", "3",
-                 "--agent.num-minibatches", "2", "--random-start-steps", "3",
-                 "--evaluation-episodes", "0"]  # fmt: skip
-    small = ["--log-interval", "20", "--checkpoint-interval", "20", "--total-steps", "60"]
+                 "--num-envs", "4", "--parallel.groups", "2", "--parallel.num-devices", "1",
+                 "--agent.window", "3",
+                 "--agent.num-minibatches", "2", "--env.random-start-steps", "3",
+                 "--evaluation.episodes", "0"]  # fmt: skip
+    small = ["--log.interval", "20", "--checkpoint.interval", "20", "--total-steps", "60"]
     assert main([*arguments, *small, "--run-dir", str(path)]) == 0
     shutil.rmtree(path / "checkpoints" / "60")
     assert main(["resume", str(path)]) == 0

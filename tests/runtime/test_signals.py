@@ -74,7 +74,7 @@ def test_before_there_is_anything_to_save_the_first_signal_ends_at_once():
 )
 def test_a_signal_saves_and_the_run_goes_on_from_there(tmp_path, number):
     run_dir = tmp_path / "x"
-    process = begin("train", *SMALL, "--log-interval", "200", "--run-dir", run_dir)
+    process = begin("train", *SMALL, "--log.interval", "200", "--run-dir", run_dir)
     deadline = time.monotonic() + 120
     while not ((run_dir / layout.METRICS).exists() and metrics.read(run_dir)):
         assert process.poll() is None, process.stderr.read()
@@ -128,7 +128,7 @@ def test_outside_the_main_thread_training_goes_without_handlers():
 
 def test_training_goes_on_when_nobody_reads_what_it_says(tmp_path):
     run_dir = tmp_path / "x"
-    process = begin("train", *SMALL, "--log-interval", "200", "--total-steps", "600",
+    process = begin("train", *SMALL, "--log.interval", "200", "--total-steps", "600",
                     "--run-dir", run_dir)  # fmt: skip
     process.stderr.readline()
     process.stderr.close()

@@ -16,8 +16,8 @@ from tests.survival import ROOT, begin, check_metrics, environment, finish
 
 RUN = [
     "--config", str(recipe_file("a2c_fast")), "--game", "pong", "--num-envs", "2",
-    "--num-devices", "1", "--random-start-steps", "0", "--log-interval", "100",
-    "--checkpoint-interval", "100", "--evaluation-episodes", "0", "--stuck-after", "3",
+    "--parallel.num-devices", "1", "--env.random-start-steps", "0", "--log.interval", "100",
+    "--checkpoint.interval", "100", "--evaluation.episodes", "0", "--env.stuck-after", "3",
 ]  # fmt: skip
 
 # Tells which threads the emulators run on.
@@ -53,7 +53,7 @@ def stop_threads(threads):
 @pytest.mark.parametrize("engine", ["xla", pytest.param("callback", marks=pytest.mark.slow)])
 def test_emulators_that_stop_answering_are_noticed(tmp_path, engine):
     run_dir, told, log = tmp_path / "x", tmp_path / "threads", tmp_path / "log"
-    arguments = ["train", *RUN, "--engine", engine, "--run-dir", str(run_dir)]
+    arguments = ["train", *RUN, "--env.interface", engine, "--run-dir", str(run_dir)]
     process = subprocess.Popen(
         [sys.executable, "-c", TELLING, told, *arguments], stderr=log.open("w"), cwd=ROOT,
         env=environment(),

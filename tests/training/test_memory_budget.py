@@ -103,7 +103,9 @@ def test_memory_that_runs_out_is_told_with_the_keys():
 def test_a_lag_keeps_copies_that_could_be_fewer():
     error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 10 bytes")
     mesh = make_mesh(1)
-    assert "a smaller lag" in str(memory_budget.told(error, catch_config(lag=9), mesh))
+    assert "a smaller lag" in str(
+        memory_budget.told(error, catch_config(parallel={"lag": 9}), mesh)
+    )
     assert "lag" not in str(memory_budget.told(error, catch_config(), mesh))
 
 

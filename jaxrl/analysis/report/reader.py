@@ -229,7 +229,7 @@ def _concerns(run: ReportedRun) -> list[str]:
 
 def _stickiness(run: ReportedRun) -> str | None:
     """What differs between the actions of training and those of the evaluation."""
-    trained = number(run.config.get("repeat_action_probability"))
+    trained = number(run.config.get("env.repeat_action_probability"))
     played = evaluation_record.STICKINESS.get(run.evaluation.protocol) if run.evaluation else None
     if trained is None or played is None or trained == played:
         return None

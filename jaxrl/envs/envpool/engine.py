@@ -69,7 +69,7 @@ def presses_fire(config: Config) -> bool:
 
     It does so in every game whose action set has FIRE, so never with all 18 actions.
     """
-    if not config.fire_reset or config.full_action_space:
+    if not config.env.fire_reset or config.env.full_action_space:
         return False
     return "FIRE" in minimal_actions(config.game)
 
@@ -81,16 +81,16 @@ def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
         num_envs=num_envs,
         stack_num=1,
         seed=seed,
-        img_height=config.frame_height,
-        img_width=config.frame_width,
+        img_height=config.env.frame_height,
+        img_width=config.env.frame_width,
         frame_skip=FRAME_SKIP,
-        noop_max=config.noop_max,
-        episodic_life=config.episodic_life,
-        reward_clip=config.reward_clip,
-        repeat_action_probability=config.repeat_action_probability,
-        full_action_space=config.full_action_space,
+        noop_max=config.env.noop_max,
+        episodic_life=config.env.episodic_life,
+        reward_clip=config.env.reward_clip,
+        repeat_action_probability=config.env.repeat_action_probability,
+        full_action_space=config.env.full_action_space,
         use_fire_reset=presses_fire(config),
-        max_episode_steps=config.max_episode_steps,
+        max_episode_steps=config.env.max_episode_steps,
     )
     return envpool.make(task_id(config.game), env_type="gymnasium", **(settings | options))
 
@@ -171,12 +171,14 @@ def make_envpool(
     Returns:
       An engine whose `init` makes the pools anew.
     """
-    game_actions = full_actions if config.full_action_space else minimal_actions
+    game_actions = full_actions if config.env.full_action_space else minimal_actions
     actions = game_actions(config.game)
     ids = env_ids(num_envs, num_local_devices, group)
     spec = EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape())
     cores = cores_by_device(num_local_devices)
-    uses_xla = has_custom_call() if config.engine == "auto" else config.engine == "xla"
+    uses_xla = (
+        has_custom_call() if config.env.interface == "auto" else config.env.interface == "xla"
+    )
     if not uses_xla:
         check_host()
     failures: list[Exception] = []
@@ -195,7 +197,7 @@ def make_envpool(
                     config,
                     num_envs,
                     pool_seed,
-                    num_threads=min(config.num_threads or len(cores[device]), num_envs),
+                    num_threads=min(config.env.num_threads or len(cores[device]), num_envs),
                     render_mode="rgb_array",
                 )
             pools.append(pool)
@@ -208,7 +210,11 @@ def make_envpool(
             sends.append(send_pool)
             recvs.append(recv_pool)
             state, rows = _start(
-                pool, pool_seed, len(actions), config.random_start_steps, config.episodic_life
+                pool,
+                pool_seed,
+                len(actions),
+                config.env.random_start_steps,
+                config.env.episodic_life,
             )
             states.append(state._replace(token=np.array(token)))
             starts.append(rows)
@@ -236,7 +242,7 @@ def make_envpool(
 
     def recv(state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
         token, answer = on_own_pool(recvs, state.token)
-        timestep = time_step(answer, state, config.episodic_life)
+        timestep = time_step(answer, state, config.env.episodic_life)
         return state.after(token, timestep, answer[-1]["lives"]), timestep
 
     def close() -> None:

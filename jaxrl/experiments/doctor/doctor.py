@@ -41,15 +41,16 @@ LIMITS = {
 REMEDIES = {
     "EnvPool": "install it for this Python: pip install envpool (Linux on x86-64); "
     "Catch needs none",
-    "custom call": "train with --engine callback, and look for another version of EnvPool or JAX",
-    "host callbacks": "leave --engine at auto where there is a custom call, and look for another "
-    "version of JAX",
+    "custom call": "train with --env.interface callback, and look for another version of EnvPool "
+    "or JAX",
+    "host callbacks": "leave --env.interface at auto where there is a custom call, and look for "
+    "another version of JAX",
     "gradients": "look for another version of JAX, its plugin or the driver; "
     "JAX_PLATFORMS=cpu trains on the CPU",
-    "overlapped order": "train with --order strict, which loses nothing here; look for another "
-    "version of JAX",
-    "learning": "look for another version of JAX; --num-devices 1 and JAX_PLATFORMS=cpu say "
-    "whether devices or their network are at fault",
+    "overlapped order": "train with --parallel.order strict, which loses nothing here; look for "
+    "another version of JAX",
+    "learning": "look for another version of JAX; --parallel.num-devices 1 and JAX_PLATFORMS=cpu "
+    "say whether devices or their network are at fault",
 }
 
 COMMAND = (sys.executable, "-m", "jaxrl.experiments.doctor.probes")

@@ -133,9 +133,8 @@ def check_cores(machine: Machine) -> Check:
         return Check(name, "warning", text, remedy)
     if limit is not None and limit < machine.cores:
         text += f"; CPU time of {limit:g}"
-        remedy = (
-            f"pin as many cores (--cpuset-cpus), or train with --num-threads {max(1, int(limit))}"
-        )
+        threads = max(1, int(limit))
+        remedy = f"pin as many cores (--cpuset-cpus), or train with --env.num-threads {threads}"
         return Check(name, "warning", text, remedy)
     return Check(name, "ok", text)
 

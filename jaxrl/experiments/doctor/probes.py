@@ -69,7 +69,10 @@ def _config(**changes: Any) -> Config:
 
 def _pong(engine: str) -> Config:
     return _config(
-        game="pong", num_envs=NUM_ENVS, num_devices=1, random_start_steps=0, engine=engine
+        game="pong",
+        num_envs=NUM_ENVS,
+        parallel={"num_devices": 1},
+        env={"random_start_steps": 0, "interface": engine},
     )
 
 
@@ -161,9 +164,12 @@ SCOPE = "jaxrl_update"
 def _overlapped(game: str) -> tuple[EnvEngine, Agent, Config]:
     """An agent whose updates are marked in the compiled text."""
     config = _config(
-        game=game, num_envs=NUM_ENVS, num_devices=1, random_start_steps=0, order="overlapped",
+        game=game,
+        num_envs=NUM_ENVS,
+        parallel={"num_devices": 1, "order": "overlapped"},
+        env={"random_start_steps": 0},
         agent=A2CConfig(rollout_length=1),
-    )  # fmt: skip
+    )
     engine = make_engine(config, NUM_ENVS)
     agent = make_agent(config, engine.spec)
     return engine, agent._replace(update=jax.named_scope(SCOPE)(agent.update)), config

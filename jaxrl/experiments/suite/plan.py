@@ -76,9 +76,9 @@ FULL = Size(
     strides=(3, 2, 1),
     pong={
         # 50 updates to a line: what a line costs would be seen at the files' 10,000 steps.
-        "vtrace": ("--log-interval", "60000", "--checkpoint-interval", "5e6"),
+        "vtrace": ("--log.interval", "60000", "--checkpoint.interval", "5e6"),
         "ppo_pong": (),
-        "pqn": ("--checkpoint-interval", "5e6"),
+        "pqn": ("--checkpoint.interval", "5e6"),
     },
     seconds=40.0,
     limit=120.0,
@@ -87,7 +87,7 @@ FULL = Size(
 
 REPLAY = ("--agent.batch-size", "64", "--agent.replay-capacity", "10000",
           "--agent.learning-starts", "1000")  # fmt: skip
-AT_ONCE = ("--random-start-steps", "0")  # which take longer than the few steps of training
+AT_ONCE = ("--env.random-start-steps", "0")  # which take longer than the few steps of training
 SMALL = Size(
     name="small",
     games=20,
@@ -106,10 +106,10 @@ SMALL = Size(
     ga3c=("--num-envs", "8"),
     strides=(2,),
     pong={
-        "vtrace": ("--num-envs", "20", "--total-steps", "2000", "--log-interval", "1000", *AT_ONCE),
-        "ppo_pong": ("--num-envs", "8", "--total-steps", "3072", "--log-interval", "1024",
+        "vtrace": ("--num-envs", "20", "--total-steps", "2000", "--log.interval", "1000", *AT_ONCE),
+        "ppo_pong": ("--num-envs", "8", "--total-steps", "3072", "--log.interval", "1024",
                      *AT_ONCE),
-        "pqn": ("--num-envs", "8", "--total-steps", "2048", "--log-interval", "1024",
+        "pqn": ("--num-envs", "8", "--total-steps", "2048", "--log.interval", "1024",
                 "--agent.num-minibatches", "4", *AT_ONCE),
     },
     seconds=16.0,
@@ -149,8 +149,8 @@ def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[Mea
     members = [
         # Three programs, where others compile one.
         dataclasses.replace(whole, seconds=2 * whole.seconds, limit=1.5 * whole.limit),
-        _bench("vtrace-strict", "vtrace", size, (*games, "--order", "strict", *trained)),
-        _bench("vtrace-groups-2", "vtrace", size, (*games, "--groups", "2", *trained)),
+        _bench("vtrace-strict", "vtrace", size, (*games, "--parallel.order", "strict", *trained)),
+        _bench("vtrace-groups-2", "vtrace", size, (*games, "--parallel.groups", "2", *trained)),
         _bench(
             "vtrace-bfloat16", "vtrace", size, (*games, "--network.dtype", "bfloat16", *trained)
         ),
@@ -162,7 +162,7 @@ def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[Mea
     for recipe, options in size.training.items():
         members.append(_bench(recipe, recipe, size, (*options, *trained)))
     for engine in ("xla", "callback") if custom_call else ("callback",):
-        options = (*games, "--engine", engine, *emulated)
+        options = (*games, "--env.interface", engine, *emulated)
         members.append(_bench(f"engine-{engine}", "vtrace", size, options))
     members.append(_bench("ga3c", "ga3c", size, (*size.ga3c, *trained)))
     for stride in size.strides:
@@ -193,8 +193,8 @@ def chosen(members: list[Measurement], names: Sequence[str]) -> list[Measurement
 
 
 def _on(num_devices: int, member: Measurement) -> Measurement:
-    """Returns the member with `--num-devices`, which else is every device of the machine."""
-    arguments = (*member.arguments, "--num-devices", str(num_devices))
+    """Returns the member on so many devices; without the option it takes all."""
+    arguments = (*member.arguments, "--parallel.num-devices", str(num_devices))
     return dataclasses.replace(member, arguments=arguments)
 
 
@@ -208,6 +208,6 @@ def _bench(name: str, recipe: str, size: Size, options: tuple[str, ...]) -> Meas
 
 
 def _train(recipe: str, size: Size, options: tuple[str, ...]) -> Measurement:
-    arguments = ("train", *_recipe(recipe), *options, "--seed", "1", "--evaluation-episodes", "0")
+    arguments = ("train", *_recipe(recipe), *options, "--seed", "1", "--evaluation.episodes", "0")
     name = f"pong-{recipe.removesuffix('_pong')}"
     return Measurement(name, arguments, *size.pong_seconds[recipe], "score")

@@ -1,0 +1,130 @@
+"""A configuration resolved: every size that follows from it and from the number of devices."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from jaxrl.config.algorithm_base import Sizes, check_one_of, divisors
+from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The sizes of one training run, computed once; agents, program and loop read them here."""
+
+    config: Config
+    num_devices: int
+    num_learners: int  # over all devices; each plays and learns with its own share
+    envs_per_device: int
+    envs_per_learner: int
+    steps_per_update: int  # agent steps over all devices
+    num_updates: int  # of the whole run, in whole merges
+    total_steps: int  # agent steps of these updates: total_steps of the configuration or more
+    gradient_steps: int  # of one update
+    batch_per_learner: int  # rows of one learner's gradient; of V-trace, windows
+    learning_rate: float  # at the start, scaled as `optimizer.lr_scaling` says
+    updates_per_merge: int  # of learners that learn apart; else 1
+    updates_per_line: int  # of metrics.jsonl
+
+    def updates_until(self, steps: int) -> int:
+        """Returns the updates after which at least this many agent steps are played."""
+        return -(-steps // self.steps_per_update)
+
+
+def resolve(config: Config, num_devices: int = 0) -> Plan:
+    """Returns the plan of a configuration on so many devices.
+
+    Args:
+      config: the run to train.
+      num_devices: 0 takes those of the configuration, or one.
+
+    Raises `UserError` for environments or batches that do not divide, naming the nearest that do.
+    """
+    num_devices = num_devices or config.parallel.num_devices or 1
+    sizes = _check_sizes(config, num_devices)
+    agent, merge = config.agent, max(config.parallel.sync_every, 1)
+    steps = config.num_envs * agent.rollout_length
+    num_updates = -(-config.total_steps // (steps * merge)) * merge
+    return Plan(
+        config=config,
+        num_devices=num_devices,
+        num_learners=sizes.num_learners,
+        envs_per_device=config.num_envs // num_devices,
+        envs_per_learner=sizes.envs_per_learner,
+        steps_per_update=steps,
+        num_updates=num_updates,
+        total_steps=num_updates * steps,
+        gradient_steps=agent.gradient_steps(config.num_envs),
+        batch_per_learner=agent.batch_per_learner(sizes),
+        learning_rate=scaled_learning_rate(config),
+        updates_per_merge=merge,
+        updates_per_line=merge * max(1, round(config.log.interval / (steps * merge))),
+    )
+
+
+def scaled_learning_rate(config: Config) -> float:
+    """Returns the learning rate at the start, scaled as `optimizer.lr_scaling` says."""
+    optimizer = config.optimizer
+    factor = config.num_envs / (optimizer.recipe_envs or config.num_envs)
+    power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[optimizer.lr_scaling]
+    return optimizer.learning_rate * factor**power
+
+
+def with_learners(config: Config, num_devices: int) -> Config:
+    """Returns the configuration with one learner on each device, where their number is open."""
+    if not config.parallel.sync_every or config.parallel.num_learners:
+        return config
+    parallel = dataclasses.replace(config.parallel, num_learners=num_devices)
+    return dataclasses.replace(config, parallel=parallel)
+
+
+def _check_sizes(config: Config, num_devices: int) -> Sizes:
+    """Refuses environments that do not divide among devices, learners, groups or minibatches."""
+    num_envs, asked, groups = (
+        config.num_envs, config.parallel.num_learners, config.parallel.groups
+    )  # fmt: skip
+    if asked % num_devices:
+        fitting = max(1, round(asked / num_devices)) * num_devices
+        raise UserError(
+            f"parallel.num_learners = {asked} does not divide among {num_devices} devices: "
+            f"take {fitting}, or 0 for one on each"
+        )
+    sizes = Sizes(
+        num_envs=num_envs,
+        num_devices=num_devices,
+        num_learners=asked or num_devices,
+        groups=groups,
+        owner="learner" if asked else "device",
+    )
+    _check_shares(sizes)
+    if groups > 1 and sizes.num_learners > num_devices:
+        raise UserError(
+            "parallel.groups: several learners of a device play in one group; leave it at 1"
+        )
+    check_one_of("parallel.groups", groups, divisors(sizes.envs_per_learner), sizes.whole)
+    agent = config.agent
+    steps = num_envs * agent.rollout_length
+    if steps >= 2**31:
+        raise UserError(f"num_envs x agent.rollout_length = {steps}: must be below 2147483648")
+    agent.check_sizes(sizes)
+    if agent.micro_batch:
+        batch = agent.batch_per_learner(sizes)
+        whole = f"the {batch} {agent.batch_unit} of a gradient"
+        check_one_of("agent.micro_batch", agent.micro_batch, divisors(batch), whole)
+    return sizes
+
+
+def _check_shares(sizes: Sizes) -> None:
+    """Refuses environments that do not divide among the learners."""
+    num_envs, parts, owner = sizes.num_envs, sizes.num_learners, sizes.owner
+    if num_envs < parts:
+        raise UserError(
+            f"num_envs = {num_envs} is too few for {parts} {owner}s: take "
+            f"{parts}, or --parallel.num-{owner}s {max(num_envs, 1)}"
+        )
+    if num_envs % parts:
+        below = num_envs // parts * parts
+        raise UserError(
+            f"num_envs = {num_envs} does not divide among {parts} {owner}s: "
+            f"take {below} or {below + parts}"
+        )
