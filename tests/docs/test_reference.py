@@ -4,13 +4,13 @@ import dataclasses
 
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import Config
-from tests import docs_check
+from tests.docs import check as docs_check
 from tests.survival import ROOT
 from tools.config_reference import _descriptions, markdown
 
 
 def test_the_page_is_up_to_date():
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert page == markdown(), "run `make docs`"
 
 
