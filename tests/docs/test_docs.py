@@ -180,7 +180,7 @@ def test_links_lead_somewhere():
 
 
 def test_files_and_tests_that_are_named_exist():
-    made = {"config.toml", "tuned.toml", "agents/reinforce.py", "reinforce.toml"}
+    made = {"config.toml", "tuned.toml", "agents/reinforce.py", "reinforce.toml", "pyproject.toml"}
     for name, page in PAGES.items():
         for file in re.findall(r"`(?:jaxrl/)?([\w/]+\.py)\b", page):
             places = [ROOT / file, ROOT / "jaxrl" / file, *(ROOT / "jaxrl").glob(f"*/{file}")]
