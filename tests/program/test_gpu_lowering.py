@@ -1,6 +1,6 @@
 """Lowering for NVIDIA GPUs, where there is none: what the compiler is given.
 
-JAX lowers for a platform that is absent. Nothing runs, so that sizes are those of the recipes, and
+JAX lowers for a platform that is absent. Nothing runs, so the sizes are those of the recipes, and
 their memories are never allocated.
 """
 
