@@ -62,11 +62,25 @@ class ActorState(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """Everything an agent learns; `actor` and `optimizer` are the same on every device."""
+    """Everything an agent learns; `actor` and `train_state` are the same on every device."""
 
     actor: ActorState
-    optimizer: PyTree  # what gradient steps keep: moments, a target network, an adaptive rate
+    # kept by the gradient steps beside the parameters: optax's opt_state, target_params, an
+    # adaptive learning rate
+    train_state: PyTree
     memory: PyTree  # sharded by device along the first axis (replay, windows); () if none
+
+
+class Prediction(NamedTuple):
+    """The actions that an agent would take in evaluation, and the returns that it expects.
+
+    N = atoms of a return's distribution; 0 without one.
+    """
+
+    probabilities: jax.Array  # f32[B, A], of the actions
+    value: jax.Array  # f32[B], expected return; of value-based agents the best action's
+    distributions: jax.Array  # f32[B, A, N], of each action's return, on the atoms of `support`
+    support: jax.Array  # f32[N], returns
 
 
 def _keep(value: Any) -> Any:
@@ -97,6 +111,8 @@ class Agent(NamedTuple):
     act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
     # update(state, trajectory, key) -> (state, Metrics); inside the mesh
     update: Callable[[AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, Metrics]]
+    # predict(actor, observation u8[B, 84, 84, 4]) -> Prediction, without exploration noise
+    predict: Callable[[ActorState, jax.Array], Prediction]
     rollout_length: int  # T
     # interrupt(memory) -> memory: notes that the next games do not continue the remembered ones
     interrupt: Callable[[PyTree], PyTree] = _keep

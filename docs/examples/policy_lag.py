@@ -50,7 +50,11 @@ def _check_alike(run_dirs: list[Path], total_steps: int) -> None:
     configs = [load_config(path) for path in run_dirs if (path / "config.toml").exists()]
     if not configs:
         return
-    keys = {key for one in differences(configs) for key in one} - {"parallel.lag", "seed", "run_dir"}
+    keys = {key for one in differences(configs) for key in one} - {
+        "parallel.lag",
+        "seed",
+        "run_dir",
+    }
     if configs[0].total_steps != total_steps:
         keys.add("total_steps")
     if keys:

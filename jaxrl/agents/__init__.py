@@ -1,4 +1,4 @@
-"""Learning algorithms, one file each. `make_agent` finds the one a configuration names."""
+"""Learning algorithms, one file each. `make_agent` finds the one that a configuration names."""
 
 import importlib
 
@@ -7,5 +7,5 @@ from jaxrl.types import Agent, EnvSpec
 
 
 def make_agent(config: Config, spec: EnvSpec) -> Agent:
-    """The agent of `jaxrl.agents.<algorithm>`, for the environments that `spec` describes."""
+    """Returns the agent of `jaxrl.agents.<algorithm>` for environments as `spec` has them."""
     return importlib.import_module(f"jaxrl.agents.{config.algorithm}").make(config, spec)

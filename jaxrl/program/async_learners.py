@@ -62,26 +62,26 @@ def _same(value: Any) -> Any:
 
 def _spread(count: int, state: AgentState) -> AgentState:
     """Copies the common state for each of a device's learners; each has its own memory already."""
-    actor, optimizer = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (count, *x.shape)), (state.actor, state.optimizer)
+    actor, train_state = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (count, *x.shape)), (state.actor, state.train_state)
     )
-    return AgentState(actor, optimizer, state.memory)
+    return AgentState(actor, train_state, state.memory)
 
 
 def _merge(config: Config, total: int, before: AgentState, after: AgentState) -> AgentState:
     """Returns the common state after all `total` learners have pushed their changes."""
     push = partial(_push, decay=1.0, total=total)
     params = jax.tree.map(push, before.actor.params, after.actor.params)
-    statistics, optimizer = jax.tree.map(
+    statistics, train_state = jax.tree.map(
         partial(_merge_part, config, total),
-        (before.actor.statistics, before.optimizer),
-        (after.actor.statistics, after.optimizer),
+        (before.actor.statistics, before.train_state),
+        (after.actor.statistics, after.train_state),
         is_leaf=lambda x: isinstance(x, STATES),
     )
     actor = before.actor._replace(
         params=params, statistics=statistics, updates=after.actor.updates[0]
     )
-    return AgentState(actor, optimizer, after.memory)
+    return AgentState(actor, train_state, after.memory)
 
 
 def _push(before: jax.Array, own: jax.Array, decay: float, total: int) -> jax.Array:
@@ -122,6 +122,7 @@ def _joint_agent(agent: Agent, count: int) -> Agent:
     return Agent(
         init=partial(_init, agent, count),
         act=partial(_act, agent, count),
+        predict=agent.predict,  # of the merged actor
         update=partial(_update, agent, count),
         rollout_length=agent.rollout_length,
         interrupt=partial(_interrupt, agent),

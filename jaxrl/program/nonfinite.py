@@ -48,7 +48,7 @@ def _guarded_update(
     """Updates the agent, or skips the update if it is not finite."""
     new, metrics = agent.update(state, trajectory, key)
     losses = [value for name, value in metrics.items() if name.startswith("loss/")]
-    floats = [x for x in jax.tree.leaves((new.actor, new.optimizer, losses)) if _is_float(x)]
+    floats = [x for x in jax.tree.leaves((new.actor, new.train_state, losses)) if _is_float(x)]
     here = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in floats]))
     # All devices must take the same parameters.
     fine = mean_over_devices(here.astype(jnp.float32)) == 1
@@ -64,7 +64,7 @@ def _guarded_update(
     actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
     kept: Metrics = {name: counted(value) for name, value in metrics.items()}
     kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
-    return AgentState(actor, choose(new.optimizer, old.optimizer), new.memory), kept
+    return AgentState(actor, choose(new.train_state, old.train_state), new.memory), kept
 
 
 @jax.jit
@@ -78,7 +78,7 @@ def faults(state: AgentState) -> list[str]:
     named = {
         "parameters": state.actor.params,
         "statistics": state.actor.statistics,
-        "optimizer": state.optimizer,
+        "train_state": state.train_state,
     }
     leaves = jax.tree_util.tree_flatten_with_path(named)[0]
     floats = {path: x for path, x in leaves if _is_float(x)}

@@ -14,9 +14,9 @@ from jaxrl.types import Agent, AgentState, Metrics, PyTree, Trajectory
 
 
 class Delayed(NamedTuple):
-    """The agent's optimizer state, and the actors of the next updates."""
+    """The agent's train_state, and the actors of the next updates."""
 
-    learner: PyTree  # the agent's own `optimizer`
+    train_state: PyTree  # the agent's own
     actors: PyTree  # [lag, ...], the next to act first, the newest last
 
 
@@ -37,18 +37,18 @@ def _init(agent: Agent, lag: int, key: jax.Array) -> AgentState:
     """Returns the initial state, with the same actor for the first `lag` updates."""
     state = agent.init(key)
     actors = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], lag, axis=0), state.actor)
-    return state._replace(optimizer=Delayed(state.optimizer, actors))
+    return state._replace(train_state=Delayed(state.train_state, actors))
 
 
 def _update(
     agent: Agent, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Updates the newest actor; the oldest waiting one acts next."""
-    learner, actors = state.optimizer
+    train_state, actors = state.train_state
     newest = jax.tree.map(lambda x: x[-1], actors)
-    learned, metrics = agent.update(AgentState(newest, learner, state.memory), trajectory, key)
+    learned, metrics = agent.update(AgentState(newest, train_state, state.memory), trajectory, key)
     acts = jax.tree.map(lambda x: x[0], actors)
     waiting = jax.tree.map(
         lambda old, new: jnp.concatenate([old[1:], new[None]]), actors, learned.actor
     )
-    return AgentState(acts, Delayed(learned.optimizer, waiting), learned.memory), metrics
+    return AgentState(acts, Delayed(learned.train_state, waiting), learned.memory), metrics

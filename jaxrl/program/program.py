@@ -25,7 +25,7 @@ from jaxrl.types import Agent, AgentState, EnvEngine, LoopState, Metrics
 
 # How each part lies on the mesh: a tree of specs, in the shape of the state.
 SPECS: Any = LoopState(
-    agent=AgentState(actor=REPLICATED, optimizer=REPLICATED, memory=SHARDED),
+    agent=AgentState(actor=REPLICATED, train_state=REPLICATED, memory=SHARDED),
     games=SHARDED,
     key=REPLICATED,
     metrics=REPLICATED,

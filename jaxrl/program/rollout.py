@@ -228,7 +228,7 @@ def play_and_update(
         trajectory = _after(trajectory, [state.env for state in groups])
     learner, metrics = agent.update(learner, trajectory, update_key)
     if overlapped:
-        # The optimizer's state too: a lagging actor existed before the update.
-        updated = learner.actor, learner.optimizer
+        # The train_state too: a lagging actor existed before the update.
+        updated = learner.actor, learner.train_state
         groups = tuple(state._replace(env=_after(state.env, updated)) for state in groups)
     return TurnResult(learner, groups, metrics)

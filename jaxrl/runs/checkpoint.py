@@ -98,7 +98,7 @@ def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
 
 def _learner(state: LoopState) -> dict[str, PyTree]:
     """Returns the state that is the same on every device, without the actor."""
-    return {"optimizer": state.agent.optimizer, "key": state.key, "metrics": state.metrics}
+    return {"train_state": state.agent.train_state, "key": state.key, "metrics": state.metrics}
 
 
 def num_devices(state: LoopState) -> int:
@@ -286,7 +286,7 @@ class Checkpoints:
                     for kept, new in zip(games, template.games, strict=True)
                 )
         state = LoopState(
-            agent=AgentState(actor, learner["optimizer"], memory),
+            agent=AgentState(actor, learner["train_state"], memory),
             games=games,
             key=learner["key"],
             metrics=learner["metrics"],

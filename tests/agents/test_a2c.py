@@ -20,7 +20,7 @@ SPEC = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
 
 
 def rows(weight):
-    return a2c.Rows(
+    return a2c.Batch(
         observation=jnp.zeros((2, 84, 84, 4), jnp.uint8),
         action=jnp.array([0, 1]),
         target=jnp.array([3.0, 9.0]),

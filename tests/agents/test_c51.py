@@ -24,19 +24,9 @@ def logits_of(probabilities):
     return jnp.log(jnp.array(probabilities))
 
 
-def method(atoms):
-    return q_learning.Method(
-        len(atoms),
-        lambda logits: jax.nn.softmax(logits) @ atoms,
-        lambda reward, discount, logits: c51.target(reward, discount, logits, atoms),
-        c51.error,
-        "loss/cross_entropy",
-    )
-
-
 def hand_target(table, selector, reward, discount):
     """Of one transition; logits [A, N]."""
-    bootstrap = q_learning.bootstrap(method(ATOMS), table[None], selector[None])
+    bootstrap = q_learning.bootstrap(c51.method(ATOMS), table[None], selector[None])
     return c51.target(jnp.array([reward]), jnp.array([discount]), bootstrap, ATOMS)[0]
 
 
@@ -68,10 +58,10 @@ def test_loss_equals_rlax(double):
     reward = jnp.asarray(random.normal(size=16) * 5, jnp.float32)
     discount = jnp.asarray(random.choice([0.0, 0.99], 16), jnp.float32)
     selector = selector_logits if double else target_logits
-    bootstrap = q_learning.bootstrap(method(atoms), target_logits, selector)
+    bootstrap = q_learning.bootstrap(c51.method(atoms), target_logits, selector)
     target = c51.target(reward, discount, bootstrap, atoms)
-    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
-    total, (parts, divergence) = q_learning.loss(method(atoms), online, rows)
+    rows = q_learning.Batch(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
+    total, (parts, divergence) = q_learning.loss(c51.method(atoms), online, rows)
     oracle = jax.vmap(rlax.categorical_double_q_learning, in_axes=(None, 0, 0, 0, 0, None, 0, 0))(
         atoms, online, action, reward, discount, atoms, target_logits,
         jax.nn.softmax(selector) @ atoms,
@@ -88,10 +78,10 @@ def test_loss_equals_rlax(double):
 def test_a_row_without_weight_does_not_count():
     logits = logits_of([[[0.2, 0.3, 0.5]], [[0.6, 0.2, 0.2]]])
     target = jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    rows = q_learning.Rows(
+    rows = q_learning.Batch(
         jnp.zeros(2), jnp.zeros(2, int), target, jnp.array([1.0, 0.0]), jnp.ones(2), None
     )
-    assert float(q_learning.loss(method(ATOMS), logits, rows)[0]) == pytest.approx(
+    assert float(q_learning.loss(c51.method(ATOMS), logits, rows)[0]) == pytest.approx(
         -np.log(0.3), rel=1e-5
     )
 
@@ -128,7 +118,7 @@ def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
         return all((x == y).all() for x, y in pairs)
 
     params = [s.actor.params for s in history]
-    targets = [s.optimizer.target for s in history]
+    targets = [s.train_state.target_params for s in history]
     assert same(params[0], params[2])
     assert not same(params[2], params[3])
     # Copies are taken before updates 0, 2 and 4.
@@ -150,7 +140,7 @@ def test_training_intensity_is_transitions_trained_per_transition_played():
         state, _ = mapped(state, data, jax.random.key(i))
     counts = {
         int(leaf[0])
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state.optimizer.moments)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state.train_state.opt_state)
         if "count" in jax.tree_util.keystr(path)
     }
     # The first update has 4 steps of each environment: too few for a stack and a window of 3.

@@ -16,7 +16,7 @@ from jaxrl.types import AXIS
 from tests.agents.test_c51 import SPEC, trajectory
 from tests.conftest import catch_config
 
-METHOD = q_learning.Method(1, lambda values: values, dqn.target, dqn.error, "loss/huber")
+METHOD = dqn.method()
 
 
 def test_hand_worked_loss():
@@ -25,7 +25,7 @@ def test_hand_worked_loss():
     bootstrap = q_learning.bootstrap(METHOD, there, there)
     target = dqn.target(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), bootstrap)
     np.testing.assert_allclose(target, [2.0, 1.0])
-    rows = q_learning.Rows(
+    rows = q_learning.Batch(
         jnp.zeros(2), jnp.array([0, 1]), target, jnp.array([0.5, 0.5]), jnp.ones(2), None
     )
     prediction = jnp.array([[-1.0, 9.0], [9.0, 0.5]])
@@ -49,7 +49,7 @@ def test_loss_equals_rlax(double):
     discount = jnp.asarray(random.choice([0.0, 0.99], 16), jnp.float32)
     bootstrap = q_learning.bootstrap(METHOD, there, selector if double else there)
     target = dqn.target(reward, discount, bootstrap)
-    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
+    rows = q_learning.Batch(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
     total, (_, priorities) = q_learning.loss(METHOD, online, rows)
     if double:
         errors = jax.vmap(rlax.double_q_learning)(online, action, reward, discount, there, selector)
@@ -134,7 +134,7 @@ def test_an_update_that_is_skipped_does_not_poison_the_priorities(poison):
 
 def test_devices_share_parameters_whatever_their_priorities():
     state, _ = updated("dqn", devices=2, priority_exponent=0.5)
-    for leaf in jax.tree.leaves((state.actor.params, state.optimizer)):
+    for leaf in jax.tree.leaves((state.actor.params, state.train_state)):
         np.testing.assert_array_equal(leaf[0], leaf[1])
     assert (np.asarray(state.memory.priorities.power[0] != state.memory.priorities.power[1])).any()
 

@@ -78,7 +78,7 @@ def test_targets_equal_rlax(target):
 
 
 def test_hand_worked_loss():
-    rows = nstep_q.Rows(
+    rows = nstep_q.Batch(
         jnp.zeros(2), jnp.array([1, 0]), jnp.array([3.0, 1.0]), jnp.array([0.5, 0.5])
     )
     total, parts = nstep_q.loss(jnp.array([[9.0, 1.0], [2.0, 9.0]]), rows)
@@ -126,11 +126,11 @@ def test_the_target_network_is_a_copy_that_lags():
     made = make_agent(config, SPEC)
     state = jax.tree.map(lambda x: x[None], made.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(made.update, in_axes=(0, 0, None), axis_name=AXIS))
-    params, targets = [state.actor.params], [state.optimizer.target]
+    params, targets = [state.actor.params], [state.train_state.target_params]
     for i in range(4):  # 16 steps an update: copies before updates 0 and 2
         state, _ = mapped(state, jax.tree.map(lambda x: x[None], trajectory(i)), jax.random.key(i))
         params.append(state.actor.params)
-        targets.append(state.optimizer.target)
+        targets.append(state.train_state.target_params)
 
     def same(a, b):
         return all(

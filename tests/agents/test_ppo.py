@@ -25,7 +25,7 @@ LN2 = np.log(2)
 
 
 def rows(log_prob, advantage, weight, target=(0.0, 0.0), value=(0.0, 0.0)):
-    return ppo.Rows(
+    return ppo.Batch(
         observation=jnp.zeros((2, 84, 84, 4), jnp.uint8),
         action=jnp.array([0, 1]),
         log_prob=jnp.log(jnp.array(log_prob)),
@@ -80,7 +80,7 @@ def test_surrogate_equals_rlax():
     old = jnp.asarray(random.normal(-2, 0.5, 64), jnp.float32)
     advantage = jnp.asarray(random.normal(size=64), jnp.float32)
     zeros = jnp.zeros(64)
-    data = ppo.Rows(zeros, action, old, zeros, zeros, advantage, jnp.full(64, 1 / 64))
+    data = ppo.Batch(zeros, action, old, zeros, zeros, advantage, jnp.full(64, 1 / 64))
     _, parts = ppo.loss(PolicyValue(logits, zeros), data, PPOConfig(clip=0.2))
     ratio = jnp.exp(jax.nn.log_softmax(logits)[jnp.arange(64), action] - old)
     oracle = rlax.clipped_surrogate_pg_loss(ratio, advantage, 0.2)
@@ -153,13 +153,13 @@ def test_value_statistics_count_the_valid_returns_of_all_devices():
     target = jnp.array([[[1.0], [2.0]], [[6.0], [1000.0]]])
     valid = jnp.array([[[True], [True]], [[True], [False]]])
     statistics = jax.tree.map(lambda x: jnp.stack([x, x]), new_statistics(()))
-    merged = jax.vmap(ppo._update_value_statistics, axis_name=AXIS)(statistics, target, valid)
+    merged = jax.vmap(ppo.update_value_statistics, axis_name=AXIS)(statistics, target, valid)
     for device in range(2):
         assert float(merged.samples[device]) == 3
         assert float(merged.mean[device]) == pytest.approx(3.0)
         assert float(merged.variance[device]) == pytest.approx(14 / 3, rel=1e-5)
     one = jax.tree.map(lambda x: x[0], merged)
-    back = ppo._to_returns(ppo._from_returns(jnp.array([5.0]), one), one)
+    back = ppo.to_returns(ppo.from_returns(jnp.array([5.0]), one), one)
     np.testing.assert_allclose(back, [5.0], rtol=1e-5)
 
 

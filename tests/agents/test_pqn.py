@@ -16,7 +16,7 @@ from tests.conftest import catch_config
 
 
 def test_hand_worked_loss():
-    rows = pqn.Rows(jnp.zeros(2), jnp.array([1, 0]), jnp.array([3.0, 1.0]), jnp.array([0.5, 0.5]))
+    rows = pqn.Batch(jnp.zeros(2), jnp.array([1, 0]), jnp.array([3.0, 1.0]), jnp.array([0.5, 0.5]))
     total, parts = pqn.loss(jnp.array([[9.0, 1.0], [2.0, 9.0]]), rows)
     assert float(total) == 0.5 * (0.5 * 4 + 0.5 * 1)
     assert float(parts["value/q"]) == 1.5
@@ -44,7 +44,7 @@ def test_metrics_and_parameters_of_an_update():
     assert all(jax.tree.leaves(changed))
     counts = [
         int(leaf[0])
-        for path, leaf in jax.tree_util.tree_leaves_with_path(after.optimizer)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(after.train_state)
         if "count" in jax.tree_util.keystr(path)
     ]
     assert counts == [2 * 2]  # epochs, minibatches

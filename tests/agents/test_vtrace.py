@@ -186,8 +186,8 @@ def test_minibatches_take_turns_and_nothing_is_learned_before_a_window_is_full()
     """Environments that a gradient step does not learn from could be anything."""
     agent, state, update = learner(OptimizerConfig(name="adam"), window=4, num_minibatches=4)
     # As a resumed run without its windows has them: momentum alone must move nothing.
-    moments = jax.tree.map(jnp.ones_like, state.optimizer)
-    history = [state._replace(optimizer=moments)]
+    opt_state = jax.tree.map(jnp.ones_like, state.train_state)
+    history = [state._replace(train_state=opt_state)]
     for turn, data in enumerate(rollouts(agent, 8)):
         state, metrics = update(history[-1], data)
         # Rewards of the other minibatches' windows are changed; also those played before.
@@ -253,7 +253,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
     settings = config.agent
     network = PolicyValueNetwork(3, config.network)
     optimizer = optimizers.make_optimizer(OPTIMIZER)
-    params, moments = state.actor.params, state.optimizer
+    params, opt_state = state.actor.params, state.train_state
 
     def objective(params, steps, weight):
         stacks = steps.observation.reshape(-1, 84, 84, 4)
@@ -265,7 +265,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
         steps = jax.tree.map(lambda x, b=batch: jnp.swapaxes(x[:, b::2], 0, 1), data)
         weight = steps.valid / steps.valid.sum()
         gradients = jax.grad(objective)(params, steps, weight)
-        params, moments = optimizers.apply(optimizer, gradients, moments, params, 1.3e-3)
+        params, opt_state = optimizers.apply(optimizer, gradients, opt_state, params, 1.3e-3)
     for a, b in zip(jax.tree.leaves(after.actor.params), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -288,9 +288,9 @@ def test_on_policy_it_is_the_n_step_return():
     data = windows(jnp.stack([log_policy[:, 0, 0], log_policy[:, 1, 1]], axis=1))
     _, parts = vtrace.loss(PREDICTION, data, config, 0.01)
     target = n_step_return(
-        data.steps.reward[0], jnp.ones(2), jnp.ones(2, bool), PREDICTION.value[0], 0.5
+        data.steps.reward.T, jnp.ones((2, 1)), jnp.ones((2, 1), bool), PREDICTION.value.T, 0.5
     )
-    assert float(parts["value/target"]) == pytest.approx(float(target[0]), rel=1e-5)
+    assert float(parts["value/target"]) == pytest.approx(float(target[0, 0]), rel=1e-5)
     assert float(parts["policy/ratio"]) == pytest.approx(1.0, rel=1e-5)
 
 

@@ -97,8 +97,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     written = ("runs/", "/shared/", "tuned.toml", "throughput.png", "report.html", "scores.png",
                "comparison.png")  # fmt: skip
     arguments = [str(tmp_path / a) if a.startswith(written) else a for a in arguments]
-    if "configs/reinforce.toml" in arguments:  # which the page tells the reader to write
-        arguments[arguments.index("configs/reinforce.toml")] = str(recipe_file("a2c"))
+    if "configs/reinforce/reinforce.toml" in arguments:  # which the page tells the reader to write
+        arguments[arguments.index("configs/reinforce/reinforce.toml")] = str(recipe_file("a2c"))
     if command == "sweep":
         root = [] if "--root" in arguments else ["--root", str(tmp_path)]
         arguments = [*arguments, "--dry-run", *root]
@@ -306,7 +306,7 @@ def test_finished_rows_worked_by_hand(reinforce):
 
 
 def test_the_loss_of_the_example_by_hand(reinforce):
-    rows = reinforce.Rows(
+    batch = reinforce.Batch(
         observation=None,
         action=jnp.array([0, 1]),
         target=jnp.array([3.0, 9.0]),
@@ -314,9 +314,9 @@ def test_the_loss_of_the_example_by_hand(reinforce):
         weight=jnp.array([1.0, 0.0]),
     )
     logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
-    prediction = reinforce.networks.PolicyValue(logits, jnp.array([1.0, 2.0]))
+    outputs = reinforce.PolicyValue(logits, jnp.array([1.0, 2.0]))
     settings = reinforce.ReinforceConfig(value_coef=0.5, entropy_coef=0.1)
-    total, parts = reinforce.loss(prediction, rows, settings)
+    total, parts = reinforce.loss(outputs, batch, settings)
     # policy: -ln 0.5 * 2 = 2 ln 2;  value: (3 - 1)^2 = 4;  entropy: 1.5 ln 2
     ln2 = np.log(2)
     assert float(parts["loss/policy"]) == pytest.approx(2 * ln2, rel=1e-5)

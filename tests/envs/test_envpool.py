@@ -31,7 +31,7 @@ def scripted(actions):
     def act(actor, observation, key):
         return actions[actor.updates], ()
 
-    return Agent(init=None, act=act, update=None, rollout_length=1)
+    return Agent(init=None, act=act, update=None, predict=None, rollout_length=1)
 
 
 def play(config, actions):

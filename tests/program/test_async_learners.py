@@ -47,7 +47,7 @@ def merged(optimizer, before, after, num_devices, sync_every):
     count = len(jax.tree.leaves(after)[0])
     parallel = {"num_learners": count, "sync_every": sync_every}
     config = Config().replaced(optimizer=optimizer, parallel=parallel)
-    learners = async_learners.make_learners(config, Agent(None, None, None, 1), num_devices)
+    learners = async_learners.make_learners(config, Agent(None, None, None, None, 1), num_devices)
     mesh = make_mesh(num_devices)
     merge = map_over_devices(learners.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
     return jax.jit(merge)(before, after)
@@ -73,7 +73,7 @@ def test_pushes_worked_by_hand(num_devices):
         (),
     )
     state = merged(optimizer, before, after, num_devices, sync_every=2)
-    assert float(state.optimizer.nu["w"]) == 2.5
+    assert float(state.train_state.nu["w"]) == 2.5
     assert float(state.actor.params["w"]) == 2.0
     assert int(state.actor.updates) == 8
 
@@ -92,10 +92,10 @@ def test_adam_merges_as_the_paper_pushes(num_devices):
     @jax.vmap
     def learn(gradients):
         optimizer = optimizers.make_optimizer(config)
-        params, moments = before.actor.params, before.optimizer
+        params, opt_state = before.actor.params, before.train_state
         for gradient in gradients:
-            params, moments = optimizers.apply(optimizer, gradient, moments, params, rate)
-        return AgentState(ActorState(params, (), jnp.int32(steps)), moments, ())
+            params, opt_state = optimizers.apply(optimizer, gradient, opt_state, params, rate)
+        return AgentState(ActorState(params, (), jnp.int32(steps)), opt_state, ())
 
     state = merged(config, before, learn(gradients), num_devices, sync_every=steps)
     central = [theta, m, v]
@@ -111,9 +111,9 @@ def test_adam_merges_as_the_paper_pushes(num_devices):
         central[1] = 0.6**steps * central[1] + 0.4 * g_sum
         central[2] = 0.9**steps * central[2] + 0.1 * g2_sum
     np.testing.assert_allclose(state.actor.params, central[0], rtol=2e-5)
-    np.testing.assert_allclose(state.optimizer.mu, central[1], rtol=2e-5, atol=1e-6)
-    np.testing.assert_allclose(state.optimizer.nu, central[2], rtol=2e-5)
-    assert int(state.optimizer.count) == count + num_learners * steps
+    np.testing.assert_allclose(state.train_state.mu, central[1], rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(state.train_state.nu, central[2], rtol=2e-5)
+    assert int(state.train_state.count) == count + num_learners * steps
 
 
 @pytest.mark.parametrize("num_devices", [1, 2])

@@ -33,7 +33,7 @@ def test_each_quantity_is_named():
         (),
     )
     assert nonfinite.faults(state) == [
-        "optimizer nu have infinity",
+        "train_state nu have infinity",
         "parameters Dense_0.kernel have nan",
     ]
     means = {"loss/value": NAN, "loss/policy": 1.0, "loss/none": None, "policy/ratio": INF}
@@ -50,7 +50,7 @@ def test_a_skipped_update_leaves_no_trace_but_in_the_count(poison):
         metrics = {"loss/value": params["w"], "loss/some": Mean(params["w"], jnp.float32(1))}
         return AgentState(actor, {"m": params["w"] * 2}, {"seen": trajectory}), metrics
 
-    agent = nonfinite.guarded(Agent(None, None, update, 1), skip=True)
+    agent = nonfinite.guarded(Agent(None, None, update, None, 1), skip=True)
     state = AgentState(ActorState({"w": jnp.zeros(())}, (), jnp.int32(0)), {"m": jnp.zeros(())}, ())
     mesh = make_mesh(1)
     spec = REPLICATED
@@ -62,7 +62,7 @@ def test_a_skipped_update_leaves_no_trace_but_in_the_count(poison):
         assert state.memory["seen"] == number  # what was played is remembered
     assert state.actor.updates == 5
     assert state.actor.params["w"] == 4
-    assert state.optimizer["m"] == 8
+    assert state.train_state["m"] == 8
     means = run_metrics.means(sums, 5)
     assert means[nonfinite.SKIPPED] == 1
     assert means["loss/value"] == means["loss/some"] == (1 + 2 + 3 + 4) / 4
@@ -81,7 +81,7 @@ def test_devices_skip_together():
         loss = jnp.where(broken, NAN, 1.0)
         return AgentState(actor, (), ()), {"loss/value": loss}
 
-    agent = nonfinite.guarded(Agent(None, None, update, 1), skip=True)
+    agent = nonfinite.guarded(Agent(None, None, update, None, 1), skip=True)
     state = AgentState(ActorState({"w": jnp.zeros(())}, (), jnp.int32(0)), (), ())
     spec = REPLICATED
     mesh = make_mesh(2)
@@ -130,7 +130,7 @@ def test_a_skipped_update_still_copies_the_target(recipe):
             data = data._replace(reward=jnp.full_like(data.reward, NAN))
         params.append(state.actor.params)
         state, sums = mapped(state, data, jax.random.key(i))
-        targets.append(state.optimizer.target)
+        targets.append(state.train_state.target_params)
         skipped.append(float(sums[nonfinite.SKIPPED].total[0]))
     assert skipped == [0, 0, 1]
     assert differing(state.actor.params, params[2]) == 0
