@@ -4,6 +4,8 @@ The networks are linear in one number s, which the newest frame shows, and the o
 gradient descent. So every number of an update can be worked out on paper.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,7 +84,9 @@ def make(algorithm, settings, network=PLAIN, **optimizer):
     config = Config(
         algorithm, "catch", num_envs=1, network=network, optimizer=optimizer, agent=settings
     )
-    agent = make_agent(resolve(config), SPEC)
+    # A window shorter than a rollout is refused, but fits on paper.
+    plan = resolve(config.replaced(agent={"window": 5}) if algorithm == "vtrace" else config)
+    agent = make_agent(dataclasses.replace(plan, config=config), SPEC)
     return agent, agent.init(jax.random.key(0))
 
 

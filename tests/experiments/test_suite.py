@@ -728,8 +728,8 @@ def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
 
 
 def test_the_page_shows_the_measurements():
-    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
-    assert with_section(page, section(ROOT / "docs/measurements")) == page
+    page = (ROOT / "docs/results/performance.md").read_text(encoding="utf-8")
+    assert with_section(page, section(ROOT / "docs/results/measurements")) == page
 
 
 def test_make_runs_the_suite_and_takes_its_results_in(monkeypatch):
