@@ -17,7 +17,7 @@ from jaxrl.config.schema import Config
 from jaxrl.formatting import count, duration
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
-from jaxrl.runs.lock import is_held
+from jaxrl.runs.lock import is_locked
 
 
 def watch(arguments: list[str]) -> int:
@@ -61,7 +61,7 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
         Live(console=console, auto_refresh=False) as live,
     ):
         while True:
-            trains = is_held(run_dir)  # before the lines are read: the last comes before it ends
+            trains = is_locked(run_dir)  # before the lines are read: the last comes before it ends
             live.update(view(run_dir, config, console.width), refresh=True)
             if not trains:
                 return
@@ -83,7 +83,7 @@ def view(run_dir: Path, config: Config, width: int) -> Group:
 
 def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
     total = config.num_updates() * config.steps_per_update()
-    if is_held(run_dir):
+    if is_locked(run_dir):
         if not rows:
             return "starting, or in its first interval"
         if rows[-1]["step"] >= total:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import PROTOCOLS, Pressing, Stage, set_up
+from jaxrl.evaluation.protocols import PROTOCOLS, EvaluationSetup, FireState, set_up
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, Prediction, TimeStep
 
@@ -65,9 +65,9 @@ def trace(
         raise UserError(f"protocol '{protocol}': must be one of {', '.join(PROTOCOLS)}")
     if max_steps < 1 or games < 1:
         raise UserError(f"max_steps = {max_steps}, games = {games}: must be at least 1")
-    stage = set_up(config, protocol, 1)
-    engine = stage.engine
-    step = jax.jit(partial(_step, stage))
+    setup = set_up(config, protocol, 1)
+    engine = setup.engine
+    step = jax.jit(partial(_step, setup))
     state = start_games(config, engine, seed)
     frames: list[np.ndarray] = []
     rows: list[_Row] = []
@@ -91,15 +91,15 @@ def trace(
 
 
 def _step(
-    stage: Stage, actor: ActorState, state: rollout.RolloutState
+    setup: EvaluationSetup, actor: ActorState, state: rollout.RolloutState
 ) -> tuple[rollout.RolloutState, _Row]:
     """Predicts and plays one step of the one environment."""
-    engine, agent, _ = stage
+    engine, agent, _ = setup
     prediction, before = agent.predict(actor, state.observation), state
     state, played = rollout.step(agent, engine, actor, state)
     action = played.action
-    if isinstance(before.env, Pressing):
-        action = before.env.sent(action, engine.spec)
+    if isinstance(before.env, FireState):
+        action = before.env.override(action, engine.spec)
     row = _Row(
         action[0],
         state.timestep.score[0],

@@ -19,7 +19,7 @@ from jaxrl.config.toml import as_recipe, find, load
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, layout
-from jaxrl.runs.directory import check_new, load_config, replace_text
+from jaxrl.runs.directory import check_new_run, load_config, replace_text
 
 FILE = "sweep.json"
 # Nested subsets of Aitchison et al. 2022 ("Atari-5: Distilling the Arcade Learning Environment down
@@ -115,7 +115,7 @@ def plan(
         if not given:
             raise UserError(f"--{name} is empty: a sweep needs at least one of each")
     games = games_of(words)
-    files = [find(file) for file in files]
+    files = tuple(find(file) for file in files)
     recipes = [as_recipe(load(file)).replaced(**settings) for file in files]
     members: dict[str, SweepMember] = {}
     for seed in seeds:
@@ -174,7 +174,7 @@ def check_directory(member: SweepMember) -> None:
     run_dir, asked = member.run_dir, member.config
     try:
         if not (run_dir / layout.CONFIG).is_file():
-            check_new(asked)
+            check_new_run(asked)
             return
     except (OSError, ValueError, UserError) as error:
         reason = f"{error}" if isinstance(error, OSError | ValueError) else "it holds no run"

@@ -142,7 +142,7 @@ def test_an_error_in_a_callback_ends_training_with_its_own_message(
     assert not list((path / "checkpoints").iterdir())  # what came after is not kept
 
 
-def test_the_error_is_raised_by_the_engine_until_it_begins_anew(monkeypatch):
+def test_the_engine_raises_the_error_until_it_is_restarted(monkeypatch):
     real = host_calls
     monkeypatch.setattr(
         envpool_engine, "host_calls", lambda p, *rest: real(Failing(p, "recv"), *rest)
@@ -175,7 +175,7 @@ class Counting:
         return getattr(self._pool, name)
 
 
-def test_a_program_that_was_started_anew_steps_its_new_pools(monkeypatch):
+def test_a_restarted_program_steps_its_new_pools(monkeypatch):
     """A trace holds the address of its pool; of the first one nothing is left."""
     real, made = host_calls, []
 

@@ -22,9 +22,9 @@ from jaxrl.cli.main import main
 from jaxrl.cli.parsing import parse_settings
 from jaxrl.cli.suite import _only_left
 from jaxrl.cli.train import TrainArguments
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
-from jaxrl.config.validation import check_divides
 from jaxrl.errors import RunError, UserError
 from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
@@ -211,7 +211,7 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     parsed = parse_settings(kind, command, [*arguments, *extra])
     number = parsed.settings.parallel.num_devices
     assert parsed.settings.game == "pong"
-    check_divides(parsed.settings, number)
+    resolve(parsed.settings, number)
     assert one.command.startswith(f"jaxrl {command} --config configs/")
     assert (command == "train") == (one.kind == "score")
     assert one.seconds < one.limit < 9 * 60
@@ -367,20 +367,20 @@ def script(tmp_path, body):
     path.write_text(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from jaxrl import suite, suite_records, suite_run\n"
+        "from jaxrl.experiments.suite import plan, records, run\n"
         "from jaxrl.cli.main import main\n"
         "from jaxrl.experiments.suite.plan import Measurement as Member\n"
-        f"suite_run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
+        f"run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
         "def probe():\n"
-        "    states = [record.state for record in suite_records.read(Path('suite')).values()]\n"
+        "    states = [record.state for record in records.read(Path('suite')).values()]\n"
         "    assert 'begun' not in states, 'an orphan may hold the memory of the devices'\n"
         f"    return {MACHINE!r}\n"
-        "suite_run.probe = probe\n"
-        "suite_run.GRACE = 0.5\n"
+        "run.probe = probe\n"
+        "run.GRACE = 0.5\n"
         "def member(name, what, seconds=0.1):\n"
         f"    config = ('--config', {str(ROOT / 'configs/a2c/a2c_fast.toml')!r})\n"
         "    return Member(name, (what, *config), seconds, 60.0, 'rates')\n"
-        f"suite.plan = lambda *_: {body}\n"
+        f"plan.plan = lambda *_: {body}\n"
         "sys.exit(main(['bench', '--suite', *sys.argv[1:]]))\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -42,13 +42,14 @@ def close(a, b, **tolerance):
 # --- the rule ------------------------------------------------------------------------------------
 
 
-def merged(optimizer, before, after, num_devices, **changes):
-    """What all devices hold after the merge of a state with the learners' [D, ...]."""
+def merged(optimizer, before, after, num_devices, sync_every):
+    """Returns the state of all devices after the merge with the learners' states [D, ...]."""
     count = len(jax.tree.leaves(after)[0])
-    config = Config().replaced(optimizer=optimizer, parallel={"num_learners": count}, **changes)
-    team = async_learners.make(config, Agent(None, None, None, None, 1), num_devices)
+    parallel = {"num_learners": count, "sync_every": sync_every}
+    config = Config().replaced(optimizer=optimizer, parallel=parallel)
+    learners = async_learners.make_learners(config, Agent(None, None, None, None, 1), num_devices)
     mesh = make_mesh(num_devices)
-    merge = map_over_devices(team.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
+    merge = map_over_devices(learners.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
     return jax.jit(merge)(before, after)
 
 
@@ -57,7 +58,7 @@ def test_pushes_worked_by_hand(num_devices):
     """Two learners, two gradient steps each, decay 0.5: w = 0.5² = 0.25.
 
     mean of squares  8 + 0.25 (2 - 8) + (4 - 8) = 2.5, which is what two pushes give: what learner
-    d adds of its own is x_d - 0.25 · 8, so 0.25 · 8 + (2 - 2) = 2, then 0.25 · 2 + (4 - 2) = 2.5.
+    d adds is x_d - 0.25 · 8, so 0.25 · 8 + (2 - 2) = 2, then 0.25 · 2 + (4 - 2) = 2.5.
     parameters       1 + (3 - 1) + (0 - 1) = 2
     """
     optimizer = OptimizerConfig(decay=0.5)
@@ -151,7 +152,7 @@ def test_one_learner_that_merges_after_each_update_is_a_synchronous_one():
 
 
 def plain(config):
-    """Steps in proportion to gradients, so that rounding stays small."""
+    """Steps in proportion to gradients keep the rounding small."""
     optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0, schedule="constant")
     return dataclasses.replace(config, optimizer=optimizer)
 

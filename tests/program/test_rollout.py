@@ -106,7 +106,7 @@ def by_hand(agent, engine, state, order, turns):
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_the_compiled_program_equals_the_loop_by_hand(order):
-    agent, engine, program = build(order=order)
+    agent, engine, program = build(parallel={"order": order})
     state = program.init()
     copy = jax.tree.map(jnp.copy, state)
     learner, games, choice, played = by_hand(agent, engine, copy, order, turns=6)
@@ -178,10 +178,10 @@ def test_the_compiled_program_sends_before_it_updates():
         return [i for i, line in enumerate(lines) if re.search(pattern, line)]
 
     # All in the body of the one loop over updates.
-    (recv,) = places(r"_recv\".*op_name=\"jit\(run\)/while/body/jit\(collect\)/ffi_call")
-    (send,) = places(r"_send\".*op_name=\"jit\(run\)/while/body/jit\(collect\)/ffi_call")
+    (recv,) = places(r"_recv\".*op_name=\"jit\(run\)/while/body/jit\(turn\)/ffi_call")
+    (send,) = places(r"_send\".*op_name=\"jit\(run\)/while/body/jit\(turn\)/ffi_call")
     (gradients,) = places(
-        r" while\(.*op_name=\"jit\(run\)/while/body/jit\(collect\)/while/body/\w+/while\""
+        r" while\(.*op_name=\"jit\(run\)/while/body/jit\(turn\)/while/body/\w+/while\""
     )
     reduced = max(places(r" all-reduce\("))
     assert recv < send < gradients < reduced
