@@ -105,7 +105,7 @@ returns-run-through-resets:
 vtrace-traces-not-cut: agents/test_vtrace.py::test_its_settings_reach_the_returns
     jnp.minimum(clip_c, ratio_t) => ratio_t
 vtrace-advantage-of-one-step: ops/test_returns.py::test_hand_worked_vtrace
-    value[1:] + lambda_ * error_tp1 => value[1:]
+    value_tp1 + lambda_ * jnp.concatenate([later, last], axis=time_axis) => value_tp1
 # ops/distributions.py
 c51-atoms-not-clipped: agents/test_c51.py::test_loss_equals_rlax
     clipped = jnp.clip(atoms_tp1, support[0], support[-1]) => clipped = atoms_tp1
