@@ -18,7 +18,7 @@ import optax
 
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.bounds import Count, Weight
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
 from jaxrl.ops import batches, distributions, optimizers, predictions, returns
@@ -152,8 +152,9 @@ def update(
     return AgentState(new_actor, opt_state, state.memory), metrics | {"loss/learning_rate": rate}
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the REINFORCE agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, ReinforceConfig)
     setup = Setup(
@@ -161,7 +162,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         spec,
         PolicyValueNetwork(spec.num_actions, config.network),
         optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(config),
+        optimizers.learning_rate(plan),
     )
     return Agent(
         init=partial(init, setup),

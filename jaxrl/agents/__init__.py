@@ -2,10 +2,10 @@
 
 import importlib
 
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.types import Agent, EnvSpec
 
 
-def make_agent(config: Config, spec: EnvSpec) -> Agent:
+def make_agent(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the agent of `jaxrl.agents.<algorithm>` for environments as `spec` has them."""
-    return importlib.import_module(f"jaxrl.agents.{config.algorithm}").make(config, spec)
+    return importlib.import_module(f"jaxrl.agents.{plan.config.algorithm}").make(plan, spec)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import A2CConfig
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, distributions, optimizers, predictions, returns
@@ -146,8 +146,9 @@ def update(
     return AgentState(next_actor(actor, params, trajectory), opt_state, state.memory), metrics
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the A2C agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, A2CConfig)
     setup = Setup(
@@ -155,7 +156,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         spec,
         heads.PolicyValueNetwork(spec.num_actions, config.network),
         optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(config),
+        optimizers.learning_rate(plan),
     )
     return Agent(
         init=partial(init, setup),

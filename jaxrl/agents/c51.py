@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from jaxrl.agents import q_learning
 from jaxrl.config.algorithms import C51Config
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.ops import distributions
 from jaxrl.types import Agent, EnvSpec
 
@@ -59,9 +59,10 @@ def method(support: jax.Array) -> q_learning.Method:
     )
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the C51 agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, C51Config)
     support = distributions.support(settings.v_min, settings.v_max, settings.num_atoms)
-    return q_learning.make(config, spec, method(support))
+    return q_learning.make(plan, spec, method(support))

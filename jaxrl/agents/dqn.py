@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.agents import q_learning
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.types import Agent, EnvSpec
 
 
@@ -38,6 +38,6 @@ def method() -> q_learning.Method:
     )
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the DQN agent that `config.agent` describes."""
-    return q_learning.make(config, spec, method())
+    return q_learning.make(plan, spec, method())

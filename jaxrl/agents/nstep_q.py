@@ -23,7 +23,7 @@ import optax
 
 from jaxrl.agents.q_learning import TrainState, copy_target
 from jaxrl.config.algorithms import NStepQConfig
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, distributions, exploration, optimizers, predictions, returns
@@ -161,8 +161,9 @@ def update(
     return AgentState(new_actor, TrainState(opt_state, target_params), state.memory), metrics
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the agent of the algorithm that `config.agent.target` names."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, NStepQConfig)
     setup = Setup(
@@ -170,9 +171,9 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         spec,
         heads.ActionValueNetwork(spec.num_actions, 1, config.network),
         optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(config),
-        exploration.schedule(config),
-        max(1, round(settings.target_update_interval / config.steps_per_update())),
+        optimizers.learning_rate(plan),
+        exploration.schedule(settings, plan.steps_per_update),
+        max(1, round(settings.target_update_interval / plan.steps_per_update)),
     )
     return Agent(
         init=partial(init, setup),

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import PPOConfig
-from jaxrl.config.schema import ADAPTIVE_RATES, Config
+from jaxrl.config.plan import Plan
+from jaxrl.config.schema import ADAPTIVE_RATES
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor
 from jaxrl.networks.running_statistics import (
@@ -292,8 +293,9 @@ def update(
     return AgentState(new_actor, learned.train_state, state.memory), metrics
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the PPO agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, PPOConfig)
     setup = Setup(
@@ -301,7 +303,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         spec,
         heads.PolicyValueNetwork(spec.num_actions, config.network),
         optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(config),
+        optimizers.learning_rate(plan),
         adaptive=config.optimizer.schedule == "adaptive",
     )
     return Agent(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import PQNConfig
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import distributions, exploration, optimizers, predictions, returns
@@ -161,8 +161,9 @@ def update(
     return AgentState(new_actor, learned.opt_state, state.memory), metrics
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the PQN agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, PQNConfig)
     setup = Setup(
@@ -170,8 +171,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         spec,
         heads.ActionValueNetwork(spec.num_actions, 1, config.network),
         optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(config),
-        exploration.schedule(config),
+        optimizers.learning_rate(plan),
+        exploration.schedule(settings, plan.steps_per_update),
     )
     return Agent(
         init=partial(init, setup),

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import ReplayConfig
-from jaxrl.config.schema import Config, gradient_steps
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, exploration, optimizers, predictions
@@ -319,8 +319,9 @@ def update(
     return AgentState(new_actor, learned.train_state, memory), metrics
 
 
-def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
+def make(plan: Plan, spec: EnvSpec, method: Method) -> Agent:
     """Returns the agent that learns by the method, as `config.agent` describes it."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, ReplayConfig)
     setup = Setup(
@@ -331,12 +332,12 @@ def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
             spec.num_actions, max(1, len(method.support)), config.network
         ),
         optimizer=optimizers.make_optimizer(config.optimizer),
-        learning_rate=optimizers.learning_rate(config),
-        epsilon=exploration.schedule(config),
+        learning_rate=optimizers.learning_rate(plan),
+        epsilon=exploration.schedule(settings, plan.steps_per_update),
         num_envs=config.num_envs,
-        num_updates=config.num_updates(),
-        num_batches=gradient_steps(config),
-        target_interval=max(1, round(settings.target_update_interval / config.steps_per_update())),
+        num_updates=plan.num_updates,
+        num_batches=plan.gradient_steps,
+        target_interval=max(1, round(settings.target_update_interval / plan.steps_per_update)),
     )
     return Agent(
         init=partial(init, setup),

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import VTraceConfig
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, distributions, optimizers, predictions, returns
@@ -206,8 +206,9 @@ def update(
     return AgentState(new_actor, learned.opt_state, memory), means
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the V-trace agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, VTraceConfig)
     final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
@@ -216,8 +217,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         spec,
         heads.PolicyValueNetwork(spec.num_actions, config.network),
         optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(config),
-        optax.linear_schedule(settings.entropy_coef, final_entropy, config.num_updates()),
+        optimizers.learning_rate(plan),
+        optax.linear_schedule(settings.entropy_coef, final_entropy, plan.num_updates),
     )
     return Agent(
         init=partial(init, setup),

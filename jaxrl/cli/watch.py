@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxrl.cli.parsing import RunDir, check_runs, parse
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.formatting import count, duration
 from jaxrl.runs import layout, metrics
@@ -82,7 +83,7 @@ def view(run_dir: Path, config: Config, width: int) -> Group:
 
 
 def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
-    total = config.num_updates() * config.steps_per_update()
+    total = resolve(config).total_steps
     if is_locked(run_dir):
         if not rows:
             return "starting, or in its first interval"
@@ -101,7 +102,7 @@ def _quiet(run_dir: Path) -> float:
 
 
 def _progress(row: dict[str, Any], config: Config, state: str) -> str:
-    total = config.num_updates() * config.steps_per_update()
+    total = resolve(config).total_steps
     step, rate = row["step"], row.get("steps_per_second") or 0.0  # numbers: metrics.read sees to it
     words = [
         f"{min(step / total, 1):.0%} of {count(total)} steps",

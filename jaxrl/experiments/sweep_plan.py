@@ -14,6 +14,7 @@ from jaxrl.atari.games import known_games
 from jaxrl.atari.scores import reference_scores
 from jaxrl.config.diff import flat
 from jaxrl.config.overrides import FREE
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import as_recipe, find, load
 from jaxrl.config.validation import check, check_game
@@ -71,7 +72,7 @@ class SweepMember:
     @property
     def total_steps(self) -> int:
         """Agent steps of the whole run, which ends with a whole update."""
-        return self.config.num_updates() * self.config.steps_per_update()
+        return resolve(self.config).total_steps
 
 
 # --- which there are ------------------------------------------------------------------------------

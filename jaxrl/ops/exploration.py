@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config.algorithms import ValueConfig
-from jaxrl.config.schema import Config
 
 # Mnih 2016, section 5.1: (share of the actors, their final epsilon).
 SPREAD = ((0.4, 0.1), (0.3, 0.01), (0.3, 0.5))
@@ -30,13 +29,10 @@ def epsilon(config: ValueConfig, steps: jax.Array, num_envs: int) -> jax.Array:
     return config.epsilon_start + share * (_final(config, num_envs) - config.epsilon_start)
 
 
-def schedule(config: Config) -> Callable[[jax.Array, int], jax.Array]:
+def schedule(config: ValueConfig, steps_per_update: int) -> Callable[[jax.Array, int], jax.Array]:
     """Returns `epsilon` as a function of the updates done i32[] and E: f32[E]."""
-    settings = config.agent
-    assert isinstance(settings, ValueConfig)
-    # As floats: 2³¹ agent steps are within reach.
-    steps_per_update = float(config.steps_per_update())
-    return lambda updates, num_envs: epsilon(settings, updates * steps_per_update, num_envs)
+    steps = float(steps_per_update)  # 2³¹ agent steps are within reach of int32
+    return lambda updates, num_envs: epsilon(config, updates * steps, num_envs)
 
 
 def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:

@@ -4,15 +4,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.schema import Config, OptimizerConfig
+from jaxrl.config.plan import Plan
+from jaxrl.config.schema import OptimizerConfig
 from jaxrl.types import PyTree
 
 
-def learning_rate(config: Config) -> optax.Schedule:
+def learning_rate(plan: Plan) -> optax.Schedule:
     """Returns the learning rate by update: constant, or linearly to 0 at the end."""
-    start = config.initial_learning_rate()
-    if config.optimizer.schedule == "linear":
-        return optax.linear_schedule(start, 0.0, max(config.num_updates(), 1))
+    start = plan.learning_rate
+    if plan.config.optimizer.schedule == "linear":
+        return optax.linear_schedule(start, 0.0, max(plan.num_updates, 1))
     return lambda _: jnp.float32(start)  # optax's own has no dtype
 
 

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.schema import Config, gradient_steps
+from jaxrl.config.plan import Plan
 from jaxrl.networks.running_statistics import RunningStatistics, join_statistics
 from jaxrl.runtime.collectives import mean_over_devices, sum_over_devices
 from jaxrl.types import AXIS, Agent, AgentState, Metrics, PyTree, Trajectory
@@ -41,18 +41,17 @@ class Learners(NamedTuple):
     updates_between_merges: int
 
 
-def make_learners(config: Config, agent: Agent, num_devices: int) -> Learners:
+def make_learners(plan: Plan, agent: Agent) -> Learners:
     """Makes the configured learners; `agent` is made for the environments of one learner."""
-    if not config.parallel.sync_every:
+    if not plan.config.parallel.sync_every:
         return Learners(agent, _same, lambda _, after: after, _same, updates_between_merges=1)
-    total = config.parallel.num_learners or num_devices
-    count = total // num_devices
+    count = plan.num_learners // plan.num_devices
     return Learners(
         agent=_joint_agent(agent, count),
         spread=partial(_spread, count),
-        merge=partial(_merge, config, total),
+        merge=partial(_merge, plan),
         average=mean_over_devices,
-        updates_between_merges=config.parallel.sync_every,
+        updates_between_merges=plan.updates_per_merge,
     )
 
 
@@ -68,12 +67,12 @@ def _spread(count: int, state: AgentState) -> AgentState:
     return AgentState(actor, train_state, state.memory)
 
 
-def _merge(config: Config, total: int, before: AgentState, after: AgentState) -> AgentState:
-    """Returns the common state after all `total` learners have pushed their changes."""
-    push = partial(_push, decay=1.0, total=total)
+def _merge(plan: Plan, before: AgentState, after: AgentState) -> AgentState:
+    """Returns the common state after all learners have pushed their changes."""
+    push = partial(_push, decay=1.0, total=plan.num_learners)
     params = jax.tree.map(push, before.actor.params, after.actor.params)
     statistics, train_state = jax.tree.map(
-        partial(_merge_part, config, total),
+        partial(_merge_part, plan),
         (before.actor.statistics, before.train_state),
         (after.actor.statistics, after.train_state),
         is_leaf=lambda x: isinstance(x, STATES),
@@ -92,13 +91,13 @@ def _push(before: jax.Array, own: jax.Array, decay: float, total: int) -> jax.Ar
     return before + sum_over_devices(weighted).astype(before.dtype)
 
 
-def _merge_part(config: Config, total: int, before: PyTree, own: PyTree) -> PyTree:
+def _merge_part(plan: Plan, before: PyTree, own: PyTree) -> PyTree:
     """Merges one of STATES, or returns a number that all learners share."""
-    steps = gradient_steps(config) * config.parallel.sync_every
-    decay, decay_mean = config.optimizer.decay**steps, config.optimizer.decay_mean**steps
+    optimizer, steps = plan.config.optimizer, plan.gradient_steps * plan.updates_per_merge
+    decay, decay_mean = optimizer.decay**steps, optimizer.decay_mean**steps
 
     def push(old: PyTree, new: PyTree, decay: float) -> PyTree:
-        return jax.tree.map(partial(_push, decay=decay, total=total), old, new)
+        return jax.tree.map(partial(_push, decay=decay, total=plan.num_learners), old, new)
 
     if isinstance(before, optax.ScaleByAdamState):
         return optax.ScaleByAdamState(
@@ -122,8 +121,8 @@ def _joint_agent(agent: Agent, count: int) -> Agent:
     return Agent(
         init=partial(_init, agent, count),
         act=partial(_act, agent, count),
+        predict=agent.predict,  # of the merged actor
         update=partial(_update, agent, count),
-        predict=agent.predict,  # of one learner: evaluation has the merged actor
         rollout_length=agent.rollout_length,
         interrupt=partial(_interrupt, agent),
     )

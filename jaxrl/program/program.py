@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxrl.config.plan import resolve
+from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
 from jaxrl.program import async_learners, episode_statistics, nonfinite, policy_lag, rollout
 from jaxrl.runtime.mesh import (
@@ -98,34 +98,25 @@ def _named(function: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
     return bound
 
 
-def envs_per_device(config: Config, mesh: Mesh) -> int:
-    """Returns the environments on each device. Raises `UserError` if they do not divide."""
-    return resolve(config, mesh.size).envs_per_device
-
-
-def envs_per_learner(config: Config, mesh: Mesh) -> int:
-    """Returns the environments that one agent is made for."""
-    return config.num_envs // (config.parallel.num_learners or mesh.size)
-
-
-def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
+def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
     """Builds the program's functions; nothing runs or compiles before they are called.
 
     Args:
-      config: of the run.
-      agent: made for the environments of one learner (`envs_per_learner`).
+      plan: sizes of the run on these devices.
+      agent: made for the environments of one learner (`plan.envs_per_learner`).
       engines: one per group.
       mesh: the devices.
     """
+    config = plan.config
     agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
     agent = policy_lag.delayed(agent, config.parallel.lag)
-    learners = async_learners.make_learners(config, agent, mesh.size)
+    learners = async_learners.make_learners(plan, agent)
     parts = Parts(config, learners, engines, mesh, Turn(learners.agent, engines))
     return Program(
         init=partial(init, parts),
         restart=partial(restart, parts),
         run=parts.compile(_named(run, parts), (SPECS, REPLICATED), SPECS),
-        steps_per_update=config.steps_per_update(),
+        steps_per_update=plan.steps_per_update,
         updates_between_merges=learners.updates_between_merges,
     )
 

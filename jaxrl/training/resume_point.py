@@ -80,7 +80,7 @@ def check_divides_among(config: Config) -> None:
 
 def is_complete(config: Config, run_dir: Path) -> bool:
     """Returns whether a run that reached its last step was also evaluated and drawn."""
-    total = config.num_updates() * config.steps_per_update()
+    total = resolve(config).total_steps
     evaluated = not config.evaluation.episodes or evaluation_record.is_of_end(run_dir, total)
     return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
 

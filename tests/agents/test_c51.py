@@ -6,6 +6,7 @@ import rlax
 import scipy.stats
 
 from jaxrl.agents import c51, make_agent, q_learning
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.evaluation import protocols
 from jaxrl.networks.actors import init_params
@@ -101,7 +102,7 @@ def trajectory(seed, steps=4, envs=4):
 def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
     settings = {"learning_starts": 48, "target_update_interval": 32, "batch_size": 32}
     config = catch_config("c51_fast", num_envs=4, agent=settings)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     history = [state]
@@ -132,7 +133,7 @@ def test_training_intensity_is_transitions_trained_per_transition_played():
     """Gradient steps are counted by Adam: 8 x 16 steps played = 4 batches of 32."""
     settings = {"learning_starts": 0, "batch_size": 32, "training_intensity": 8.0}
     config = catch_config("c51_fast", num_envs=4, agent=settings)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     for i in range(3):
@@ -151,8 +152,10 @@ def test_evaluation_explores_as_it_says():
     config = catch_config("c51_fast", agent={"evaluation_epsilon": 0.0})
     played = protocols.protocol_config(config, "noop")
     assert played.agent.epsilon_start == played.agent.epsilon_end == 0.0
-    agent = make_agent(played, SPEC)
-    actor = make_agent(config, SPEC).init(jax.random.key(0)).actor  # no update yet: epsilon 1
+    agent = make_agent(resolve(played), SPEC)
+    actor = (
+        make_agent(resolve(config), SPEC).init(jax.random.key(0)).actor
+    )  # no update yet: epsilon 1
     observation = jnp.asarray(np.random.default_rng(0).integers(0, 256, (4, 84, 84, 4)), jnp.uint8)
     keys = jax.random.split(jax.random.key(0), (8, 4))
     actions = [agent.act(actor, observation, k)[0].tolist() for k in keys]
@@ -198,7 +201,9 @@ def test_new_games_do_not_continue_those_in_the_replay(recipe, settings):
     )
     mesh = make_mesh(2)
     engine = make_engine(config, 2, 2)
-    program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)
+    program = make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), mesh
+    )
     state = program.run(program.init(), np.int32(3))  # 6 steps of each environment
     valid = np.array(state.agent.memory.ring.valid)  # the state is donated
     restarted = program.restart(state, seed=7)

@@ -6,6 +6,7 @@ import rlax
 
 from jaxrl.agents import make_agent, nstep_q
 from jaxrl.config.algorithms import NStepQConfig
+from jaxrl.config.plan import resolve
 from jaxrl.networks.heads import ActionValueNetwork
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import AXIS, Trajectory
@@ -90,7 +91,7 @@ def test_hand_worked_loss():
 def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
     explores = {"epsilon_start": epsilon, "epsilon_end": epsilon, "epsilon_spread": False}
     config = catch_config("sarsa", num_envs=4, agent={"rollout_length": 4} | explores)
-    made, played = make_agent(config, SPEC), trajectory(0)
+    made, played = make_agent(resolve(config), SPEC), trajectory(0)
     state = made.init(jax.random.key(0))
     network = ActionValueNetwork(SPEC.num_actions, 1, config.network)
     observation = played.observation.reshape(-1, *played.observation.shape[2:])
@@ -123,7 +124,7 @@ def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
 def test_the_target_network_is_a_copy_that_lags():
     agent = {"target_update_interval": 32, "rollout_length": 4}
     config = catch_config("nstep_q", num_envs=4, agent=agent)
-    made = make_agent(config, SPEC)
+    made = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], made.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(made.update, in_axes=(0, 0, None), axis_name=AXIS))
     params, targets = [state.actor.params], [state.train_state.target_params]

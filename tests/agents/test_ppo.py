@@ -8,6 +8,7 @@ import rlax
 
 from jaxrl.agents import make_agent, ppo
 from jaxrl.config.algorithms import PPOConfig
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.networks.heads import PolicyValue
@@ -181,7 +182,7 @@ def trajectory(agent, actor, steps=8, envs=4):
 
 def make(**settings):
     config = catch_config("ppo_pong", num_envs=4, agent={"rollout_length": 8} | settings)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     return agent, agent.init(jax.random.key(0))
 
 
@@ -236,7 +237,7 @@ def test_normalized_values_are_told_in_units_of_the_return():
 def test_the_linear_rate_falls_by_update():
     config = catch_config("ppo_pong", num_envs=4, total_steps=32 * 10, agent={"rollout_length": 8})
     linear = dataclasses.replace(config.optimizer, schedule="linear", learning_rate=1e-3)
-    agent = make_agent(dataclasses.replace(config, optimizer=linear), SPEC)
+    agent = make_agent(resolve(dataclasses.replace(config, optimizer=linear)), SPEC)
     state = agent.init(jax.random.key(0))
     data = trajectory(agent, state.actor)
     rates = []
@@ -253,11 +254,11 @@ def test_ppo_solves_catch():
     linear = dataclasses.replace(config.optimizer, schedule="linear", learning_rate=1e-3, eps=1e-5)
     config = dataclasses.replace(config, optimizer=linear)
     engine = make_engine(config, config.num_envs)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(4))
     start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(config.num_updates() - 4))
+    state = program.run(state, np.int32(resolve(config).num_updates - 4))
     end = episode_statistics.summarize(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

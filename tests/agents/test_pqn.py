@@ -5,6 +5,7 @@ import optax
 import pytest
 
 from jaxrl.agents import make_agent, pqn
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import OptimizerConfig
 from jaxrl.networks.actors import init_params
 from jaxrl.networks.heads import ActionValueNetwork, NetworkConfig
@@ -24,7 +25,7 @@ def test_hand_worked_loss():
 
 def test_acting_values_the_best_action():
     config = catch_config("pqn", num_envs=4)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     actor = agent.init(jax.random.key(0)).actor
     observation = trajectory(0).observation[0]
     _, extras = agent.act(actor, observation, jax.random.split(jax.random.key(0), 4))
@@ -35,7 +36,7 @@ def test_acting_values_the_best_action():
 
 def test_metrics_and_parameters_of_an_update():
     config = catch_config("pqn", num_envs=4, agent={"rollout_length": 4, "num_minibatches": 2})
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     data = trajectory(0)._replace(extras=pqn.Extras(jnp.zeros((4, 4))))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
@@ -58,7 +59,7 @@ def test_targets_are_lambda_returns_of_the_best_values():
     """
     agent = {"rollout_length": 4, "num_minibatches": 1, "epochs": 1, "q_lambda": 0.5, "gamma": 0.9}
     config = catch_config("pqn", num_envs=4, agent=agent)
-    made = make_agent(config, SPEC)
+    made = make_agent(resolve(config), SPEC)
     state = made.init(jax.random.key(0))
     played = trajectory(1)
     done = np.zeros((4, 4))

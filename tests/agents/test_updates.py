@@ -20,6 +20,7 @@ from jaxrl.config.algorithms import (
     PQNConfig,
     VTraceConfig,
 )
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.networks import heads
 from jaxrl.networks.heads import PolicyValue
@@ -81,7 +82,7 @@ def make(algorithm, settings, network=PLAIN, **optimizer):
     config = Config(
         algorithm, "catch", num_envs=1, network=network, optimizer=optimizer, agent=settings
     )
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     return agent, agent.init(jax.random.key(0))
 
 

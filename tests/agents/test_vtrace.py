@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jaxrl.agents import make_agent, vtrace
 from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
@@ -168,7 +169,7 @@ def learner(optimizer=OPTIMIZER, **settings):
         network=dataclasses.replace(config.network, normalize_observations=False),
         optimizer=optimizer,
     )
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
 
     def update(state, data):
@@ -228,7 +229,9 @@ def test_without_learning_the_ratios_of_what_was_played_are_one():
         optimizer=dataclasses.replace(config.optimizer, learning_rate=0.0),
     )
     engine = make_engine(config, config.num_envs)
-    program = make_program(config, make_agent(config, engine.spec), (engine,), make_mesh(1))
+    program = make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), make_mesh(1)
+    )
     state = program.init()
     # A policy that is far from uniform, so that another action's probability would show.
     loud = jax.tree.map(lambda x: 5 * x, state.agent.actor.params)
@@ -298,11 +301,11 @@ def test_vtrace_solves_catch():
     form = {"num_minibatches": 4, "window": 8}
     config = catch_config("vtrace_cpu", num_envs=16, total_steps=16_000, agent=form)
     engine = make_engine(config, config.num_envs)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
-    state = program.run(program.init(), np.int32(1000 // config.steps_per_update()))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
+    state = program.run(program.init(), np.int32(1000 // resolve(config).steps_per_update))
     start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(15_000 // config.steps_per_update()))
+    state = program.run(state, np.int32(15_000 // resolve(config).steps_per_update))
     end = episode_statistics.summarize(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

@@ -20,6 +20,7 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.cli import doctor
 from jaxrl.cli.main import COMMANDS, main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import ALGORITHMS, AgentConfig, Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
@@ -196,7 +197,7 @@ def logged(recipe: str) -> set[str]:
     """What an algorithm's updates say, beside the run's own keys; nothing is computed."""
     envs = 20
     spec = EnvSpec(envs, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
-    agent = make_agent(catch_config(recipe, num_envs=envs), spec)
+    agent = make_agent(resolve(catch_config(recipe, num_envs=envs)), spec)
     agent = nonfinite.guarded(agent, skip=False)
 
     def one_update(key):
@@ -334,12 +335,12 @@ def test_the_example_learns_catch(recipe):
     settings = load(recipe).replaced(game="catch", parallel={"num_devices": 1})
     check(settings)
     engine = make_engine(settings, settings.num_envs)
-    agent = make_agent(settings, engine.spec)
-    program = make_program(settings, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(settings), engine.spec)
+    program = make_program(resolve(settings), agent, (engine,), make_mesh(1))
     state = program.init()
     means = []
     # Until it catches nearly every ball; the recipe has steps enough for every seed that was tried.
-    for _ in range(settings.num_updates() // 20):
+    for _ in range(resolve(settings).num_updates // 20):
         state = program.run(state, np.int32(20))
         means.append(
             episode_statistics.summarize(jax.device_get(state.games[0].episodes)).return_mean

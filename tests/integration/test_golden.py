@@ -18,6 +18,7 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.program.program import make_program
@@ -52,7 +53,9 @@ def config_of(recipe: str) -> Config:
 
 def program_of(config):
     engine = make_engine(config, config.num_envs)
-    return make_program(config, make_agent(config, engine.spec), (engine,), make_mesh(1))
+    return make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), make_mesh(1)
+    )
 
 
 def few_numbers(state: LoopState) -> LoopState:

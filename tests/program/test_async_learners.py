@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.envs import make_engine, make_engines
 from jaxrl.envs.base import EnvGroup
@@ -17,7 +18,7 @@ from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.networks.running_statistics import join_statistics, merge_statistics, new_statistics
 from jaxrl.ops import optimizers
 from jaxrl.program import async_learners, episode_statistics
-from jaxrl.program.program import envs_per_learner, make_program
+from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import REPLICATED, SHARDED, make_mesh, map_over_devices
 from jaxrl.types import ActorState, Agent, AgentState
 from tests.conftest import catch_config
@@ -25,8 +26,8 @@ from tests.conftest import catch_config
 
 def build(config, engines):
     mesh = make_mesh(config.parallel.num_devices)
-    spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
-    return make_program(config, make_agent(config, spec), engines, mesh)
+    spec = engines[0].spec._replace(num_envs=resolve(config, mesh.size).envs_per_learner)
+    return make_program(resolve(config), make_agent(resolve(config), spec), engines, mesh)
 
 
 def train(config, num_updates):
@@ -47,7 +48,9 @@ def merged(optimizer, before, after, num_devices, sync_every):
     count = len(jax.tree.leaves(after)[0])
     parallel = {"num_learners": count, "sync_every": sync_every}
     config = Config().replaced(optimizer=optimizer, parallel=parallel)
-    learners = async_learners.make_learners(config, Agent(None, None, None, None, 1), num_devices)
+    learners = async_learners.make_learners(
+        resolve(config, num_devices), Agent(None, None, None, None, 1)
+    )
     mesh = make_mesh(num_devices)
     merge = map_over_devices(learners.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
     return jax.jit(merge)(before, after)
@@ -213,5 +216,5 @@ def test_learners_go_on_with_new_games(recipe):
 def test_learners_solve_catch():
     config = catch_config(total_steps=28_000, parallel={"num_learners": 2, "sync_every": 2})
     program = build(config, make_engines(config, config.num_envs, 1))
-    state = program.run(program.init(), np.int32(config.num_updates()))
+    state = program.run(program.init(), np.int32(resolve(config).num_updates))
     assert episode_statistics.summarize(state.games[0].episodes).return_mean >= 0.9 * MAX_SCORE

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -49,8 +50,8 @@ def test_no_lag_is_the_agent_itself():
 def run(updates, **changes):
     config = catch_config("a2c_fast", num_envs=8, **changes)
     engine = make_engine(config, 8)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(updates))
     return jax.device_get((state.agent.actor.params, state.agent.train_state))
 
