@@ -136,7 +136,7 @@ epsilon-reversed: ops/test_exploration.py::test_epsilon_greedy_is_greedy_but_for
     (keys[:, 0]) < epsilon => (keys[:, 0]) >= epsilon
 epsilon-falls-by-updates:
     ops/test_exploration.py::test_epsilon_falls_by_the_steps_of_all_environments
-    updates * steps_per_update => updates
+    updates * steps, num_envs => updates, num_envs
 # replay/minibatches.py
 minibatches-without-permutation:
     agents/test_ppo.py::test_minibatches_permute_every_environments_steps_whatever_the_devices
