@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.agents.q_learning import TrainState, copy_target
-from jaxrl.config.algorithms import NStepQConfig
 from jaxrl.config.plan import Plan
+from jaxrl.config.value_based import NStepQConfig
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, distributions, exploration, optimizers, predictions, returns

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.algorithms import ReplayConfig
 from jaxrl.config.plan import Plan
+from jaxrl.config.value_based import ReplayConfig
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, exploration, optimizers, predictions

@@ -7,6 +7,8 @@ from typing import ClassVar, NamedTuple
 from jaxrl.config.bounds import Count, CountOrZero, Fraction
 from jaxrl.errors import UserError
 
+STACK_SIZE = 4  # frames that an agent sees at once, as in `jaxrl.types`
+
 
 class Sizes(NamedTuple):
     """Environments, and the devices or learners that share them."""

@@ -34,16 +34,27 @@ MOVED = {
 def algorithm_config(name: str) -> type[AlgorithmConfig]:
     """Returns the dataclass of an algorithm's settings. Raises `UserError`.
 
-    An algorithm that is not in `ALGORITHMS` is a module of `jaxrl.agents` with a `Config`.
+    An algorithm that is not in `ALGORITHMS` is a module of `jaxrl.agents` that defines its own
+    settings, a subclass of `AlgorithmConfig`.
     """
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if not (name.isidentifier() and (AGENTS / f"{name}.py").is_file()):
         raise UserError(f"algorithm = {name!r}: must be one of {', '.join(ALGORITHMS)}")
-    kind = getattr(importlib.import_module(f"jaxrl.agents.{name}"), "Config", None)
-    if not (isinstance(kind, type) and issubclass(kind, AlgorithmConfig)):
-        raise UserError(f"algorithm = {name!r}: jaxrl/agents/{name}.py has no Config")
-    return kind
+    module = importlib.import_module(f"jaxrl.agents.{name}")
+    own = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        and issubclass(kind, AlgorithmConfig)
+        and kind.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise UserError(
+            f"algorithm = {name!r}: jaxrl/agents/{name}.py must define one subclass of "
+            f"AlgorithmConfig, and defines {len(own)}"
+        )
+    return own[0]
 
 
 def _types(kind: type) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config.algorithms import ValueConfig
+from jaxrl.config.value_based import ValueConfig
 
 # Mnih 2016, section 5.1: (share of the actors, their final epsilon).
 SPREAD = ((0.4, 0.1), (0.3, 0.01), (0.3, 0.5))

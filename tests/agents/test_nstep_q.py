@@ -5,8 +5,8 @@ import pytest
 import rlax
 
 from jaxrl.agents import make_agent, nstep_q
-from jaxrl.config.algorithms import NStepQConfig
 from jaxrl.config.plan import resolve
+from jaxrl.config.value_based import NStepQConfig
 from jaxrl.networks.heads import ActionValueNetwork
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import AXIS, Trajectory

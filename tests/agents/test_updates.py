@@ -13,17 +13,10 @@ import optax
 import pytest
 
 from jaxrl.agents import a2c, make_agent, ppo, pqn, vtrace
-from jaxrl.config.algorithms import (
-    A2CConfig,
-    C51Config,
-    DQNConfig,
-    NStepQConfig,
-    PPOConfig,
-    PQNConfig,
-    VTraceConfig,
-)
+from jaxrl.config.algorithms import A2CConfig, PPOConfig, VTraceConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.config.value_based import C51Config, DQNConfig, NStepQConfig, PQNConfig
 from jaxrl.networks import heads
 from jaxrl.networks.heads import PolicyValue
 from jaxrl.networks.running_statistics import RunningStatistics

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
-from jaxrl.config.algorithms import ReplayConfig, ValueConfig, VTraceConfig
+from jaxrl.config.algorithms import VTraceConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
+from jaxrl.config.value_based import ReplayConfig, ValueConfig
 from jaxrl.envs import make_engine
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.cli import doctor
 from jaxrl.cli.main import COMMANDS, main
+from jaxrl.config import toml
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
@@ -35,7 +37,8 @@ from jaxrl.runtime import processes
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import train
 from jaxrl.types import AXIS, EnvSpec, Trajectory
-from tests.conftest import CONFIGS, catch_config, recipe_file
+from tests.conftest import CONFIGS, catch_config
+from tests.survival import environment
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -98,8 +101,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     written = ("runs/", "/shared/", "tuned.toml", "throughput.png", "report.html", "scores.png",
                "comparison.png")  # fmt: skip
     arguments = [str(tmp_path / a) if a.startswith(written) else a for a in arguments]
-    if "configs/reinforce/reinforce.toml" in arguments:  # which the page tells the reader to write
-        arguments[arguments.index("configs/reinforce/reinforce.toml")] = str(recipe_file("a2c"))
+    if "reinforce" in arguments:  # which the page asks the reader to write
+        arguments[arguments.index("reinforce")] = "a2c"
     if command == "sweep":
         root = [] if "--root" in arguments else ["--root", str(tmp_path)]
         arguments = [*arguments, "--dry-run", *root]
@@ -284,12 +287,12 @@ def test_the_page_shows_the_example_as_it_is():
 
 @pytest.fixture
 def reinforce(monkeypatch):
-    """The example, registered as the page says."""
+    """The example, as a module of `jaxrl.agents`."""
     spec = importlib.util.spec_from_file_location("jaxrl.agents.reinforce", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "jaxrl.agents.reinforce", module)
     spec.loader.exec_module(module)
-    monkeypatch.setitem(ALGORITHMS, "reinforce", module.ReinforceConfig)
+    monkeypatch.setattr(toml, "AGENTS", EXAMPLE.parent)
     return module
 
 
@@ -353,14 +356,25 @@ def test_the_example_learns_catch(recipe):
     assert means[-1] >= 0.9 * MAX_SCORE
 
 
-def test_the_example_trains_and_plays_from_the_command_line(recipe, tmp_path):
-    run_dir = tmp_path / "x"
+def test_one_file_and_one_configuration_are_an_algorithm(tmp_path):
+    """In a copy of the package: train, evaluate by its `predict`'s policy, read the run again."""
+    shutil.copytree(ROOT / "jaxrl", tmp_path / "jaxrl")
+    shutil.copy(EXAMPLE, tmp_path / "jaxrl" / "agents" / "reinforce.py")
+    place = tmp_path / "configs" / "reinforce"
+    place.mkdir(parents=True)
+    (place / "reinforce.toml").write_text(blocks(PAGES["extending"], "toml")[0], encoding="utf-8")
     options = shlex.split(
-        "--game catch --parallel.num-devices 1 --num-envs 4 --agent.entropy-coef 0.02 "
-        "--total-steps 112 --log.interval 56 --evaluation.episodes 2"
+        "train --config reinforce --game catch --parallel.num-devices 1 --num-envs 4 "
+        "--agent.entropy-coef 0.02 --total-steps 112 --log.interval 56 --evaluation.episodes 2 "
+        "--run-dir x"
     )
-    assert main(["train", "--config", str(recipe), *options, "--run-dir", str(run_dir)]) == 0
-    assert load(run_dir / "config.toml").agent.entropy_coef == 0.02
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxrl", *options], cwd=tmp_path, capture_output=True, text=True,
+        env=environment() | {"PYTHONPATH": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run_dir = tmp_path / "x"
+    assert "entropy_coef = 0.02" in (run_dir / "config.toml").read_text()
     assert json.loads((run_dir / "evaluation.json").read_text())["episodes"] == 2
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [56, 112]

@@ -3,10 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.config.algorithms import C51Config, NStepQConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
+from jaxrl.config.value_based import C51Config, NStepQConfig
 from jaxrl.errors import UserError
 from jaxrl.ops import exploration
 from tests.conftest import recipe_file

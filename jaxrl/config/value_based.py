@@ -1,0 +1,240 @@
+"""Settings of the value-based algorithms: n-step Q, PQN, DQN and C51."""
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction as Ratio
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt
+
+from jaxrl.config.algorithm_base import (
+    STACK_SIZE,
+    AlgorithmConfig,
+    EpochsConfig,
+    Sizes,
+    check_one_of,
+    divisors,
+)
+from jaxrl.config.bounds import INT32, Count, Fraction, LongCount, LongCountOrZero
+from jaxrl.errors import UserError
+
+Atoms = Annotated[int, Ge(2), INT32]
+Intensity = Annotated[float, Gt(0), INT32]
+LEAST_SPREAD = 10  # environments that have the shares 0.4, 0.3 and 0.3
+
+
+@dataclass(frozen=True)
+class ValueConfig(AlgorithmConfig):
+    """What the value-based algorithms share: how they explore."""
+
+    has_action_values: ClassVar[bool] = True
+
+    epsilon_start: Fraction = 1.0
+    """probability of a random action at the first step"""
+    epsilon_end: Fraction = 0.01
+    """probability of a random action after epsilon_decay_steps"""
+    epsilon_decay_steps: Count = 1_000_000
+    """agent steps over which epsilon falls linearly"""
+    epsilon_spread: bool = False
+    """epsilon ends at 0.1, 0.01 and 0.5 in four, three and three tenths of each device's
+    environments (Mnih 2016), instead of at epsilon_end in all"""
+    evaluation_epsilon: Fraction = 0.001
+    """probability of a random action in `jaxrl evaluate` and `jaxrl play`"""
+
+    def check_sizes(self, sizes: Sizes) -> None:
+        """Refuses `epsilon_spread` where its shares cannot be had. Raises `UserError`."""
+        # Epsilons are given by place among the environments that are answered together.
+        if self.epsilon_spread and sizes.groups > 1:
+            raise UserError(
+                "agent.epsilon_spread: is of all environments at once; leave parallel.groups at 1"
+            )
+        if self.epsilon_spread and sizes.envs_per_learner < LEAST_SPREAD:
+            raise UserError(
+                f"agent.epsilon_spread: the {sizes.envs_per_learner} environments of a "
+                f"{sizes.owner} are too few for its shares: take {LEAST_SPREAD} or more on each, "
+                "or --agent.no-epsilon-spread"
+            )
+        super().check_sizes(sizes)
+
+    def for_evaluation(self) -> "AlgorithmConfig":
+        """Returns the settings with `evaluation_epsilon` from the first step on."""
+        rate = self.evaluation_epsilon
+        return dataclasses.replace(self, epsilon_start=rate, epsilon_end=rate, epsilon_spread=False)
+
+    @property
+    def random_action_rate(self) -> float | None:
+        """Probability of a random action in evaluations."""
+        return self.evaluation_epsilon
+
+    def with_random_action_rate(self, rate: float) -> "AlgorithmConfig":
+        """Returns the settings evaluated with another rate."""
+        return dataclasses.replace(self, evaluation_epsilon=rate)
+
+
+@dataclass(frozen=True)
+class ReplayConfig(ValueConfig):
+    """What the algorithms with a replay share; scaled up as Stooke & Abbeel 2018 do."""
+
+    can_be_noisy: ClassVar[bool] = True
+    can_learn_apart: ClassVar[bool] = False
+    batch_grows_with_envs: ClassVar[bool] = False
+    memory_savers: ClassVar[tuple[str, ...]] = (
+        "a smaller agent.batch_size or agent.replay_capacity",
+    )
+
+    rollout_length: Count = 4
+    """agent steps of every environment between two updates"""
+    n_step: Count = 1
+    """steps of reward before the bootstrap"""
+    double_q: bool = False
+    """the online network chooses the bootstrap's action, the target network values it"""
+    batch_size: Count = 32
+    """transitions of one gradient step, over all devices"""
+    training_intensity: Intensity = 8.0
+    """transitions trained on per transition played (DQN: 32 every 4 steps)"""
+    replay_capacity: LongCount = 1_000_000
+    """transitions kept, over all devices; each takes 7 KB"""
+    learning_starts: LongCountOrZero = 80_000
+    """agent steps before the first gradient step"""
+    target_update_interval: Count = 10_000
+    """agent steps between two copies into the target network"""
+    priority_exponent: Fraction = 0.0
+    """transitions are drawn as their last error to this power (Schaul 2016's alpha); 0 draws all
+    alike"""
+    importance_exponent: Fraction = 0.4
+    """how far weights make up for that, at the start (beta); linearly to 1 at total_steps"""
+
+    def gradient_steps(self, num_envs: int) -> int:
+        """Returns the gradient steps of one update."""
+        played = num_envs * self.rollout_length
+        return round(self.training_intensity * played / self.batch_size)
+
+    def batch_per_learner(self, sizes: Sizes) -> int:
+        """Returns the transitions of one device's batch."""
+        return self.batch_size // sizes.num_devices
+
+    @property
+    def first_learning_step(self) -> int:
+        """Agent steps before the first gradient step."""
+        return self.learning_starts
+
+    def _least_capacity(self, num_envs: int) -> int:
+        """Returns the transitions without which a batch could not be drawn."""
+        return num_envs * (self.n_step + STACK_SIZE + 2 * self.rollout_length)
+
+    def check(self, num_envs: int) -> None:
+        """Refuses a replay that is too small. Raises `UserError`."""
+        smallest = self._least_capacity(num_envs)
+        if self.replay_capacity < smallest:
+            raise UserError(
+                f"agent.replay_capacity = {self.replay_capacity}: {num_envs} environments "
+                f"need at least {smallest}"
+            )
+        if self.learning_starts > self.replay_capacity:
+            raise UserError(
+                f"agent.learning_starts = {self.learning_starts}: must not be above "
+                f"agent.replay_capacity = {self.replay_capacity}"
+            )
+
+    def check_sizes(self, sizes: Sizes) -> None:
+        """Refuses batches that do not divide the transitions of an update."""
+        super().check_sizes(sizes)
+        steps, devices = sizes.num_envs * self.rollout_length, sizes.num_devices
+        played = Ratio(self.training_intensity).limit_denominator(10**6) * steps
+        if played >= 2**31:
+            raise UserError(f"agent.training_intensity = {self.training_intensity}: is too large")
+        allowed = [n for n in divisors(int(played)) if n % devices == 0]
+        product = "num_envs x agent.rollout_length x agent.training_intensity"
+        if played.denominator > 1 or not allowed:
+            share = "be a whole number" if devices == 1 else f"divide among {devices}"
+            near = max(1, round(played / devices)) * devices / steps
+            raise UserError(
+                f"agent.training_intensity = {self.training_intensity}: the {float(played):g} "
+                f"transitions to train on per update ({product}) must {share}: take {near:.6g}"
+            )
+        whole = f"the {int(played)} transitions to train on per update ({product})"
+        check_one_of("agent.batch_size", self.batch_size, allowed, whole)
+
+    def remembered(self, num_envs: int) -> int:
+        """Returns the transitions that the replay holds, over all devices."""
+        return self.replay_capacity
+
+    @property
+    def remembers_past(self) -> bool:
+        """Whether the memory is so large that checkpoints may leave it out."""
+        return True
+
+    def memory_refused(self, need: str, free: str, fits: int) -> UserError:
+        """Returns the error of a replay that needs more than is free."""
+        rounded = fits // 10_000 * 10_000 or fits
+        return UserError(
+            f"agent.replay_capacity = {self.replay_capacity}: needs {need}, and {free} are free: "
+            f"{rounded} would fit"
+        )
+
+    def for_timing(self, num_envs: int) -> "AlgorithmConfig":
+        """Returns the settings with a small replay that need not be filled first."""
+        least = max(50_000, self._least_capacity(num_envs))
+        capacity = min(self.replay_capacity, least)
+        return dataclasses.replace(self, learning_starts=0, replay_capacity=capacity)
+
+
+@dataclass(frozen=True)
+class DQNConfig(ReplayConfig):
+    """Deep Q-network (Mnih 2015); double (van Hasselt 2016) and prioritized (Schaul 2016)."""
+
+
+@dataclass(frozen=True)
+class C51Config(ReplayConfig):
+    """Categorical DQN (Bellemare 2017); with all of its options Rainbow (Hessel 2018)."""
+
+    num_atoms: Atoms = 51
+    """atoms of the return's distribution"""
+    v_min: float = -10.0
+    """return at the lowest atom"""
+    v_max: float = 10.0
+    """return at the highest atom"""
+
+    def check(self, num_envs: int) -> None:
+        """Refuses a support whose atoms float32 cannot tell apart. Raises `UserError`."""
+        super().check(num_envs)
+        if not -1e6 <= self.v_min < self.v_max <= 1e6:
+            raise UserError(
+                f"agent.v_min = {self.v_min} must be below agent.v_max = {self.v_max}, "
+                "both within a million"
+            )
+        spacing = (self.v_max - self.v_min) / (self.num_atoms - 1)
+        if spacing < 1e-5 * max(abs(self.v_min), abs(self.v_max)):
+            raise UserError(
+                f"agent.v_min = {self.v_min} and agent.v_max = {self.v_max} are too close for "
+                f"agent.num_atoms = {self.num_atoms}"
+            )
+
+
+@dataclass(frozen=True)
+class NStepQConfig(ValueConfig):
+    """Asynchronous one-step Q, one-step Sarsa and n-step Q (Mnih 2016), made synchronous."""
+
+    can_learn_apart: ClassVar[bool] = False
+
+    rollout_length: Count = 5
+    """agent steps of every environment between two updates"""
+    target: Literal["n_step", "one_step", "sarsa"] = "n_step"
+    """n_step: rewards to the end of the rollout, then the best action's value; one_step: one
+    reward, then that; sarsa: one reward, then the value of the action that was taken"""
+    target_update_interval: Count = 10_000
+    """agent steps between two copies into the target network"""
+
+
+@dataclass(frozen=True)
+class PQNConfig(ValueConfig, EpochsConfig):
+    """Parallelised Q-network (Gallici 2025): lambda-returns, no replay, no target network."""
+
+    rollout_length: Count = 32
+    """agent steps of every environment between two updates"""
+    q_lambda: Fraction = 0.65
+    """weight of longer returns in the targets: 0 one step, 1 the whole rollout"""
+    epochs: Count = 2
+    """passes over each rollout"""
+    num_minibatches: Count = 32
+    """gradient steps per epoch; each takes as many steps of every environment"""
