@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checksums, layout
 
-FORMAT = 5
+FORMAT = 6
 DAMAGED = "damaged"  # directory of checkpoints that have changed since they were written
 # A checkpoint is moved here before its files are deleted, so a step's directory is always whole.
 DELETED = "deleted"

@@ -42,9 +42,16 @@ STEP = 400
 
 
 def config_of(recipe: str) -> Config:
-    settings = {"num_envs": 4, "log_interval": 200, "checkpoint_interval": 400}
-    more = {"total_steps": 800, "evaluation_episodes": 0, "run_dir": recipe}
-    config = catch_config(recipe, agent=AGENTS[recipe], **settings, **more)
+    config = catch_config(
+        recipe,
+        AGENTS[recipe],
+        num_envs=4,
+        total_steps=800,
+        run_dir=recipe,
+        log={"interval": 200},
+        checkpoint={"interval": 400},
+        evaluation={"episodes": 0},
+    )
     if recipe == "c51_fast":
         agent = dataclasses.replace(config.agent, batch_size=16, training_intensity=2.0)
         config = dataclasses.replace(config, agent=agent)

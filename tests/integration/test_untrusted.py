@@ -144,13 +144,13 @@ def test_names_in_the_sums_lead_nowhere(run_dir, tmp_path):
 @pytest.mark.parametrize(
     "said",
     [
-        [], {}, {"format": "x"}, {"format": 5}, {"format": None},
-        {"format": 5, "devices": [], "config": {}, "seconds": 0, "step": 1},
-        {"format": 5, "devices": 1, "config": 3, "seconds": 0, "step": 1},
-        {"format": 5, "devices": 1, "config": {}, "seconds": 0, "step": 1, "else": 2},
-        {"format": 5, "devices": 1, "config": {"game": 7}, "seconds": 0, "step": 400,
+        [], {}, {"format": "x"}, {"format": 6}, {"format": None},
+        {"format": 6, "devices": [], "config": {}, "seconds": 0, "step": 1},
+        {"format": 6, "devices": 1, "config": 3, "seconds": 0, "step": 1},
+        {"format": 6, "devices": 1, "config": {}, "seconds": 0, "step": 1, "else": 2},
+        {"format": 6, "devices": 1, "config": {"game": 7}, "seconds": 0, "step": 400,
          "updates": 20, "episodes": 3},
-        {"format": 5, "devices": 1, "config": {"nonsense": 7}, "seconds": 0, "step": 400,
+        {"format": 6, "devices": 1, "config": {"nonsense": 7}, "seconds": 0, "step": 400,
          "updates": 20, "episodes": 3},
     ],
 )  # fmt: skip
