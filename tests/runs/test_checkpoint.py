@@ -280,7 +280,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_p
         assert finish(process)[0] == 128 + signal.SIGINT, log.read_text()
         assert checkpoint_files.survey(disk / "x").damaged == {}
         check_metrics(disk / "x")
-        assert "(failure 1 of 1000); training goes on" in log.read_text()
+        assert "(failure 1 of 1000); training continues" in log.read_text()
         assert "Traceback" not in log.read_text()
 
 
