@@ -231,7 +231,8 @@ def test_an_error_of_one_process_ends_the_other_at_once(tmp_path):
     """Which waits in a collective of the host for one that never comes."""
     breaks = """
 import sys
-from jaxrl import cli, loop
+from jaxrl.cli.main import main
+from jaxrl.training import loop
 calls = 0
 def broken(*arguments, **options):
     global calls
@@ -241,7 +242,7 @@ def broken(*arguments, **options):
     return original(*arguments, **options)
 if sys.argv[-1] == "1":
     original, loop._games = loop._games, broken
-sys.exit(cli.main(sys.argv[1:]))
+sys.exit(main(sys.argv[1:]))
 """
     members = start([*C51, "--run-dir", str(tmp_path / "x")], program=["-c", breaks])
     (first, told), (second, own) = finish(members, timeout=300)
