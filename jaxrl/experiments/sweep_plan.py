@@ -115,7 +115,7 @@ def plan(
         if not given:
             raise UserError(f"--{name} is empty: a sweep needs at least one of each")
     games = games_of(words)
-    files = [find(file) for file in files]
+    files = tuple(find(file) for file in files)
     recipes = [as_recipe(load(file)).replaced(**settings) for file in files]
     members: dict[str, SweepMember] = {}
     for seed in seeds:

@@ -26,7 +26,7 @@ def evaluated(
     """A run directory with a configuration and an evaluation of three games."""
     place.mkdir()
     loaded = load(recipe_file(recipe))
-    of_this = dataclasses.replace(loaded, game=game, seed=seed, run_dir=str(place), **keys)
+    of_this = loaded.replaced(game=game, seed=seed, run_dir=str(place), **keys)
     write_config(place, of_this)
     played = np.array([mean - 1, mean, mean + 1])
     evaluation_record.write(

@@ -19,7 +19,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--total-steps", "1e999"], "not a whole number"),
         (["train", "--total-steps"], "Missing value for argument '--total-steps'"),
         (["train", "--network.torso", "resnet"], "Expected one of ('nips', 'nature', 'impala')"),
-        (["train", "--algorithm", "ppo"], "--config configs/ppo/ppo.toml"),
+        (["train", "--algorithm", "ppo"], "--config ppo"),
         (
             ["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--agent.num-minibatches", "3"],
             "take 2",

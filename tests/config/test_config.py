@@ -5,9 +5,10 @@ import pytest
 
 from jaxrl.cli.parsing import parse_settings
 from jaxrl.cli.train import TrainArguments
+from jaxrl.config.plan import resolve, scaled_learning_rate
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.config.toml import from_table, load, to_toml
-from jaxrl.config.validation import check, check_divides, check_game
+from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 from jaxrl.ops import optimizers
 from tests.conftest import CONFIGS, recipe_file
@@ -36,7 +37,7 @@ def test_every_configuration_file_is_valid_and_only_overrides(path):
         ({"num_envs": "many"}, "num_envs = 'many': must be a whole number"),
         ({"num_envs": 4.0}, "must be a whole number"),
         ({"num_envs": True}, "must be a whole number"),
-        ({"reward_clip": 1}, "must be true or false"),
+        ({"env": {"reward_clip": 1}}, "must be true or false"),
         ({"game": 3}, "must be a string"),
         ({"optimizer": {"eps": "small"}}, "optimizer.eps = 'small': must be a number"),
         ({"optimizer": 3}, "must be a table"),
@@ -61,16 +62,16 @@ def test_a_whole_number_will_do_for_a_number():
         {"num_envs": 0},
         {"num_envs": 2**40},
         {"seed": -1},
-        {"noop_max": 0},  # EnvPool's process would die of it
-        {"repeat_action_probability": 1.5},
-        {"keep_checkpoints": 0},
-        {"log_interval": 0},
-        {"num_devices": -1},
+        {"env": {"noop_max": 0}},  # EnvPool's process would die of it
+        {"env": {"repeat_action_probability": 1.5}},
+        {"checkpoint": {"keep": 0}},
+        {"log": {"interval": 0}},
+        {"parallel": {"num_devices": -1}},
     ],
 )
 def test_values_that_cannot_train_are_refused(changes):
     with pytest.raises(UserError, match=next(iter(changes))):
-        check(dataclasses.replace(Config(), **changes))
+        check(Config().replaced(**changes))
 
 
 def test_not_a_number_is_refused():
@@ -81,12 +82,12 @@ def test_not_a_number_is_refused():
 
 def test_sizes_that_do_not_divide_name_the_nearest_that_do():
     with pytest.raises(UserError, match="take 15 or 18"):
-        check_divides(dataclasses.replace(Config(), num_envs=17), 3)
+        resolve(dataclasses.replace(Config(), num_envs=17), 3)
     with pytest.raises(UserError, match=r"take 3, or --parallel.num-devices 2$"):
-        check_divides(dataclasses.replace(Config(), num_envs=2), 3)
+        resolve(dataclasses.replace(Config(), num_envs=2), 3)
     agent = dataclasses.replace(Config().agent, micro_batch=30)
     with pytest.raises(UserError, match="80 rows of a gradient: take 20"):
-        check_divides(dataclasses.replace(Config(), agent=agent), 1)
+        resolve(dataclasses.replace(Config(), agent=agent), 1)
 
 
 def test_unknown_games_get_the_nearest_names():
@@ -113,7 +114,7 @@ def test_broken_files_are_named(tmp_path):
 
 def of(algorithm, agent=(), **changes):
     config = from_table({"algorithm": algorithm, "agent": dict(agent)})
-    return dataclasses.replace(config, **changes)
+    return config.replaced(**changes)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def of(algorithm, agent=(), **changes):
         (of("vtrace", {"micro_batch": 3, "num_minibatches": 2}), "8 windows of a gradient: take 2"),
         (of("vtrace", {"window": 7, "num_minibatches": 8}), "agent.window = 7: is shorter"),
         (of("vtrace", {"window": 0, "num_minibatches": 2}), "agent.window = 0"),
-        (of("a2c", groups=3), "16 environments of a device (num_envs): take 2"),
+        (of("a2c", parallel={"groups": 3}), "16 environments of a device (num_envs): take 2"),
         (of("ppo", {"gae_lambda": 1.5}), "agent.gae_lambda"),
         (of("ppo", {"kl_target": 0.0}), "agent.kl_target"),
         (of("ppo", {"micro_batch": 100}, num_envs=8), "256 rows of a gradient: take 128"),
@@ -136,7 +137,7 @@ def of(algorithm, agent=(), **changes):
         (of("c51", {"replay_capacity": 100}), "at least 208"),
         (of("c51", {"replay_capacity": 1000}), "agent.learning_starts = 80000"),
         (of("c51", {"epsilon_end": -0.1}), "agent.epsilon_end"),
-        (of("c51", num_devices=3, num_envs=3), "take"),
+        (of("c51", parallel={"num_devices": 3}, num_envs=3), "take"),
         (dataclasses.replace(Config(), algorithm="ppo"), "--config ppo"),
         (of("c51", {"epsilon_decay_steps": 3 * 10**9}), "agent.epsilon_decay_steps"),
         (of("c51", {"target_update_interval": 10**12}), "agent.target_update_interval"),
@@ -178,7 +179,7 @@ def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path,
     path.write_text("num_envs = 8\n[optimizer]\nlearning_rate = 0.02\n")
     arguments = ["--config", str(path), "--num-envs", "32", "--optimizer.lr-scaling", scaling]
     config = parse_settings(TrainArguments, "train", arguments).settings
-    assert config.initial_learning_rate() == pytest.approx(expected)
+    assert scaled_learning_rate(config) == pytest.approx(expected)
     assert float(optimizers.learning_rate(config)(0)) == pytest.approx(expected)
     # What the run directory keeps trains the same run again, also with other environments.
     path.write_text(to_toml(config))
@@ -189,16 +190,19 @@ def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path,
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"num_learners": 2}, "--parallel.sync-every"),
-        ({"sync_every": 1, "num_learners": 2, "groups": 2}, "groups"),
-        ({"sync_every": 1, "num_learners": 3}, "does not divide among 3 learners: take 15 or 18"),
-        ({"sync_every": 1, "num_learners": 3, "num_devices": 2}, "take 4"),
-        ({"sync_every": 1, "num_learners": 32}, "too few for 32 learners"),
+        ({"parallel": {"num_learners": 2}}, "--parallel.sync-every"),
+        ({"parallel": {"sync_every": 1, "num_learners": 2, "groups": 2}}, "groups"),
+        (
+            {"parallel": {"sync_every": 1, "num_learners": 3}},
+            "does not divide among 3 learners: take 15 or 18",
+        ),
+        ({"parallel": {"sync_every": 1, "num_learners": 3, "num_devices": 2}}, "take 4"),
+        ({"parallel": {"sync_every": 1, "num_learners": 32}}, "too few for 32 learners"),
     ],
 )
 def test_learners_that_do_not_fit_are_refused(changes, told):
     with pytest.raises(UserError, match=told):
-        check(dataclasses.replace(Config(num_envs=16), **changes))
+        check(Config(num_envs=16).replaced(**changes))
 
 
 def test_c51_has_neither_learners_nor_scaling_by_environments():

@@ -26,7 +26,7 @@ def edit(run_dir, before, after):
 
 def test_words_become_values():
     config = Config()
-    words = ("total_steps=3e6", "optimizer.learning-rate=1e-4", "reward_clip=false",
+    words = ("total_steps=3e6", "optimizer.learning-rate=1e-4", "env.reward_clip=false",
              "optimizer.name=adam", "game")  # fmt: skip
     changed = overrides.apply(config, words)
     assert changed == config.replaced(
@@ -42,7 +42,7 @@ def test_words_become_values():
         ("total_step=3", "did you mean 'total_steps'"),
         ("total_steps=soon", "total_steps = 'soon': must be a whole number"),
         ("total_steps=1.5", "must be a whole number"),
-        ("num_devices=2", "unknown key 'num_devices'"),
+        ("parallel.num_devices=2", "unknown key 'parallel.num_devices'"),
         ("", "unknown key ''"),
         ("agent.gamma=", "must be a number"),
     ],
@@ -61,11 +61,11 @@ def test_what_changed_is_told_and_must_be_named():
     with pytest.raises(UserError) as told:
         overrides.check(before, now, ("total_steps",))
     assert str(told.value) == (
-        "the configuration has changed since the checkpoint: log_interval was 10000 and is 5: "
-        "put it back, or go on with --override log_interval"
+        "the configuration has changed since the checkpoint: log.interval was 10000 and is 5: "
+        "put it back, or go on with --override log.interval"
     )
-    changes = overrides.check(before, now, ("total_steps=7", "log_interval"))
-    assert changes == {"total_steps": [10_000_000, 7], "log_interval": [10_000, 5]}
+    changes = overrides.check(before, now, ("total_steps=7", "log.interval"))
+    assert changes == {"total_steps": [10_000_000, 7], "log.interval": [10_000, 5]}
     fewer = dataclasses.replace(Config(), num_envs=8)
     with pytest.raises(UserError, match="num_envs was 16 and is 8: put it back, or train a new"):
         overrides.check(before, fewer, ("num_envs",))
@@ -73,10 +73,10 @@ def test_what_changed_is_told_and_must_be_named():
 
 def test_a_key_that_an_older_version_did_not_know_has_its_default():
     before = dataclasses.asdict(Config())
-    del before["stuck_after"]
+    del before["env"]["stuck_after"]
     assert overrides.check(before, Config(), ()) == {}
     patient = Config().replaced(env={"stuck_after": 7})
-    with pytest.raises(UserError, match="stuck_after was 300 and is 7"):
+    with pytest.raises(UserError, match=r"env\.stuck_after was 300 and is 7"):
         overrides.check(before, patient, ())
 
 
@@ -159,6 +159,6 @@ def test_a_change_that_was_named_stays_named_until_a_checkpoint_holds_it(run_dir
 
 
 def test_a_run_may_begin_to_skip(run_dir):
-    words = ["on_nonfinite=skip", "total_steps=600"]
+    words = ["optimizer.on_nonfinite=skip", "total_steps=600"]
     assert main(["resume", str(run_dir), "--override", *words]) == 0
     assert metrics.read(run_dir)[-1]["loss/skipped_updates"] == 0

@@ -31,9 +31,9 @@ def perfect(timestep):
 
 
 def test_the_perfect_policy_always_catches_and_a_still_one_does_not():
-    good = play(perfect, random_start_steps=0)
+    good = play(perfect, env={"random_start_steps": 0})
     assert (good.score[good.game_over] == 1).all()
-    still = play(lambda t: jnp.ones(16, jnp.int32), random_start_steps=0)
+    still = play(lambda t: jnp.ones(16, jnp.int32), env={"random_start_steps": 0})
     assert set(still.score[still.game_over]) == {-1.0, 1.0}
 
 
@@ -49,7 +49,7 @@ def test_rows_follow_the_contract():
 
 
 def test_starts_are_decorrelated():
-    together = play(perfect, random_start_steps=0)
+    together = play(perfect, env={"random_start_steps": 0})
     assert together.game_over.all(1).any()
     apart = play(perfect)
     assert not apart.game_over.all(1).any()

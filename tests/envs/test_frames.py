@@ -1,7 +1,5 @@
 """Frames of other sizes than 84 x 84, from the emulators to the replay."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,17 +115,16 @@ def test_networks_follow(network, shape, units):
 @pytest.mark.parametrize(
     ("changes", "network", "message"),
     [
-        ({"frame_width": 82}, {}, "frame_width = 82: must be a multiple of 4: take 80"),
-        ({"frame_height": 8}, {}, "must lie between 16 and 512"),
-        ({"frame_height": 20}, {"torso": "nature"}, "nothing is left of it after"),
+        ({"env": {"frame_width": 82}}, {}, "frame_width = 82: must be a multiple of 4: take 80"),
+        ({"env": {"frame_height": 8}}, {}, "must lie between 16 and 512"),
+        ({"env": {"frame_height": 20}}, {"torso": "nature"}, "nothing is left of it after"),
         ({}, {"torso": "nips", "extra_layers": 5}, "fewer of network.extra_layers"),
-        ({}, {"torso": "nips", "first_stride": 9}, "must be at most 8"),
+        ({}, {"torso": "nips", "first_stride": 9}, "must lie between 1 and 8"),
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
         ({}, {"torso": "impala", "layer_norm": True}, "impala has none"),
     ],
 )
 def test_sizes_that_do_not_fit(changes, network, message):
-    config = catch_config(**changes)
-    config = dataclasses.replace(config, network=dataclasses.replace(config.network, **network))
+    config = catch_config(**changes, network=network)
     with pytest.raises(UserError, match=message):
         check(config)

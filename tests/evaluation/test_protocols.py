@@ -72,7 +72,7 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
 
     true_make_pool = envpool_engine.make_pool
     monkeypatch.setattr(envpool_engine, "make_pool", make_pool)
-    trained = TRAINED.replaced(env={"max_episode_steps": 99, "reward_clip": True}, **training)
+    trained = TRAINED.replaced(env={"max_episode_steps": 99, "reward_clip": True} | training)
     played = protocols.protocol_config(trained, protocol)
     engine = make_engine(played, 2)
     engine.init(0)
@@ -97,7 +97,7 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
     ],
 )
 def test_settings_of_training_reach_envpool(changes):
-    pool = envpool_engine.make_pool(dataclasses.replace(Config(), **changes), 1, 3)
+    pool = envpool_engine.make_pool(Config().replaced(env=changes), 1, 3)
     found = {"use_fire_reset" if key == "fire_reset" else key: value
              for key, value in changes.items()}  # fmt: skip
     assert {key: pool.config[key] for key in found} == found
@@ -313,7 +313,8 @@ LIVES = "at the start and after every lost life"
     ],
 )
 def test_conditions_are_told_exactly(changes, protocol, told):
-    trained = dataclasses.replace(TRAINED, **changes)
+    game = changes.pop("game", TRAINED.game)
+    trained = TRAINED.replaced(game=game, env=changes)
     assert protocols.conditions(trained, protocol).describe() == told
 
 

@@ -22,9 +22,9 @@ from jaxrl.cli.main import main
 from jaxrl.cli.parsing import parse_settings
 from jaxrl.cli.suite import _only_left
 from jaxrl.cli.train import TrainArguments
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
-from jaxrl.config.validation import check_divides
 from jaxrl.errors import RunError, UserError
 from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
@@ -211,7 +211,7 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     parsed = parse_settings(kind, command, [*arguments, *extra])
     number = parsed.settings.parallel.num_devices
     assert parsed.settings.game == "pong"
-    check_divides(parsed.settings, number)
+    resolve(parsed.settings, number)
     assert one.command.startswith(f"jaxrl {command} --config configs/")
     assert (command == "train") == (one.kind == "score")
     assert one.seconds < one.limit < 9 * 60

@@ -1,14 +1,13 @@
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxrl.config.algorithms import C51Config, NStepQConfig
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
-from jaxrl.config.validation import check, check_divides
+from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.ops import exploration
 from tests.conftest import recipe_file
@@ -42,10 +41,11 @@ def test_epsilon_ends_elsewhere_in_some_environments():
 
 def test_too_few_environments_for_their_shares_are_refused():
     """Shares are of those that are answered together: 16 on four devices would be other ones."""
-    check_divides(load(recipe_file("sarsa")), 1)
-    for changes, message in (({"num_devices": 2}, "8 environments of a device are too few"),
-                             ({"groups": 2}, "leave groups at 1")):  # fmt: skip
-        config = dataclasses.replace(load(recipe_file("sarsa")), **changes)
+    resolve(load(recipe_file("sarsa")), 1)
+    few, leave = "8 environments of a device are too few", "leave parallel.groups at 1"
+    for key, message in (("num_devices", few), ("groups", leave)):
+        changes = {"parallel": {key: 2}}
+        config = load(recipe_file("sarsa")).replaced(**changes)
         with pytest.raises(UserError, match=message):
             check(config)
 

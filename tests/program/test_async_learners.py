@@ -42,10 +42,11 @@ def close(a, b, **tolerance):
 # --- the rule ------------------------------------------------------------------------------------
 
 
-def merged(optimizer, before, after, num_devices, **changes):
+def merged(optimizer, before, after, num_devices, sync_every):
     """What all devices hold after the merge of a state with the learners' [D, ...]."""
     count = len(jax.tree.leaves(after)[0])
-    config = Config().replaced(optimizer=optimizer, parallel={"num_learners": count}, **changes)
+    parallel = {"num_learners": count, "sync_every": sync_every}
+    config = Config().replaced(optimizer=optimizer, parallel=parallel)
     team = async_learners.make(config, Agent(None, None, None, 1), num_devices)
     mesh = make_mesh(num_devices)
     merge = map_over_devices(team.merge, mesh, (REPLICATED, SHARDED), REPLICATED)

@@ -34,8 +34,9 @@ def _on_a_gpu(monkeypatch):
 
 def recipe(name, **changes):
     config = load(recipe_file(name))
-    small = {"game": "catch", "num_devices": 1, "num_threads": 1, "random_start_steps": 0}
-    return dataclasses.replace(config, **(small | changes))
+    env = {"num_threads": 1, "random_start_steps": 0} | changes.pop("env", {})
+    parallel = {"num_devices": 1} | changes.pop("parallel", {})
+    return config.replaced(**{"game": "catch"} | changes, env=env, parallel=parallel)
 
 
 class Parts:
@@ -74,7 +75,7 @@ def custom_calls(text):
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_the_program_of_every_algorithm_lowers(name):
-    text = program(recipe_file(name))
+    text = program(recipe(name))
     assert custom_calls(text) == []  # nothing that one platform has and another lacks
     assert "stablehlo.convolution" in text  # cuDNN's, where a CPU multiplies blocks
 
@@ -82,7 +83,7 @@ def test_the_program_of_every_algorithm_lowers(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*RECIPES} - {*ONE_OF_EACH}))
 def test_the_program_of_every_recipe_lowers(name):
-    assert custom_calls(program(recipe_file(name))) == []
+    assert custom_calls(program(recipe(name))) == []
 
 
 @pytest.mark.slow
@@ -94,14 +95,14 @@ def test_every_recipe_lowers_in_half_precision(name):
 
 @pytest.mark.parametrize(("order", "groups"), [("strict", 2), ("overlapped", 1)])
 def test_both_orders_of_catch_lower(order, groups):
-    text = program(recipe_file("a2c_fast", order=order, groups=groups))
+    text = program(recipe("a2c_fast", parallel={"order": order, "groups": groups}))
     # Beside the data that orders the calls there is a barrier, which GPUs keep longer than CPUs.
     assert "stablehlo.optimization_barrier" in text
 
 
 def test_acting_lowers_with_images_as_they_are():
     """NHWC all through, so that nothing need be transposed before cuDNN is called."""
-    parts = Parts(recipe_file("a2c_fast"))
+    parts = Parts(recipe("a2c_fast"))
     games = parts.state.games[0]
     text = lower(parts.agent.act, parts.state.agent.actor, games.observation, games.keys)
     assert len(re.findall(r"stablehlo\.convolution", text)) == 2  # of the NIPS network
@@ -110,7 +111,7 @@ def test_acting_lowers_with_images_as_they_are():
 
 def test_a_gradient_is_taken_of_all_rows_at_once():
     """Micro-batches are for the caches of CPUs."""
-    config = recipe_file("a2c_fast")
+    config = recipe("a2c_fast")
     rows = config.num_envs * config.agent.rollout_length
     assert f"tensor<{rows}x84x84x4xf32>" in program(config)
 
@@ -118,7 +119,13 @@ def test_a_gradient_is_taken_of_all_rows_at_once():
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_envpool_lowers_to_a_typed_call(num_devices):
     """A pool of its own for each device."""
-    config = recipe_file("a2c_fast", game="pong", num_envs=4, num_devices=num_devices, engine="xla")
+    config = recipe(
+        "a2c_fast",
+        game="pong",
+        num_envs=4,
+        parallel={"num_devices": num_devices},
+        env={"interface": "xla"},
+    )
     calls = [line for line in program(config).splitlines() if "EnvPool_" in line]
     for name in ("recv", "send"):
         own = [line for line in calls if f"_{name}(" in line]
@@ -131,7 +138,7 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
 
 
 def test_envpool_has_a_handler_for_gpus():
-    pool = make_pool(recipe_file("a2c_fast", game="pong"), 2, 0, num_threads=1)
+    pool = make_pool(recipe("a2c_fast", game="pong"), 2, 0, num_threads=1)
     for _, (_, _, (cpu, gpu)) in pool._xla():
         assert type(cpu).__name__ == type(gpu).__name__ == "PyCapsule"
     pool.close()
@@ -139,7 +146,7 @@ def test_envpool_has_a_handler_for_gpus():
 
 def test_the_call_lowers_alone_and_on_the_mesh():
     """As evaluations take it, and as the loop does."""
-    parts = Parts(recipe_file("a2c_fast", game="pong", num_envs=2, engine="xla"))
+    parts = Parts(recipe("a2c_fast", game="pong", num_envs=2, env={"interface": "xla"}))
     (engine,) = parts.engines
     env = parts.state.games[0].env
 

@@ -58,9 +58,9 @@ def run(updates, **changes):
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_acting_parameters_of_a_program_lag(order):
     """The first updates do not depend on the lag: all act by the parameters of the start."""
-    first, _ = run(1, order=order)
-    acts, (_, waiting) = run(3, order=order, lag=3)
-    initial, _ = run(0, order=order)
+    first, _ = run(1, parallel={"order": order})
+    acts, (_, waiting) = run(3, parallel={"order": order, "lag": 3})
+    initial, _ = run(0, parallel={"order": order})
     for a, b in zip(jax.tree.leaves(acts), jax.tree.leaves(initial), strict=True):
         np.testing.assert_array_equal(a, b)
     for a, b in zip(jax.tree.leaves(waiting.params), jax.tree.leaves(first), strict=True):
@@ -69,5 +69,5 @@ def test_acting_parameters_of_a_program_lag(order):
 
 
 def test_learners_have_no_lag():
-    with pytest.raises(UserError, match="lag: learners of their own have none"):
+    with pytest.raises(UserError, match="lag: separate learners have none"):
         check(catch_config(parallel={"lag": 2, "sync_every": 1}))

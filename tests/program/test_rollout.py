@@ -106,7 +106,7 @@ def by_hand(agent, engine, state, order, turns):
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_the_compiled_program_equals_the_loop_by_hand(order):
-    agent, engine, program = build(order=order)
+    agent, engine, program = build(parallel={"order": order})
     state = program.init()
     copy = jax.tree.map(jnp.copy, state)
     learner, games, choice, played = by_hand(agent, engine, copy, order, turns=6)
