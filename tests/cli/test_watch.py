@@ -129,10 +129,10 @@ def test_it_follows_until_the_run_lets_go(run_dir, monkeypatch):
 LOOKS = """
 import sys, time
 from pathlib import Path
-from jaxrl import runs
+from jaxrl.runs import lock
 print(1, flush=True)
 while True:
-    runs.is_held(Path(sys.argv[1]))
+    lock.is_held(Path(sys.argv[1]))
     time.sleep(0.005)
 """
 

@@ -191,7 +191,7 @@ def test_probes_answer_where_no_file_can_be_written():
     code = textwrap.dedent(
         f"""
         import resource, sys
-        from jaxrl import doctor
+        from jaxrl.experiments.doctor import doctor
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         doctor.COMMAND = (sys.executable, "-c", {answer!r})
         print([found["text"] for _, found in doctor.ask(("EnvPool",), lambda _: None)])
@@ -214,7 +214,7 @@ def test_without_devices_nothing_waits_for_them(monkeypatch, tmp_path):
 
 def test_a_probe_ends_with_whoever_started_it():
     code = (
-        "import time; from jaxrl import probes;"
+        "import time; from jaxrl.experiments.doctor import probes;"
         "probes.PROBES['x'] = lambda: time.sleep(60); probes.main(['x'])"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)

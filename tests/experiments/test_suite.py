@@ -367,12 +367,12 @@ def script(tmp_path, body):
     path.write_text(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from jaxrl import suite, suite_records, suite_run\n"
+        "from jaxrl.experiments.suite import plan, records, run as suite_run\n"
         "from jaxrl.cli.main import main\n"
         "from jaxrl.experiments.suite.plan import Measurement as Member\n"
         f"suite_run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
         "def probe():\n"
-        "    states = [record.state for record in suite_records.read(Path('suite')).values()]\n"
+        "    states = [record.state for record in records.read(Path('suite')).values()]\n"
         "    assert 'begun' not in states, 'an orphan may hold the memory of the devices'\n"
         f"    return {MACHINE!r}\n"
         "suite_run.probe = probe\n"
@@ -380,7 +380,7 @@ def script(tmp_path, body):
         "def member(name, what, seconds=0.1):\n"
         f"    config = ('--config', {str(ROOT / 'configs/a2c/a2c_fast.toml')!r})\n"
         "    return Member(name, (what, *config), seconds, 60.0, 'rates')\n"
-        f"suite.plan = lambda *_: {body}\n"
+        f"plan.plan = lambda *_: {body}\n"
         "sys.exit(main(['bench', '--suite', *sys.argv[1:]]))\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

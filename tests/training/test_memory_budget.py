@@ -79,7 +79,8 @@ def test_a_limit_of_the_shell_counts(tmp_path):
 RUNS_OUT = """
 import resource, sys
 import jax, jax.numpy as jnp, psutil
-from jaxrl import distribute, memory
+from jaxrl.runtime.mesh import make_mesh
+from jaxrl.training import memory_budget
 from tests.conftest import catch_config
 jax.devices()
 most = psutil.Process().memory_info().vms + 10**9
@@ -87,7 +88,7 @@ resource.setrlimit(resource.RLIMIT_AS, (most, most))
 try:
     jax.block_until_ready(jax.jit(lambda: jnp.ones((30_000, 30_000)))())
 except jax.errors.JaxRuntimeError as error:
-    print(memory.told(error, catch_config(), distribute.make_mesh(1)))
+    print(memory_budget.told(error, catch_config(), make_mesh(1)))
 """
 
 
