@@ -48,11 +48,15 @@ def test_solves_catch(recipe, steps, network, settings):
     program = make_program(config, agent, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(config.num_updates() // 10))
     start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(config.num_updates() - config.num_updates() // 10))
     assert start < 0
-    end = episode_statistics.summarize(state.games[0].episodes).return_mean
     # Where three environments in ten act at random half of the time, so far and no further.
-    assert end >= (0.3 if config.agent.epsilon_spread else 0.6) * MAX_SCORE
+    spread = config.agent.epsilon_spread
+    for _ in range(9):  # until it is solved beyond doubt, or all steps are played
+        state = program.run(state, np.int32(config.num_updates() // 10))
+        end = episode_statistics.summarize(state.games[0].episodes).return_mean
+        if end >= (0.5 if spread else 0.9) * MAX_SCORE:
+            break
+    assert end >= (0.3 if spread else 0.6) * MAX_SCORE
     # Chance in 1 of 20 actions loses so many games that 40 of them would hide what was learned.
     config = evaluate.with_epsilon(config, 0.001)
     actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
