@@ -18,9 +18,10 @@ import matplotlib.figure
 import tyro
 from matplotlib.ticker import EngFormatter
 
-from jaxrl.analysis.curves import COLORS, FILE, UNITS, band
+from jaxrl.analysis.curves import UNITS, band
+from jaxrl.analysis.drawing import COLORS
 from jaxrl.config.diff import differences
-from jaxrl.runs import metrics
+from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
 
 A2C = Path(__file__).parents[2] / "configs" / "a2c_fast.toml"
@@ -85,7 +86,7 @@ def main(
     for number, seed in enumerate(seeds):
         for lag, run_dirs in found.items():
             run_dir = run_dirs[number]
-            if (run_dir / FILE).exists():
+            if (run_dir / layout.LEARNING_CURVE).exists():
                 continue
             if (run_dir / "config.toml").exists():  # it was stopped
                 _run("resume", str(run_dir))

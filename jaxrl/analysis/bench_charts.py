@@ -1,4 +1,4 @@
-"""Charts of throughput, shares of time and scaling."""
+"""Charts of benchmarks: throughput, shares of time and scaling."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,15 +7,13 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.curves import COLORS, save, style
-
-# --- throughput -----------------------------------------------------------------------------------
+from jaxrl.analysis.drawing import COLORS, line_style, save
 
 
 def draw_throughput(
     axes: Sequence["matplotlib.axes.Axes"], rates: dict[int, dict[str, float]]
 ) -> None:
-    """Draws steps per second of each load into two axes: of all environments, and of each.
+    """Draws steps per second of each load into two axes: of all environments, and of one.
 
     Args:
       axes: two.
@@ -28,11 +26,11 @@ def draw_throughput(
         values = [rates[number][load] for number in numbers]
         line: dict[str, Any] = {"linestyle": "--", "color": "grey"}
         if load != "loop":
-            line = style(place) | {"marker": "o"}
+            line = line_style(place) | {"marker": "o"}
         axes[0].plot(numbers, values, label=load, **line)
         each = [value / number for value, number in zip(values, numbers, strict=True)]
         axes[1].plot(numbers, each, label=load, **line)
-    for axis, what in zip(axes, ("all environments", "each environment"), strict=True):
+    for axis, unit in zip(axes, ("all environments", "each environment"), strict=True):
         axis.set_xscale("log", base=2)
         axis.set_xticks(numbers, [str(number) for number in numbers])
         axis.set_yscale("log")  # loads may lie a hundred times apart
@@ -40,18 +38,18 @@ def draw_throughput(
         axis.yaxis.set_major_formatter("{x:,.0f}")
         axis.minorticks_off()
         axis.set_xlabel("environments")
-        axis.set_ylabel(f"agent steps per second, {what}")
+        axis.set_ylabel(f"agent steps per second, {unit}")
         axis.grid(alpha=0.3)
     axes[1].legend(fontsize="small", loc="upper right")  # curves fall, so it is empty there
 
 
 def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> None:
-    """Writes a PNG: steps per second of each load, and of each environment (CuLE, figure 2).
+    """Writes a PNG of steps per second of each load, in total and per environment (CuLE, figure 2).
 
     Args:
       rates: number of environments -> load -> agent steps per second.
-      target: the PNG. Raises `UserError` where it cannot be written.
-      title: what was measured.
+      target: the PNG. Raises `UserError` if it cannot be written.
+      title: names the measurement.
     """
     import matplotlib.figure
 
@@ -62,7 +60,7 @@ def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> 
 
 
 def draw_shares(axes: "matplotlib.axes.Axes", shares: dict[int, dict[str, float]]) -> None:
-    """Draws bars of what a step of training takes its time for: environments -> part -> share."""
+    """Draws how the time of a training step divides: number of environments -> part -> share."""
     numbers = sorted(shares)
     bottom = np.zeros(len(numbers))
     for place, part in enumerate(shares[numbers[0]]):
@@ -82,16 +80,16 @@ def draw_shares(axes: "matplotlib.axes.Axes", shares: dict[int, dict[str, float]
 def draw_scaling(
     axes: Sequence["matplotlib.axes.Axes"], rates: dict[str, dict[int, float]]
 ) -> None:
-    """Draws steps per second against devices into two axes: in all, and as a share of the ideal.
+    """Draws steps per second against devices into two axes: in total, and as a share of the ideal.
 
     Args:
       axes: two.
-      rates: what was trained -> number of devices -> agent steps per second; 1 device must be
-        there, which the ideal is the multiple of.
+      rates: label -> number of devices -> agent steps per second. Each label needs a rate of 1
+        device: the ideal is its multiple.
     """
     for number, (label, found) in enumerate(rates.items()):
         devices = sorted(found)
-        line = style(number) | {"marker": "."}
+        line = line_style(number) | {"marker": "."}
         ideal = [found[1] * count for count in devices]
         axes[0].plot(devices, ideal, color="grey", linestyle=":", label="_" if number else "ideal")
         axes[0].plot(devices, [found[count] for count in devices], label=label, **line)

@@ -1,9 +1,8 @@
-"""Learning curves, of runs and of several seeds together, throughput and scaling: for files and
-for notebooks.
+"""Learning curves of single runs and of several seeds, for files and for notebooks.
 
-Returns are the mean of the last 100 games, as metrics.jsonl has them; a circle marks those of the
-first games, which favor short ones. Nothing is smoothed unless `smooth` says over how many lines;
-the label of the axis then says so too.
+Returns are the mean of the last 100 games, as metrics.jsonl has them; a circle marks means of first
+games, which favor short ones. Curves are smoothed only if `smooth` gives a number of lines, and the
+label of the axis then shows it.
 """
 
 import statistics
@@ -11,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import matplotlib
 import numpy as np
 
-from jaxrl.analysis.groups import RunGroup, group
+from jaxrl.analysis.drawing import line_style, save
+from jaxrl.analysis.groups import RunGroup, group_runs
 from jaxrl.atari.games import CATCH
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
@@ -22,6 +21,7 @@ from jaxrl.runs import metrics
 from jaxrl.runs.directory import load_config
 
 if TYPE_CHECKING:
+    import matplotlib
     import pandas  # type: ignore[import-untyped]
 
 Axis = Literal["frames", "step", "seconds"]
@@ -31,15 +31,12 @@ LABELS = {
     "seconds": "training time (minutes, compilation excluded)",
 }
 UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
-# Told apart also with defective color vision (Okabe & Ito 2008, without the yellow).
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = ("-", "--", ":", "-.")  # once all colors are taken
 POINTS = 200  # of a mean over seeds
 EARLY = "mean of first games only,\nwhich favors short ones"
 
 
 class Band(NamedTuple):
-    """Several seeds on common points, which are none where no range has been reached by all."""
+    """Mean and range of several seeds on P common points; P is 0 if their curves do not overlap."""
 
     x: np.ndarray  # f64[P], in the unit of LABELS
     mean: np.ndarray  # f64[P]
@@ -47,14 +44,13 @@ class Band(NamedTuple):
     highest: np.ndarray  # f64[P]
 
 
-# --- what is drawn --------------------------------------------------------------------------------
+# --- data of curves ------------------------------------------------------------------------------
 
 
 def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[float], list[float]]:
-    """(x, mean return of the last 100 games) of every line with a game; x in the unit of LABELS.
+    """Returns x, in the unit of LABELS, and the mean return of each line that has a game.
 
-    With `smooth` k > 1 each return is the mean of it and the k - 1 before it, or of as many as
-    there are.
+    With `smooth` k > 1 each return is averaged with up to k - 1 returns before it.
     """
     if smooth < 1:
         raise UserError(f"smooth = {smooth}: must be at least 1, a number of lines")
@@ -67,18 +63,18 @@ def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[f
 
 
 def of_first_games(run_dir: Path) -> list[bool]:
-    """Returns for each line of a run whether its mean is of first games, which favor short ones."""
+    """Returns whether each line's mean covers first games, which favor short ones."""
     try:
         config = load_config(run_dir)
-    except UserError:  # the curve can be drawn without
+    except UserError:  # the curve needs no configuration
         config = Config(num_envs=1)
     return metrics.of_first_games(metrics.read(run_dir), config.num_envs, config.game == CATCH)
 
 
 def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Band:
-    """Mean, lowest and highest return of several seeds, interpolated on common points.
+    """Returns mean, lowest and highest return of several seeds, interpolated on common points.
 
-    The points lie evenly in the range that every run has reached, so that each is a mean of all.
+    The points are spaced evenly over the range that all runs cover: each is a mean of all seeds.
     """
     curves = [curve(run_dir, axis, smooth) for run_dir in run_dirs]
     none = np.zeros(0)
@@ -93,10 +89,10 @@ def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Ba
 
 
 def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.DataFrame":
-    """When each run's mean of the last 100 games first reached each score; needs pandas.
+    """Returns when each run's mean of the last 100 games first reached each score; needs pandas.
 
-    Columns `run`, `score`, and of the first line at or above it `step`, `frames` and `minutes` of
-    training; None where it never was. Means of first games do not count.
+    Columns: `run`, `score`, and `step`, `frames` and `minutes` of training of the first line at or
+    above the score, None if there is none. Means of first games do not count.
     """
     import pandas
 
@@ -121,8 +117,10 @@ def draw(
     """Draws the runs' curves into matplotlib axes, with labels and a legend."""
     for number, run_dir in enumerate(run_dirs):
         x, y = curve(run_dir, axis, smooth)
-        axes.plot(x, y, label=run_dir.name, **style(number), marker="o" if len(x) == 1 else None)
-    colors = {run_dir: style(number)["color"] for number, run_dir in enumerate(run_dirs)}
+        axes.plot(
+            x, y, label=run_dir.name, **line_style(number), marker="o" if len(x) == 1 else None
+        )
+    colors = {run_dir: line_style(number)["color"] for number, run_dir in enumerate(run_dirs)}
     _mark_early(axes, colors, axis, smooth)
     _finish(axes, axis, smooth)
 
@@ -134,19 +132,19 @@ def draw_seeds(
     smooth: int = 1,
     order: Sequence[str] = (),
 ) -> None:
-    """Draws each group's mean over the seeds, the band from lowest to highest, and every seed thin.
+    """Draws each group's mean over seeds, its band from lowest to highest, and thin single seeds.
 
-    `order` gives labels in the order of their colors, so that pictures side by side agree.
+    `order` lists labels in the order of their colors; pictures side by side then agree.
     """
     order = list(dict.fromkeys([*order, *(one.label for one in groups)]))
     for one in groups:
-        line = style(order.index(one.label))
+        line = line_style(order.index(one.label))
         number = len(one.run_dirs)
         if number == 1:
             x, y = curve(one.run_dirs[0], axis, smooth)
             axes.plot(x, y, label=f"{one.label}: 1 seed", **line)
             continue
-        for run_dir in one.run_dirs:  # also where not all have come
+        for run_dir in one.run_dirs:  # also beyond the range that all seeds cover
             axes.plot(*curve(run_dir, axis, smooth), **line, linewidth=0.7, alpha=0.45)
         seeds = band(one.run_dirs, axis, smooth)
         label = f"{one.label}: mean of {number} seeds,\nband from lowest to highest"
@@ -155,7 +153,7 @@ def draw_seeds(
             seeds.x, seeds.lowest, seeds.highest, color=line["color"], alpha=0.2, linewidth=0
         )
     colors = {
-        run_dir: style(order.index(one.label))["color"]
+        run_dir: line_style(order.index(one.label))["color"]
         for one in groups
         for run_dir in one.run_dirs
     }
@@ -166,13 +164,13 @@ def draw_seeds(
 def comparison(
     run_dirs: Iterable[Path], columns: Sequence[Axis] = ("frames", "seconds"), smooth: int = 1
 ) -> "matplotlib.figure.Figure":
-    """Algorithms side by side: a row for each game, a column for each axis, as `draw_seeds` draws.
+    """Draws algorithms side by side with `draw_seeds`: a row per game, a column per axis.
 
-    A configuration has the same color in all of them.
+    A configuration has the same color in all panels.
     """
     import matplotlib.figure
 
-    found = group(run_dirs)
+    found = group_runs(run_dirs)
     games = list(dict.fromkeys(one.game for one in found))
     order = list(dict.fromkeys(one.label for one in found))
     size = (3.6 * len(columns) + 2.6, 0.4 + 2.7 * len(games))
@@ -194,7 +192,7 @@ def comparison(
 
 
 def learning_curve(run_dirs: list[Path], target: Path) -> None:
-    """Writes a PNG: return against frames, and against time. Raises `UserError` without metrics."""
+    """Writes a PNG of return against frames and time. Raises `UserError` without metrics."""
     import matplotlib.figure
 
     figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
@@ -205,23 +203,10 @@ def learning_curve(run_dirs: list[Path], target: Path) -> None:
     save(figure, target)
 
 
-def colors(number: int) -> list[Any]:
-    """So many colors, told apart also with defective color vision."""
-    if number <= len(COLORS):
-        return list(COLORS[:number])
-    return list(matplotlib.colormaps["cividis"](np.linspace(0, 1, number)))
-
-
-def style(number: int) -> dict[str, Any]:
-    """Color, and line once the colors are used up."""
-    line = LINES[number // len(COLORS) % len(LINES)]
-    return {"color": COLORS[number % len(COLORS)], "linestyle": line}
-
-
 def _mark_early(
     axes: "matplotlib.axes.Axes", colors: dict[Path, Any], axis: Axis, smooth: int
 ) -> None:
-    """Draws a circle at each mean of first games; the legend says what it is, once."""
+    """Draws a circle at each mean of first games, with one entry in the legend."""
     marks: dict[str, Any] = {"s": 14, "facecolors": "white", "linewidths": 0.8, "zorder": 3}
     any_early = False
     for run_dir, color in colors.items():
@@ -236,7 +221,7 @@ def _mark_early(
 
 
 def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:
-    """Labels, grid and legend; words where nothing has been drawn."""
+    """Adds labels, grid and legend, or a text if nothing has been drawn."""
     axes.set_xlabel(LABELS[axis])
     smoothed = f",\ntrailing mean of {smooth} lines" if smooth > 1 else ""
     axes.set_ylabel(f"return, mean of the last 100 games{smoothed}")
@@ -247,11 +232,3 @@ def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:
         axes.set_yticks([])
         return
     axes.legend(fontsize="small", loc="best")
-
-
-def save(figure: "matplotlib.figure.Figure", target: Path) -> None:
-    """Writes a picture. Raises `UserError` where the file cannot be written."""
-    try:
-        figure.savefig(target, dpi=120)
-    except OSError as error:
-        raise UserError(f"cannot write '{target}': {error}") from None

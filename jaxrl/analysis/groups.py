@@ -1,6 +1,5 @@
-"""Runs of one configuration, together under one name: its games and seeds."""
+"""Groups of runs: those of one configuration, over games and seeds, under one label."""
 
-import dataclasses
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -14,11 +13,11 @@ from jaxrl.runs.directory import load_config
 
 
 def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
-    """The directories' names, where two are alike with as much of the path as differs.
+    """Returns the directories' names; equal ones get as many parent folders as tell them apart.
 
-    Raises `UserError` where one is given twice.
+    Raises `UserError` if a directory is given twice.
     """
-    paths = [Path(os.path.abspath(run_dir)) for run_dir in run_dirs]  # a link keeps its name
+    paths = [Path(os.path.abspath(run_dir)) for run_dir in run_dirs]  # keeps the names of links
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
         raise UserError(f"'{twice.name}' is given twice: name each run directory once")
@@ -32,57 +31,60 @@ def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
     return names
 
 
-# Settings that change neither what is learned nor how fast: seeds of one kind may differ in them.
-OF_RECORDS = (
-    "run_dir",
-    "parallel.num_devices",
-    "log.interval",
-    "checkpoint.interval",
-    "checkpoint.keep",
-    "checkpoint.max_failures",
-    "evaluation.episodes",
-    "env.stuck_after",
-)
+# Settings that change neither the learning nor its speed: runs of one group may differ in them.
+RECORDING_SETTINGS = {
+    "parallel": ("num_devices",),
+    "log": ("interval",),
+    "checkpoint": ("interval", "keep", "max_failures"),
+    "evaluation": ("episodes",),
+    "env": ("stuck_after",),
+}
 
 
 class RunGroup(NamedTuple):
-    """Runs of one game that differ by their seed alone."""
+    """Runs of one game that differ only in their seeds."""
 
     game: str
-    label: str  # of the configuration, alike for all its games
+    label: str  # of the configuration, the same for all its games
     run_dirs: list[Path]
 
 
-def group(run_dirs: Iterable[Path]) -> list[RunGroup]:
-    """Runs whose configurations differ by the seed alone, together; in the order of the first.
+def group_runs(run_dirs: Iterable[Path]) -> list[RunGroup]:
+    """Groups runs whose configurations differ only in the seed, in the order of their first runs.
 
-    The label is what `jaxrl train`, `make` and `jaxrl sweep` call it in a directory's name,
-    else the algorithm, and of two that would be alike, with the settings in which they differ.
-    Raises `UserError` where a directory has no configuration.
+    The label is the configuration's part of a directory name that `jaxrl train`, `make` or `jaxrl
+    sweep` chose, and otherwise the algorithm. Equal labels are extended by the settings in which
+    their configurations differ. Raises `UserError` if a directory has no configuration.
     """
-    of_kind: dict[Config, dict[str, list[Path]]] = {}  # kind -> game -> directories
+    found: dict[Config, dict[str, list[Path]]] = {}  # kind -> game -> directories
     names: dict[Config, str] = {}
     for run_dir in run_dirs:
         config = load_config(run_dir)
         kind = _kind(config)
-        of_kind.setdefault(kind, {}).setdefault(config.game, []).append(run_dir)
-        names.setdefault(kind, _name(run_dir, config))
-    labels = dict(zip(names, _labels(list(names), list(names.values())), strict=True))
+        found.setdefault(kind, {}).setdefault(config.game, []).append(run_dir)
+        names.setdefault(kind, _label(run_dir, config))
+    labels = dict(zip(names, _distinct_labels(list(names), list(names.values())), strict=True))
     return [
-        RunGroup(game, labels[kind], found)
-        for kind, games in of_kind.items()
-        for game, found in games.items()
+        RunGroup(game, labels[kind], members)
+        for kind, games in found.items()
+        for game, members in games.items()
     ]
 
 
 def _kind(config: Config) -> Config:
-    """The configuration without its seed, its game, and what only says how it is recorded."""
+    """Returns the configuration with the default seed, game and recording settings."""
     defaults = Config()
-    same = {key: getattr(defaults, key) for key in ("seed", "game", *OF_RECORDS)}
-    return dataclasses.replace(config, **same)
+    recording = {
+        section: {key: getattr(getattr(defaults, section), key) for key in keys}
+        for section, keys in RECORDING_SETTINGS.items()
+    }
+    return config.replaced(
+        seed=defaults.seed, game=defaults.game, run_dir=defaults.run_dir, **recording
+    )
 
 
-def _name(run_dir: Path, config: Config) -> str:
+def _label(run_dir: Path, config: Config) -> str:
+    """Returns the configuration's part of the directory name, or else the algorithm."""
     game, seed = re.escape(config.game), config.seed
     of_train = re.fullmatch(rf"{game}-(.+?)-seed{seed}(-\d+-\d+)?", run_dir.name)
     of_sweep = re.fullmatch(rf"(.+?)-{game}-seed{seed}", run_dir.name)
@@ -90,8 +92,8 @@ def _name(run_dir: Path, config: Config) -> str:
     return found[1] if found else config.algorithm
 
 
-def _labels(kinds: list[Config], names: list[str]) -> list[str]:
-    """The names, with the settings that tell apart those that have the same."""
+def _distinct_labels(kinds: list[Config], names: list[str]) -> list[str]:
+    """Returns the labels; equal ones are extended by the settings in which their kinds differ."""
     labels = list(names)
     for name in {name for name in names if names.count(name) > 1}:
         alike = [i for i, other in enumerate(names) if other == name]
@@ -101,8 +103,8 @@ def _labels(kinds: list[Config], names: list[str]) -> list[str]:
 
 
 def by_configuration(run_dirs: Iterable[Path]) -> dict[str, list[Path]]:
-    """The runs of each configuration, over all its games and seeds, by its label."""
+    """Returns the runs of each configuration, over all its games and seeds, by label."""
     found: dict[str, list[Path]] = {}
-    for of_game in group(run_dirs):
-        found.setdefault(of_game.label, []).extend(of_game.run_dirs)
+    for one in group_runs(run_dirs):
+        found.setdefault(one.label, []).extend(one.run_dirs)
     return found

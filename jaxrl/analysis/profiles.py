@@ -1,56 +1,55 @@
-"""The picture of aggregated scores: estimates with their intervals, and performance profiles."""
+"""The picture of aggregates: estimates with their intervals, and performance profiles."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxrl.analysis import curves, statistics
-from jaxrl.analysis.statistics import Cells
+from jaxrl.analysis import statistics
+from jaxrl.analysis.drawing import palette, save
+from jaxrl.analysis.statistics import GameScores
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
 
 THRESHOLDS = 200  # points of a profile
 
 
-def draw(cells: dict[str, Cells], protocol: str, target: Path) -> None:
+def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
     """Writes a PNG of the aggregates of each configuration and their performance profiles.
 
     Args:
-      cells: configuration -> game -> human-normalized scores.
-      protocol: that they were evaluated by.
-      target: the PNG. Raises `UserError` where it cannot be written, or there is nothing to draw.
+      scores: configuration -> game -> human-normalized scores.
+      protocol: of the evaluations.
+      target: the PNG. Raises `UserError` if it cannot be written, or there is nothing to draw.
     """
     import matplotlib.figure
 
-    if not cells:
+    if not scores:
         raise UserError("no game has a published human score: there is nothing to draw")
-    height = 3.4 + 0.3 * len(cells)
+    height = 3.4 + 0.3 * len(scores)
     figure = matplotlib.figure.Figure(figsize=(11, height + 2.4), layout="constrained")
-    parts: Any = figure.subfigures(2, 1, height_ratios=[1 + 0.3 * len(cells), 3])
+    parts: Any = figure.subfigures(2, 1, height_ratios=[1 + 0.3 * len(scores), 3])
     above, below = parts
     panels = above.subplots(1, len(statistics.AGGREGATES), sharey=True)
-    colors = dict(zip(cells, curves.colors(len(cells)), strict=True))
-    for place, (label, of_one) in enumerate(cells.items()):
+    colors = dict(zip(scores, palette(len(scores)), strict=True))
+    for place, (label, by_game) in enumerate(scores.items()):
         for panel, (name, estimate) in zip(
-            panels, statistics.aggregate(of_one).items(), strict=True
+            panels, statistics.aggregate(by_game).items(), strict=True
         ):
             _interval(panel, place, estimate, colors[label])
             panel.set_title(name, fontsize="medium")
-    panels[0].set_yticks(range(len(cells)), list(cells))
-    panels[0].set_ylim(len(cells) - 0.5, -0.5)
+    panels[0].set_yticks(range(len(scores)), list(scores))
+    panels[0].set_ylim(len(scores) - 0.5, -0.5)
     above.supxlabel("human-normalized score, 95 % stratified bootstrap intervals", fontsize="small")
-    _profiles(below.subplots(), cells, colors)
-    games = sorted({game for of_one in cells.values() for game in of_one})
+    _profiles(below.subplots(), scores, colors)
+    games = sorted({game for by_game in scores.values() for game in by_game})
     shown = ", ".join(games) if len(games) <= 6 else f"{len(games)} games"
     figure.suptitle(f"{shown}, protocol {protocol} ({evaluation_record.PROTOCOLS[protocol]})")
-    try:
-        figure.savefig(target, dpi=120)
-    except OSError as error:
-        raise UserError(f"cannot write '{target}': {error}") from None
+    save(figure, target)
 
 
 def _interval(panel: Any, place: int, estimate: statistics.Estimate, color: Any) -> None:
+    """Draws one configuration's estimate as a line, and its interval as a bar."""
     if estimate.low is not None and estimate.high is not None:
         panel.barh(place, estimate.high - estimate.low, left=estimate.low, height=0.6,
                    color=color, alpha=0.5)  # fmt: skip
@@ -60,12 +59,13 @@ def _interval(panel: Any, place: int, estimate: statistics.Estimate, color: Any)
     panel.margins(x=0.15)
 
 
-def _profiles(axes: Any, cells: dict[str, Cells], colors: dict[str, Any]) -> None:
-    values = np.concatenate([x for of_one in cells.values() for x in of_one.values()])
+def _profiles(axes: Any, scores: dict[str, GameScores], colors: dict[str, Any]) -> None:
+    """Draws the performance profile of each configuration with its 95 % band."""
+    values = np.concatenate([x for by_game in scores.values() for x in by_game.values()])
     low, high = min(0.0, float(values.min())), max(1.0, float(values.max()))
     thresholds = np.linspace(low, high + 0.02 * (high - low), THRESHOLDS)
-    for label, of_one in cells.items():
-        shares, band = statistics.profile(of_one, thresholds)
+    for label, by_game in scores.items():
+        shares, band = statistics.profile(by_game, thresholds)
         axes.plot(thresholds, shares, label=label, color=colors[label], drawstyle="steps-pre")
         if band is not None:
             axes.fill_between(thresholds, *band, color=colors[label], alpha=0.2, linewidth=0)

@@ -5,43 +5,44 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
-FEW_GAMES = 10  # below it, scores that are all alike say nothing of chance
+FEW_GAMES = 10  # fewer equal scores give no interval: they say nothing about chance
 REPETITIONS = 10_000  # of the bootstrap
-INTERVAL = (2.5, 97.5)  # percentiles: 95 % lie between
-Cells = dict[str, np.ndarray]  # game -> human-normalized scores f64[seeds]
+INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
+GameScores = dict[str, np.ndarray]  # game -> scores f64[seeds], mostly human-normalized
 
 
 # --- aggregates ----------------------------------------------------------------------------------
 
 
 class Estimate(NamedTuple):
-    """A figure and its 95 % interval, None where no game has two seeds."""
+    """A figure and its 95 % interval, which is None where no game has two seeds."""
 
     value: float
     low: float | None
     high: float | None
 
 
-def median(rows: list[np.ndarray]) -> np.ndarray:
-    """The median over games of the means over seeds; `rows` are f[..., seeds], one per game."""
-    return np.median(np.stack([row.mean(-1) for row in rows]), axis=0)
+def median(scores: list[np.ndarray]) -> np.ndarray:
+    """Returns the median over games of the means over seeds.
+
+    Like the other aggregates it takes scores f[..., seeds] of each game, and returns f[...].
+    """
+    return np.median(np.stack([of_game.mean(-1) for of_game in scores]), axis=0)
 
 
-def mean(rows: list[np.ndarray]) -> np.ndarray:
-    """The mean over games of the means over seeds."""
-    return np.mean(np.stack([row.mean(-1) for row in rows]), axis=0)
+def mean(scores: list[np.ndarray]) -> np.ndarray:
+    """Returns the mean over games of the means over seeds."""
+    return np.mean(np.stack([of_game.mean(-1) for of_game in scores]), axis=0)
 
 
-def interquartile_mean(rows: list[np.ndarray]) -> np.ndarray:
-    """The mean of the middle half of all scores of all games (Agarwal 2021, section 4.3)."""
-    values = np.sort(np.concatenate(rows, axis=-1), axis=-1)
-    cut = values.shape[-1] // 4
-    return values[..., cut : values.shape[-1] - cut].mean(-1)
+def interquartile_mean(scores: list[np.ndarray]) -> np.ndarray:
+    """Returns the mean of the middle half of all games' scores (Agarwal 2021, section 4.3)."""
+    return np.asarray(scipy.stats.trim_mean(np.concatenate(scores, axis=-1), 0.25, axis=-1))
 
 
-def optimality_gap(rows: list[np.ndarray]) -> np.ndarray:
-    """How far scores stay below 1, a human: mean of max(0, 1 - score) over all of them."""
-    return np.maximum(0, 1 - np.concatenate(rows, axis=-1)).mean(-1)
+def optimality_gap(scores: list[np.ndarray]) -> np.ndarray:
+    """Returns the mean of max(0, 1 - score) over all games and seeds; 1 is a human's score."""
+    return np.maximum(0, 1 - np.concatenate(scores, axis=-1)).mean(-1)
 
 
 AGGREGATES = {
@@ -52,52 +53,81 @@ AGGREGATES = {
 }
 
 
-def resampled(cells: Cells, seed: int, repetitions: int = REPETITIONS) -> list[np.ndarray]:
-    """Stratified bootstrap: every game's seeds drawn anew, f[repetitions, seeds] per game."""
+def resample(scores: GameScores, seed: int, repetitions: int = REPETITIONS) -> list[np.ndarray]:
+    """Draws seeds with replacement within each game: f[repetitions, seeds] per game.
+
+    This is the stratified bootstrap; games are never drawn.
+    """
     rng = np.random.default_rng(seed)
-    return [x[rng.integers(len(x), size=(repetitions, len(x)))] for x in cells.values()]
+    return [x[rng.integers(len(x), size=(repetitions, len(x)))] for x in scores.values()]
 
 
 def _estimate(value: Any, drawn: np.ndarray | None) -> Estimate:
+    """Returns the value with the percentile interval of its bootstrap."""
     if drawn is None:
         return Estimate(float(value), None, None)
     low, high = np.percentile(drawn, INTERVAL)
     return Estimate(float(value), float(low), float(high))
 
 
-def aggregate(cells: Cells, seed: int = 0) -> dict[str, Estimate]:
-    """Median, interquartile mean, mean and optimality gap, with stratified bootstrap intervals.
+def aggregate(scores: GameScores, seed: int = 0) -> dict[str, Estimate]:
+    """Returns all `AGGREGATES` with their stratified bootstrap intervals.
 
-    They say what other seeds of the same games would make of it, and nothing of other games.
+    The intervals say how other seeds of the same games would turn out; they do not cover other
+    games.
     """
-    rows = list(cells.values())
-    drawn = resampled(cells, seed) if max(map(len, rows)) > 1 else None
+    by_game = list(scores.values())
+    drawn = resample(scores, seed) if max(map(len, by_game)) > 1 else None
     return {
-        name: _estimate(function(rows), None if drawn is None else function(drawn))
+        name: _estimate(function(by_game), None if drawn is None else function(drawn))
         for name, function in AGGREGATES.items()
     }
 
 
 def profile(
-    cells: Cells, thresholds: np.ndarray, seed: int = 0
+    scores: GameScores, thresholds: np.ndarray, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The performance profile: the share of scores above each threshold (Agarwal 2021, eq. 1).
+    """Returns the performance profile: the share of scores above each threshold.
 
-    Returns f[thresholds], and the bounds f[2, thresholds] of its pointwise 95 % band, or None.
+    See Agarwal 2021, equation 1. The shares are f[thresholds]; the bounds of their pointwise 95 %
+    band are f[2, thresholds], or None where no game has two seeds.
     """
+    by_game = list(scores.values())
+    shares = _shares_above(by_game, thresholds)
+    if max(map(len, by_game)) == 1:
+        return shares, None
+    drawn = _shares_above(resample(scores, seed, 2000), thresholds)
+    return shares, np.percentile(drawn, INTERVAL, axis=0)
 
-    def above(rows: list[np.ndarray]) -> np.ndarray:
-        values = np.concatenate(rows, axis=-1)
-        return (values[..., None] > thresholds).mean(-2)
 
-    rows = list(cells.values())
-    if max(map(len, rows)) == 1:
-        return above(rows), None
-    return above(rows), np.percentile(above(resampled(cells, seed, 2000)), INTERVAL, axis=0)
+def _shares_above(scores: list[np.ndarray], thresholds: np.ndarray) -> np.ndarray:
+    """Returns the share of all scores above each threshold, f[..., thresholds]."""
+    values = np.concatenate(scores, axis=-1)
+    return (values[..., None] > thresholds).mean(-2)
+
+
+# --- comparison of two ---------------------------------------------------------------------------
+
+
+class Comparison(NamedTuple):
+    """How much better the first is than the second."""
+
+    difference: Estimate  # of the means over games, with Welch's interval
+    improvement: Estimate  # probability that a score of the first is higher; by the bootstrap
+
+
+def compare(first: GameScores, second: GameScores, seed: int = 0) -> Comparison:
+    """Compares scores of the same games, which need not be normalized."""
+    second = {game: second[game] for game in first}
+    x, y = list(first.values()), list(second.values())
+    drawn = None
+    if min(map(len, [*x, *y])) > 1:
+        drawn = probability_of_improvement(resample(first, seed), resample(second, seed + 1))
+    return Comparison(difference(x, y), _estimate(probability_of_improvement(x, y), drawn))
 
 
 def probability_of_improvement(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:
-    """P(X > Y) + P(X = Y) / 2 of two scores of the same game, averaged over games.
+    """Returns P(X > Y) + P(X = Y) / 2 of two scores of the same game, averaged over games.
 
     Args:
       x: scores f[..., n] of each game.
@@ -111,43 +141,28 @@ def probability_of_improvement(x: list[np.ndarray], y: list[np.ndarray]) -> np.n
     return np.mean(games, axis=0)
 
 
-class Comparison(NamedTuple):
-    """How much better the first is than the second."""
-
-    difference: Estimate  # of the means over games, with Welch's interval
-    improvement: Estimate  # probability that a score of the first is higher; by the bootstrap
-
-
 def difference(x: list[np.ndarray], y: list[np.ndarray]) -> Estimate:
-    """The difference of means over games, with Welch's interval: t₀.₉₇₅(ν) · √(Σ s²/n) / games.
+    """Returns the difference of means over games, ± t₀.₉₇₅(ν) · √(Σ s²/n) / games (Welch).
 
-    A bootstrap of three or five seeds would call one of two equals better in a fifth of cases, and
-    not in a twentieth. No interval where a game has a single score, or few that are all alike.
+    With three or five seeds a bootstrap would call one of two equals better in a fifth of cases,
+    where a twentieth is right. There is no interval if a game has a single score, or if all scores
+    of a game are equal and fewer than `FEW_GAMES`.
     """
     value = float(mean(x) - mean(y))
-    cells = [*x, *y]
-    if min(map(len, cells)) < 2:
+    samples = [*x, *y]
+    if min(map(len, samples)) < 2:
         return Estimate(value, None, None)
-    parts = np.array([cell.var(ddof=1) / len(cell) for cell in cells]) / len(x) ** 2
+    parts = np.array([of_game.var(ddof=1) / len(of_game) for of_game in samples]) / len(x) ** 2
     variance = parts.sum()
     if not variance:
-        bound = value if min(map(len, cells)) >= FEW_GAMES else None
+        bound = value if min(map(len, samples)) >= FEW_GAMES else None
         return Estimate(value, bound, bound)
-    freedom = variance**2 / np.sum(parts**2 / [len(cell) - 1 for cell in cells])  # Satterthwaite
+    # Satterthwaite's degrees of freedom
+    freedom = variance**2 / np.sum(parts**2 / [len(of_game) - 1 for of_game in samples])
     half = float(scipy.stats.t.ppf(INTERVAL[1] / 100, freedom) * np.sqrt(variance))
     return Estimate(value, value - half, value + half)
 
 
-def compare(first: Cells, second: Cells, seed: int = 0) -> Comparison:
-    """Both over the same games; scores need not be normalized."""
-    second = {game: second[game] for game in first}
-    x, y = list(first.values()), list(second.values())
-    drawn = None
-    if min(map(len, [*x, *y])) > 1:
-        drawn = probability_of_improvement(resampled(first, seed), resampled(second, seed + 1))
-    return Comparison(difference(x, y), _estimate(probability_of_improvement(x, y), drawn))
-
-
-def is_sure(found: Estimate) -> bool:
-    """Whether the 95 % interval of a difference leaves zero out."""
+def excludes_zero(found: Estimate) -> bool:
+    """Returns whether the 95 % interval of a difference excludes zero."""
     return found.low is not None and found.high is not None and not found.low <= 0 <= found.high

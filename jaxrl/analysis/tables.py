@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def load_table(run_dirs: Iterable[Path]) -> "pandas.DataFrame":
-    """Every line of the runs' metrics.jsonl as a row of one table; needs pandas.
+    """Returns all lines of the runs' metrics.jsonl as rows of one table; needs pandas.
 
-    Columns: `run`, the directory's name, with its parent's before it where two are alike; `game`,
-    `algorithm` and `seed`; the settings that are not alike in all runs that have them, by their
-    keys (`optimizer.learning_rate`); every key of the lines; `minutes`, which is `seconds` / 60.
-    What a line does not have, or is no finite number there, is NaN. Raises `UserError` for what is
-    no run directory or cannot be read.
+    Columns: `run`, the directory's name, with parent folders where two are equal; `game`,
+    `algorithm` and `seed`; the settings in which the runs differ, by their keys
+    (`optimizer.learning_rate`); every key of the lines; `minutes`, which is `seconds` / 60. Missing
+    values and those that are no finite number are NaN. Raises `UserError` if a directory is no run
+    directory or cannot be read.
     """
     import pandas
 
@@ -47,5 +47,5 @@ def load_table(run_dirs: Iterable[Path]) -> "pandas.DataFrame":
 
 
 def _number(value: Any) -> float:
-    """NaN for what is no finite number, or too large for a table."""
+    """Returns a number that a table can hold, NaN for anything else."""
     return value if type(value) in (int, float) and abs(value) < 2**63 else float("nan")

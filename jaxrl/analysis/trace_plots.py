@@ -1,4 +1,4 @@
-"""Pictures of a trace, for notebooks: curves over time, single steps, and a film with controls."""
+"""Pictures of a trace for notebooks: curves over time, single steps, and a film."""
 
 import tempfile
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import imageio.v2 as imageio
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.curves import COLORS, colors
+from jaxrl.analysis.drawing import COLORS, palette
 from jaxrl.errors import UserError
 from jaxrl.evaluation.trace import Trace
 from jaxrl.evaluation.video import REAL_TIME, quiet_fork
@@ -20,9 +20,10 @@ REWARDS = {1: ("reward", "^", COLORS[2]), -1: ("negative reward", "v", COLORS[1]
 
 
 def draw(trace: Trace) -> "matplotlib.figure.Figure":
-    """Some of the frames, and under them over time: the policy, the value, and for C51 the rest.
+    """Draws some frames, and below them the policy and the value over time.
 
-    Of C51 these are each action's mean return, and the distribution of the chosen action's.
+    C51 has two more panels: each action's mean return, and the return distribution of the chosen
+    action.
     """
     import matplotlib.figure
 
@@ -42,9 +43,9 @@ def draw(trace: Trace) -> "matplotlib.figure.Figure":
 
 
 def draw_step(trace: Trace, step: int) -> "matplotlib.figure.Figure":
-    """One frame, and of C51 the distribution of each action's return there, the chosen one's dark.
+    """Draws one frame beside C51's return distribution of each action, the chosen one's dark.
 
-    Raises `UserError` where nothing was chosen, or the policy knows no distribution.
+    Raises `UserError` if no action was chosen at this step, or the agent is not C51.
     """
     import matplotlib.figure
 
@@ -74,9 +75,9 @@ def draw_step(trace: Trace, step: int) -> "matplotlib.figure.Figure":
 
 
 def film(trace: Trace, frames_per_second: float = REAL_TIME) -> bytes:
-    """An mp4 of the game beside what the policy says, above the curves with the place in time.
+    """Returns an mp4 of the game and the policy, above curves that a cursor follows.
 
-    15 steps a second are the speed of Atari's console.
+    15 steps per second are the speed of Atari's console.
     """
     import matplotlib.figure
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -90,12 +91,12 @@ def film(trace: Trace, frames_per_second: float = REAL_TIME) -> bytes:
     _draw_policy(panels["policy"], trace)
     _draw_values(panels["value"], trace)
     panels["value"].set_xlabel("step")
-    moving = [_screen(panels["screen"], trace), _now(panels["now"], trace)]
+    moving = [_screen(panels["screen"], trace), _policy_now(panels["now"], trace)]
     moving += [_cursor(panels[name]) for name in ("policy", "value")]
     for artist in (artist for part in moving for artist in part.artists):
         artist.set_animated(True)
     canvas.draw()
-    # Only what moves is drawn again, which is many times as fast.
+    # Only the moving artists are drawn again, which is many times as fast.
     still = canvas.copy_from_bbox(figure.bbox)
     writer: Any
     with tempfile.TemporaryDirectory() as folder:
@@ -117,24 +118,27 @@ def film(trace: Trace, frames_per_second: float = REAL_TIME) -> bytes:
 
 
 def _check_step(trace: Trace, step: int) -> None:
+    """Raises `UserError` if there is no return distribution or no action at this step."""
     if not trace.atoms.size:
-        raise UserError("only C51 learns the distribution of the return: take a run of it")
+        raise UserError("only C51 learns the distribution of returns: take one of its runs")
     if not 0 <= step < len(trace.actions) or trace.actions[step] < 0:
-        raise UserError(f"step {step}: no action was chosen there, of {len(trace.actions)} rows")
+        raise UserError(
+            f"step {step}: no action was chosen at this one of {len(trace.actions)} rows"
+        )
 
 
 def _edges(trace: Trace) -> np.ndarray:
-    """Between which the row t is drawn: t to t + 1."""
+    """Returns the edges on the time axis: row t is drawn from t to t + 1."""
     return np.arange(len(trace.actions) + 1)
 
 
 def _colors(trace: Trace) -> list[Any]:
-    """One for each action."""
-    return colors(len(trace.action_names))
+    """Returns a color for each action."""
+    return palette(len(trace.action_names))
 
 
 def _show(axes: Any, frame: np.ndarray) -> Any:
-    """A frame with a border, but no ticks."""
+    """Draws a frame with a border and without ticks."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_color("grey")
@@ -142,13 +146,14 @@ def _show(axes: Any, frame: np.ndarray) -> Any:
 
 
 def _draw_frames(panels: Any, trace: Trace) -> None:
+    """Draws frames at equal distances in time, titled with their actions."""
     places = np.linspace(0, len(trace.frames) - 1, len(panels)).round().astype(int)
     for axes, step in zip(panels, places, strict=True):
         _show(axes, trace.frames[step])
-        axes.set_title(f"{step}: {_said(trace, int(step))}", fontsize="small")
+        axes.set_title(f"{step}: {_action_name(trace, int(step))}", fontsize="small")
 
 
-def _said(trace: Trace, step: int) -> str:
+def _action_name(trace: Trace, step: int) -> str:
     """Returns the action of a row, or why there is none."""
     if trace.actions[step] >= 0:
         return trace.action_names[trace.actions[step]]
@@ -156,7 +161,7 @@ def _said(trace: Trace, step: int) -> str:
 
 
 def _draw_policy(axes: Any, trace: Trace) -> None:
-    """The probabilities of the actions, one on top of the other."""
+    """Draws the probabilities of the actions as stacked areas."""
     below = np.zeros(len(trace.actions))
     for action, color in enumerate(_colors(trace)):
         above = below + trace.probabilities[:, action]
@@ -170,6 +175,7 @@ def _draw_policy(axes: Any, trace: Trace) -> None:
 
 
 def _draw_values(axes: Any, trace: Trace) -> None:
+    """Draws the value, with a mark where a reward was received."""
     axes.stairs(trace.values, _edges(trace), baseline=None, color="black", label="value")
     for sign, (label, marker, color) in REWARDS.items():
         steps = np.flatnonzero(np.sign(trace.rewards) == sign)
@@ -182,6 +188,7 @@ def _draw_values(axes: Any, trace: Trace) -> None:
 
 
 def _draw_action_values(axes: Any, trace: Trace) -> None:
+    """Draws C51's mean return of each action."""
     for action, color in enumerate(_colors(trace)):
         axes.stairs(trace.action_values[:, action], _edges(trace), baseline=None, color=color,
                     linewidth=1.3, label=trace.action_names[action])  # fmt: skip
@@ -191,12 +198,12 @@ def _draw_action_values(axes: Any, trace: Trace) -> None:
 
 
 def _draw_distribution(axes: Any, trace: Trace) -> None:
-    """The chosen action's distribution, as columns of shades."""
+    """Draws the return distribution of the chosen action as columns of shades."""
     chosen = trace.distributions[np.arange(len(trace.actions)), trace.actions]
     half = (trace.atoms[1] - trace.atoms[0]) / 2
     levels = np.append(trace.atoms - half, trace.atoms[-1] + half)
     shades = axes.pcolormesh(_edges(trace), levels, chosen.T, cmap="cividis", vmin=0)
-    # Most returns that the atoms stand for never come near.
+    # Most atoms never have a visible probability.
     used = trace.atoms[np.nanmax(chosen, axis=0) > 0.02 * np.nanmax(chosen)]
     axes.set_ylim(used.min() - 4 * half, used.max() + 4 * half)
     axes.set_ylabel("return of the\nchosen action")
@@ -209,20 +216,21 @@ def _legend(axes: Any, trace: Trace) -> None:
 
 
 class _Moving(NamedTuple):
-    """What a film draws anew for each step, and how it is put there."""
+    """The artists of a panel that change in a film, and the function that draws a step."""
 
     artists: list[Any]
     move: Callable[[int], None]
 
 
 def _screen(axes: Any, trace: Trace) -> _Moving:
+    """Draws the game's frame under a caption with the score."""
     picture = _show(axes, trace.frames[0])
     caption = axes.text(0.5, 1.02, "", transform=axes.transAxes, ha="center", fontsize=10)
     axes.set_title(" ", fontsize=10)  # room for the caption
 
     def move(step: int) -> None:
         picture.set_data(trace.frames[step])
-        began = max(np.flatnonzero(trace.ends[:step]), default=-1) + 1  # of this game
+        began = max(np.flatnonzero(trace.ends[:step]), default=-1) + 1  # first row of this game
         score = trace.rewards[began:step].sum()
         caption.set_text(f"{trace.game}, step {step}, score {score:g}")
 
@@ -230,14 +238,15 @@ def _screen(axes: Any, trace: Trace) -> _Moving:
 
 
 def _cursor(axes: Any) -> _Moving:
+    """Draws a vertical line at the current step."""
     line = axes.axvline(0, color="black")
     return _Moving([line], lambda step: line.set_xdata([step + 0.5] * 2))
 
 
-def _now(axes: Any, trace: Trace) -> _Moving:
-    """Bars of the policy at one step, or of C51 the distribution of each action's return."""
+def _policy_now(axes: Any, trace: Trace) -> _Moving:
+    """Draws the policy at one step as bars, or C51's return distribution of each action."""
     if trace.atoms.size:
-        return _now_c51(axes, trace)
+        return _return_distributions(axes, trace)
     bars = list(axes.barh(trace.action_names, trace.probabilities[0], color=_colors(trace)))
     axes.set_xlim(0, 1)
     axes.invert_yaxis()
@@ -250,7 +259,8 @@ def _now(axes: Any, trace: Trace) -> _Moving:
     return _Moving(bars, move)
 
 
-def _now_c51(axes: Any, trace: Trace) -> _Moving:
+def _return_distributions(axes: Any, trace: Trace) -> _Moving:
+    """Draws C51's return distribution of each action at one step."""
     parts = zip(trace.distributions[0], _colors(trace), trace.action_names, strict=True)
     lines = [axes.plot(trace.atoms, y, color=color, label=name)[0] for y, color, name in parts]
     axes.set_ylim(0, 1.05 * np.nanmax(trace.distributions))

@@ -61,7 +61,7 @@ def evaluate(arguments: list[str]) -> int:
     run_dirs = check_runs(given["runs"], "evaluate")
     if given["output"]:
         check_target(given["output"], (".png",))
-    from jaxrl.analysis import comparison
+    from jaxrl.analysis import aggregates
 
     if not given["recorded"]:
         given["protocol"] = given["protocol"] or _like_training(run_dirs)
@@ -70,13 +70,13 @@ def evaluate(arguments: list[str]) -> int:
         if given["json"]:
             print(json.dumps(dataclasses.asdict(found[run_dirs[0]]), indent=2))
         return 0
-    summary = comparison.summarize(found)
+    summary = aggregates.summarize(found)
     if given["output"]:
         from jaxrl.analysis import profiles
 
-        profiles.draw(summary.cells, summary.protocol, given["output"])
-    print(json.dumps(comparison.table(summary), indent=2) if given["json"]
-          else comparison.describe(summary))  # fmt: skip
+        profiles.draw(summary.scores, summary.protocol, given["output"])
+    print(json.dumps(aggregates.to_json(summary), indent=2) if given["json"]
+          else aggregates.describe(summary))  # fmt: skip
     if given["output"] and not given["json"]:
         print(given["output"])
     return 0
@@ -159,5 +159,5 @@ def compare(arguments: list[str]) -> int:
     from jaxrl.analysis import comparison
 
     result = comparison.compare(run_dirs)
-    print(json.dumps(result.table(), indent=2) if as_json else result.describe())
+    print(json.dumps(result.to_json(), indent=2) if as_json else result.describe())
     return 0

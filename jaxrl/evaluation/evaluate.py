@@ -1,6 +1,6 @@
-"""Evaluation by named protocols: whole games, unclipped scores, human-normalized.
+"""Evaluation by named protocols: whole games with unclipped, human-normalized scores.
 
-Every environment plays exactly one game. Counting whatever games end first would favor short ones.
+Every environment plays exactly one game. Counting the games that end first would favor short ones.
 """
 
 from pathlib import Path
@@ -22,13 +22,15 @@ from jaxrl.runs.evaluation_record import Evaluation, summarize
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.types import ActorState, Agent, EnvEngine
 
-STEPS_PER_CALL = 200  # agent steps between two looks at who has finished
-SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # that one may take at least, with its compilation
-SEED_OFFSET = 1_000_003  # evaluation never plays the games of training
+STEPS_PER_CALL = (
+    200  # agent steps of one compiled call, after which the host looks for unfinished games
+)
+SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # deadline of one call, with its compilation
+SEED_OFFSET = 1_000_003  # keeps the games of evaluation apart from those of training
 
 
-class _Games(NamedTuple):
-    """The first game of every environment."""
+class _FirstGames(NamedTuple):
+    """The first game of every environment, of E."""
 
     state: rollout.RolloutState
     finished: jax.Array  # b[E]
@@ -37,7 +39,7 @@ class _Games(NamedTuple):
 
 
 def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.RolloutState:
-    """New games on the first local device."""
+    """Starts games, and returns their state on the first local device."""
     num_envs = engine.spec.num_envs
     env, timestep = engine.init(seed)
     keys = jax.random.split(jax.random.key(seed), num_envs)
@@ -45,11 +47,12 @@ def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.Rollout
     return jax.device_put(rollout.start(env, timestep, keys, games), jax.local_devices()[0])
 
 
-def _step(agent: Agent, engine: EnvEngine, actor: ActorState, games: _Games) -> _Games:
+def _step(agent: Agent, engine: EnvEngine, actor: ActorState, games: _FirstGames) -> _FirstGames:
+    """Plays one step everywhere; scores and lengths are kept where a first game ends."""
     before = games.state.episodes
     state, _ = rollout.step(agent, engine, actor, games.state)
     ends = state.timestep.game_over & ~games.finished
-    return _Games(
+    return _FirstGames(
         state=state,
         finished=games.finished | ends,
         score=jnp.where(ends, before.score + state.timestep.score, games.score),
@@ -69,40 +72,43 @@ def evaluate(
 
     Args:
       config: of the run that trained the policy.
-      actor: what it learned.
+      actor: the trained policy.
       protocol: one of `PROTOCOLS`.
-      num_episodes: games, one in each of as many environments.
+      num_episodes: games, one per environment.
       seed: of the games and the actions.
-      step: agent steps of training behind the actor, for the record.
+      step: agent steps that the policy was trained for, for the record.
     """
-    engine, agent, told = set_up(config, protocol, num_episodes)
+    engine, agent, conditions = set_up(config, protocol, num_episodes)
 
     @jax.jit
-    def advance(actor: ActorState, games: _Games) -> _Games:
+    def advance(actor: ActorState, games: _FirstGames) -> _FirstGames:
         return jax.lax.fori_loop(
             0, STEPS_PER_CALL, lambda _, g: _step(agent, engine, actor, g), games
         )
 
     state = start_games(config, engine, SEED_OFFSET + seed)
-    none = jnp.zeros(num_episodes)
-    games = _Games(state, none.astype(bool), none, none.astype(jnp.int32))
-    with Watchdog(config.env.stuck_after) as watch:
+    zeros = jnp.zeros(num_episodes)
+    games = _FirstGames(state, zeros.astype(bool), zeros, zeros.astype(jnp.int32))
+    with Watchdog(config.env.stuck_after) as watchdog:
         while not np.all(games.finished):
-            with watch.expecting("the emulators", SECONDS_PER_CALL):
+            with watchdog.expecting("the emulators", SECONDS_PER_CALL):
                 games = jax.block_until_ready(advance(actor, games))
             engine.check()
     engine.close()
-    found, lengths = np.asarray(games.score), np.asarray(games.length)
-    return summarize(config.game, protocol, step, found, lengths, epsilon_of(config), told)
+    scores, lengths = np.asarray(games.score), np.asarray(games.length)
+    return summarize(config.game, protocol, step, scores, lengths, epsilon_of(config), conditions)
 
 
 def epsilon_of(config: Config) -> float | None:
-    """How often evaluations of a value-based agent act at random; None of other agents."""
+    """Returns the share of random actions in evaluations of a value-based agent, else None."""
     return config.agent.random_action_rate
 
 
 def with_epsilon(config: Config, epsilon: float) -> Config:
-    """The run's configuration, evaluated with another epsilon. Raises `UserError`."""
+    """Returns the configuration with another evaluation epsilon.
+
+    Raises `UserError` if the agent is not value-based.
+    """
     if config.agent.random_action_rate is None:
         raise UserError(f"epsilon: {config.algorithm} draws its actions from its policy: leave "
                         "--epsilon out")  # fmt: skip
@@ -110,7 +116,7 @@ def with_epsilon(config: Config, epsilon: float) -> Config:
 
 
 def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:
-    """A run's configuration, its newest (or the given) policy, and the agent step that is from."""
+    """Returns a run's configuration, its newest or the given policy, and that policy's step."""
     config = load_config(run_dir)
     engine = make_engine(config, 1)
     agent = make_agent(config, engine.spec)

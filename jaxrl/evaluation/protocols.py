@@ -14,12 +14,12 @@ from jaxrl.envs.envpool.engine import presses_fire
 from jaxrl.runs.evaluation_record import STICKINESS, Conditions
 from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 
-# Agent steps of FIRE after a reset whose own may be swallowed by sticky actions: 8 frames, of which
-# one in 65,000 times none comes through.
+# Agent steps of FIRE after a reset, whose own FIRE sticky actions may swallow: of 8 frames all are
+# swallowed once in 65,000 resets.
 FIRE_STEPS = 2
 
 ProtocolName = Literal["noop", "sticky"]
-# What differs from training; both play whole games with unclipped scores and 27,000 steps at most.
+# Settings that differ from training; both play whole games of at most 27,000 steps, unclipped.
 PROTOCOLS: dict[str, dict[str, Any]] = {
     # Up to 30 no-ops at the start, no sticky actions (Mnih 2015)
     "noop": {"noop_max": 30},
@@ -28,31 +28,31 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-class Stage(NamedTuple):
-    """Games, agent and conditions of one protocol."""
+class EvaluationSetup(NamedTuple):
+    """Environments, agent and conditions of one protocol."""
 
     engine: EnvEngine
     agent: Agent
     conditions: Conditions
 
 
-class Pressing(NamedTuple):
-    """Games in which FIRE is pressed for the agent for some steps after every reset."""
+class FireState(NamedTuple):
+    """The state of an engine that presses FIRE for the agent after every reset."""
 
-    env: PyTree  # the engine's
-    left: Any  # i32[E], steps to come with FIRE
+    env: PyTree  # state of the wrapped engine
+    steps_left: Any  # i32[E], with FIRE in place of the agent's action
 
-    def sent(self, action: jax.Array, spec: EnvSpec) -> jax.Array:
-        """Returns the actions i32[E] that reach the games in place of the agent's."""
-        return jnp.where(self.left > 0, jnp.int32(spec.action_meanings.index("FIRE")), action)
+    def override(self, action: jax.Array, spec: EnvSpec) -> jax.Array:
+        """Returns the actions i32[E] that reach the games, given those of the agent."""
+        return jnp.where(self.steps_left > 0, jnp.int32(spec.action_meanings.index("FIRE")), action)
 
 
 def protocol_config(config: Config, protocol: str) -> Config:
-    """Returns the run's configuration, with the games as the protocol plays them.
+    """Returns the run's configuration with the protocol's settings of the games.
 
-    What the policy cannot know otherwise stays as it was trained: the set of actions, and who
-    presses FIRE at the start and after a lost life (`episodic_life`, `fire_reset`). A value-based
-    agent explores as `evaluation_epsilon` says.
+    Settings that the policy depends on stay as in training: the set of actions, and whether the
+    engine presses FIRE at the start and after a lost life (`episodic_life`, `fire_reset`). A
+    value-based agent explores with `evaluation_epsilon`.
     """
     whole_games: dict[str, Any] = {
         "reward_clip": False,
@@ -64,28 +64,32 @@ def protocol_config(config: Config, protocol: str) -> Config:
     return config.replaced(env=games, agent=config.agent.for_evaluation())
 
 
-def set_up(config: Config, protocol: str, num_envs: int) -> Stage:
-    """Makes the games of a protocol, and the agent that plays them."""
+def set_up(config: Config, protocol: str, num_envs: int) -> EvaluationSetup:
+    """Makes the environments of a protocol, and the agent that plays in them."""
     played = protocol_config(config, protocol)
     engine = make_engine(played, num_envs)
     agent = make_agent(played, engine.spec)
-    told = conditions(config, protocol)
-    return Stage(pressing_fire(engine) if told.fire_steps else engine, agent, told)
+    played_under = conditions(config, protocol)
+    if played_under.fire_steps:
+        engine = press_fire(engine)
+    return EvaluationSetup(engine, agent, played_under)
 
 
 def conditions(config: Config, protocol: str) -> Conditions:
-    """Returns how the run's policy is played by the protocol, as `evaluation.json` tells it."""
+    """Returns the conditions of an evaluation by the protocol, as evaluation.json has them."""
     played = protocol_config(config, protocol)
-    if played.game == CATCH:  # which knows none of these options
+    if played.game == CATCH:  # which has none of these options
         return Conditions((0, 0), False, 0, False, 0.0, False, 0)
     fire = presses_fire(played)
-    # A policy that was trained with sticky actions has learned to press it where it must.
-    unknown = played.env.repeat_action_probability > 0 and config.env.repeat_action_probability == 0
+    # A policy trained with sticky actions has learned to press FIRE where it must.
+    new_to_sticky = (
+        played.env.repeat_action_probability > 0 and config.env.repeat_action_probability == 0
+    )
     return Conditions(
-        # FIRE stands for one of them.
+        # FIRE replaces one of them.
         noops=(0, played.env.noop_max - 1) if fire else (1, played.env.noop_max),
         fire=fire,
-        fire_steps=FIRE_STEPS if fire and unknown else 0,
+        fire_steps=FIRE_STEPS if fire and new_to_sticky else 0,
         life_resets=played.env.episodic_life,
         stickiness=played.env.repeat_action_probability,
         all_actions=played.env.full_action_space,
@@ -93,23 +97,23 @@ def conditions(config: Config, protocol: str) -> Conditions:
     )
 
 
-def pressing_fire(engine: EnvEngine) -> EnvEngine:
+def press_fire(engine: EnvEngine) -> EnvEngine:
     """Returns the engine with FIRE in place of the first actions after every reset.
 
-    With sticky actions the emulator may ignore the FIRE of the reset itself, and a policy that has
-    never had to press it would stand still.
+    With sticky actions the emulator may ignore the FIRE of the reset itself, and a policy that
+    never had to press FIRE would stand still.
     """
 
-    def init(seed: int) -> tuple[Pressing, TimeStep]:
+    def init(seed: int) -> tuple[FireState, TimeStep]:
         env, timestep = engine.init(seed)
-        return Pressing(env, np.full(len(timestep.reset), FIRE_STEPS, np.int32)), timestep
+        return FireState(env, np.full(len(timestep.reset), FIRE_STEPS, np.int32)), timestep
 
-    def send(state: Pressing, action: jax.Array) -> Pressing:
-        return state._replace(env=engine.send(state.env, state.sent(action, engine.spec)))
+    def send(state: FireState, action: jax.Array) -> FireState:
+        return state._replace(env=engine.send(state.env, state.override(action, engine.spec)))
 
-    def recv(state: Pressing) -> tuple[Pressing, TimeStep]:
+    def recv(state: FireState) -> tuple[FireState, TimeStep]:
         env, timestep = engine.recv(state.env)
-        left = jnp.where(timestep.reset, FIRE_STEPS, jnp.maximum(state.left - 1, 0))
-        return Pressing(env, left), timestep
+        steps_left = jnp.where(timestep.reset, FIRE_STEPS, jnp.maximum(state.steps_left - 1, 0))
+        return FireState(env, steps_left), timestep
 
     return engine._replace(init=init, send=send, recv=recv)

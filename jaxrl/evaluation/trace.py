@@ -11,7 +11,7 @@ from jaxrl.config.algorithms import C51Config, PPOConfig, ValueConfig
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import PROTOCOLS, Pressing, set_up
+from jaxrl.evaluation.protocols import PROTOCOLS, FireState, set_up
 from jaxrl.networks import heads
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import distributions as dist
@@ -87,8 +87,8 @@ def trace(
         # PPO's network may predict in other units than those of the return.
         value = getattr(played.extras, "value", seen.value)
         action = played.action
-        if isinstance(before.env, Pressing):
-            action = before.env.sent(action, engine.spec)
+        if isinstance(before.env, FireState):
+            action = before.env.override(action, engine.spec)
         row = _Row(action, state.timestep.score, seen._replace(value=value))
         return state, jax.tree.map(lambda x: x[0], row)
 

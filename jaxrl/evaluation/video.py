@@ -1,4 +1,4 @@
-"""A game as an mp4 or a GIF, with the score written into it."""
+"""Records a game as an mp4 or a GIF, with the score above the picture."""
 
 import contextlib
 import warnings
@@ -18,26 +18,27 @@ from jaxrl.program import rollout
 from jaxrl.types import ActorState
 
 REAL_TIME = 15  # pictures per second: an agent step is 4 of the console's 60 frames
-HEIGHT = {".mp4": 420, ".gif": 210}  # pixels, of the game
-CAPTION = 28  # pixels, above the game
+HEIGHT = {".mp4": 420, ".gif": 210}  # of the game, in pixels
+CAPTION = 28  # height of the text above the game, in pixels
 
 
 @contextlib.contextmanager
 def quiet_fork() -> Iterator[None]:
-    """The encoder is started by a fork that at once becomes another program: no deadlock."""
+    """Silences Python's warning of deadlocks: the fork at once becomes the video encoder."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
         yield
 
 
 def _writer(target: Path) -> Any:
+    """Opens a GIF or an mp4 for writing, by the target's suffix."""
     if target.suffix == ".gif":
         return imageio.get_writer(target, format="GIF-PIL", fps=REAL_TIME, loop=0)
     return imageio.get_writer(target, format="FFMPEG", fps=REAL_TIME, macro_block_size=2)
 
 
 def _picture(game: np.ndarray, caption: str, height: int) -> np.ndarray:
-    """u8[H, W, 3] enlarged to `height`, under a caption; sides are even, as the codec wants."""
+    """Returns u8[H, W, 3], enlarged to `height`, under a caption; codecs require even sides."""
     scale = max(1, height // game.shape[0])
     large = game.repeat(scale, 0).repeat(scale, 1)
     height, width = large.shape[0] + CAPTION, large.shape[1]
@@ -55,11 +56,11 @@ def record(
 
     Args:
       config: of the run that trained the policy.
-      actor: what it learned.
+      actor: the trained policy.
       protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
       target: the mp4 or GIF.
       seed: of the game and the actions.
-      max_seconds: of video; a longer game is cut there.
+      max_seconds: of video; a longer game is cut.
     """
     engine, agent, _ = set_up(config, protocol, 1)
 
@@ -69,7 +70,7 @@ def record(
 
     state = start_games(config, engine, seed)
     score, length, over = 0.0, 0, False
-    # Written as it plays: a long game's pictures would fill the memory.
+    # Pictures are encoded at once: those of a long game would fill the host memory.
     writer: Any
     with (
         quiet_fork(),
@@ -81,7 +82,7 @@ def record(
             row = jax.device_get(state.timestep)
             score, length = score + float(row.score[0]), length + int(~row.reset[0])
             over = bool(row.game_over[0])
-            if over and row.reset[0]:  # it ended during the reset: another game has begun
+            if over and row.reset[0]:  # it ended during the reset; another game has begun
                 break
             game = engine.render() if engine.render else row.frame[0][..., None].repeat(3, -1)
             caption = f"{config.game}   score {score:g}"

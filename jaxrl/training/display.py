@@ -1,4 +1,4 @@
-"""What a person sees while it trains: a live line on a terminal, else a line per interval."""
+"""Progress on standard error: a live line on a terminal, otherwise a line per log interval."""
 
 import contextlib
 import sys
@@ -6,46 +6,46 @@ import time
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from jaxrl.formatting import count, duration
 from jaxrl.program.episode_statistics import EpisodeSummary
 from jaxrl.types import FRAME_SKIP
 
 
-class Moment(NamedTuple):
-    """Where training stands."""
+class TrainingStatus(NamedTuple):
+    """The figures of one status line."""
 
     step: int  # agent steps
     total_steps: int
     steps_per_second: float
     games: EpisodeSummary
-    note: str = ""  # what else is to be said
+    note: str = ""  # shown at the end of the line
 
 
-def line(moment: Moment) -> str:
-    """Steps, frames, rate, time left and mean return of the last 100 games, in 80 columns."""
-    left = (moment.total_steps - moment.step) / max(moment.steps_per_second, 1e-9)
-    mean = moment.games.return_mean
+def status_line(status: TrainingStatus) -> str:
+    """Returns steps, frames, rate, time left and the mean return in about 80 columns."""
+    left = (status.total_steps - status.step) / max(status.steps_per_second, 1e-9)
+    mean = status.games.return_mean
     result = "no game over yet" if mean is None else f"return {mean:.1f}"
     return (
-        f"{moment.step / moment.total_steps:4.0%}  {count(moment.step)} steps  "
-        f"{count(moment.step * FRAME_SKIP)} frames  {moment.steps_per_second:,.0f} steps/s  "
-        f"{duration(max(left, 0))} left  {result}{moment.note and f'  {moment.note}'}"
+        f"{status.step / status.total_steps:4.0%}  {count(status.step)} steps  "
+        f"{count(status.step * FRAME_SKIP)} frames  {status.steps_per_second:,.0f} steps/s  "
+        f"{duration(max(left, 0))} left  {result}{status.note and f'  {status.note}'}"
     )
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Training goes on though nobody reads what it says."""
+        """Silences the console: training continues without a reader."""
         self.quiet = True
 
 
 class Display:
     """Shows training on standard error; standard output stays free for results.
 
-    What cannot be shown, because a pipe is broken or the log's disk is full, is left out.
+    Output that fails, because a pipe is broken or the log's disk is full, is dropped.
     """
 
     def __init__(self, console: Console | None = None, silent: bool = False) -> None:
@@ -53,57 +53,67 @@ class Display:
             stderr=True, highlight=False, soft_wrap=True, quiet=silent
         )
         self._silent = silent
-        self._live: Live | None = None
+        self._progress: Progress | None = None  # on a terminal
 
     def __enter__(self) -> "Display":
         if self._console.is_terminal and not self._silent:
-            # Results go to standard output as they are; the last line shown is not one of them.
-            self._live = Live(
-                console=self._console, refresh_per_second=4, transient=True, redirect_stdout=False
+            one_line = Column(no_wrap=True, overflow="ellipsis")
+            # Transient, because the last status line is no result; results go to standard output.
+            self._progress = Progress(
+                BarColumn(bar_width=20),  # gives way to the text on a terminal of 80 columns
+                TextColumn("{task.description}", markup=False, table_column=one_line),
+                console=self._console,
+                refresh_per_second=4,
+                transient=True,
+                redirect_stdout=False,
             )
-            self._live.start()
+            self._task = self._progress.add_task("", total=None, visible=False)
+            self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         with contextlib.suppress(OSError):
             self._console.print(text, markup=False, highlight=False)
 
-    def busy(self, what: str) -> "_Busy":
-        """Shows that something takes its time: `with display.busy("compiling"): ...`."""
-        return _Busy(self, what)
+    def busy(self, activity: str) -> "_Busy":
+        """Shows that an activity takes time: `with display.busy("compiling"): ...`."""
+        return _Busy(self, activity)
 
-    def update(self, moment: Moment, interval_ended: bool) -> None:
-        """After every compiled call; off a terminal only the ends of intervals are printed."""
-        if self._live is not None:
-            self.show(line(moment))
+    def update(self, status: TrainingStatus, interval_ended: bool) -> None:
+        """Shows the status after a compiled call; off a terminal only at the end of an interval."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=status.step, total=status.total_steps)
+            self.show(status_line(status))
         elif interval_ended and not self._silent:
             with contextlib.suppress(OSError):
-                print(line(moment), file=sys.stderr, flush=True)
+                print(status_line(status), file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
-        """A line that the next one replaces; on a terminal only."""
-        if self._live is not None:
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        """Shows a line that the next one replaces; on a terminal only."""
+        if self._progress is not None:
+            self._progress.update(self._task, description=text, visible=bool(text), refresh=True)
 
 
 class _Busy:
-    def __init__(self, display: Display, what: str) -> None:
-        self._display, self._what = display, what
+    """A context that shows an activity, and prints its duration at the end."""
+
+    def __init__(self, display: Display, activity: str) -> None:
+        self._display, self._activity = display, activity
         self.seconds = 0.0
 
     def __enter__(self) -> "_Busy":
         self._start = time.perf_counter()
-        self._display.show(f"{self._what} ...")
+        self._display.show(f"{self._activity} ...")
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         self.seconds = time.perf_counter() - self._start
         self._display.show("")
         if kind is None:
-            self._display.say(f"{self._what}: {self.seconds:.1f} s")
+            self._display.say(f"{self._activity}: {self.seconds:.1f} s")

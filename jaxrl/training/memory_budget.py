@@ -1,4 +1,4 @@
-"""Memory: what training needs against what is free, told before it is missing."""
+"""Checks that training fits into free memory, before it runs out."""
 
 import contextlib
 import re
@@ -17,6 +17,8 @@ from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
+EMULATOR_BYTES = 4_400_000  # of one EnvPool environment (Pong, EnvPool 1.2.5)
+
 
 def check_fits(
     agent: AlgorithmConfig,
@@ -27,16 +29,16 @@ def check_fits(
     where: str = "",
     frame_shape: tuple[int, int] = FRAME_SHAPE,
 ) -> None:
-    """Refuses an agent's memory that needs more than is free, naming the size that would fit.
+    """Raises `UserError`, with a size that fits, if an agent's memory needs more than is free.
 
     Args:
       agent: the algorithm's settings.
       num_envs: environments over all devices.
-      free_bytes: of the memory where it lies.
-      share: of the transitions of all devices that lie there.
-      copies: of them there, 2 where a checkpoint passes through the same memory.
-      where: for the message.
-      frame_shape: pixels of a frame.
+      free_bytes: of the host's or the device's memory that holds the transitions.
+      share: fraction of all devices' transitions that it holds.
+      copies: of them, 2 where a checkpoint passes through the same memory.
+      where: the place's name, for the message.
+      frame_shape: height and width of a frame in pixels.
     """
     each, capacity = transition_bytes(frame_shape), agent.remembered(num_envs)
     fits = int(USABLE * free_bytes / (each * copies * share))
@@ -45,15 +47,12 @@ def check_fits(
         raise agent.memory_refused(need, f"{free_bytes / 1e9:.1f} GB", fits)
 
 
-EMULATOR = 4_400_000  # bytes of one EnvPool environment (Pong, EnvPool 1.2.5)
-
-
 def _on_cpu(mesh: Mesh) -> bool:
     return mesh.local_devices[0].platform == "cpu"
 
 
 def _free(mesh: Mesh) -> tuple[float, int]:
-    """Bytes free for arrays, and how many of this process's devices share them."""
+    """Returns the bytes free for arrays, and how many of this process's devices share them."""
     free = None if _on_cpu(mesh) else free_device_memory(mesh)
     if free is not None:
         return free, 1
@@ -64,26 +63,26 @@ def _gigabytes(need: float, free: float) -> str:
     return f"{need / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
 
 
-def _knobs(config: Config) -> str:
-    """What makes a program smaller."""
-    knobs = ["fewer of num_envs"]
+def _remedies(config: Config) -> str:
+    """Returns the settings that make a program smaller, for messages."""
+    remedies = ["fewer of num_envs"]
     if config.agent.rollout_length > 1:
-        knobs.append("a shorter agent.rollout_length")
-    knobs += config.agent.memory_savers
+        remedies.append("a shorter agent.rollout_length")
+    remedies += config.agent.memory_savers
     if config.parallel.lag:
-        knobs.append("a smaller lag (it keeps as many copies of the parameters)")
-    return ", ".join([*knobs, "a smaller agent.micro_batch"])
+        remedies.append("a smaller lag (each update of lag keeps a copy of the parameters)")
+    return ", ".join([*remedies, "a smaller agent.micro_batch"])
 
 
 def _check_play(config: Config, mesh: Mesh) -> None:
-    """Refuses environments whose emulators or whose rollouts alone do not fit."""
+    """Raises `UserError` if the emulators, or the rollouts alone, do not fit."""
     local = config.num_envs * num_local_devices(mesh) // mesh.size
     host = free_host_memory()
-    emulators = local * EMULATOR * (config.game != CATCH)
+    emulators = local * EMULATOR_BYTES * (config.game != CATCH)
     if emulators > host:
         raise UserError(
             f"num_envs = {config.num_envs}: the emulators need {_gigabytes(emulators, host)}: "
-            f"about {int(buffer.USABLE * host / EMULATOR)} would fit"
+            f"about {int(buffer.USABLE * host / EMULATOR_BYTES)} would fit"
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
@@ -92,38 +91,41 @@ def _check_play(config: Config, mesh: Mesh) -> None:
     if need > free:
         raise UserError(
             f"num_envs = {config.num_envs} and agent.rollout_length = {length}: a rollout "
-            f"needs {_gigabytes(need, free)}: take {_knobs(config)}"
+            f"needs {_gigabytes(need, free)}: take {_remedies(config)}"
         )
 
 
 def check_compiled(compiled: Any, config: Config, mesh: Mesh) -> None:
-    """Refuses a compiled program whose intermediate results do not fit beside what is there."""
+    """Raises `UserError` if the intermediate results of the compiled program do not fit."""
     analysis = compiled.memory_analysis()
-    if analysis is None:  # not every platform knows
+    if analysis is None:  # not every platform has one
         return
     free, sharing = _free(mesh)
     need = analysis.temp_size_in_bytes * sharing
     if need > free:
         raise UserError(
             f"an update of {config.num_envs} environments needs {_gigabytes(need, free)}: take "
-            f"{_knobs(config)}"
+            f"{_remedies(config)}"
         )
 
 
-def told(error: jax.errors.JaxRuntimeError, config: Config, mesh: Mesh) -> UserError | None:
-    """The mistake behind an error of the runtime, if it is that memory ran out."""
+def out_of_memory(
+    error: jax.errors.JaxRuntimeError, config: Config, mesh: Mesh
+) -> UserError | None:
+    """Returns an error that names the settings to change if memory ran out, else None."""
     text = str(error)
     if "RESOURCE_EXHAUSTED" not in text:
         return None
     found = re.search(r"allocat\w+ ([\d.]+\s?[KMGT]?i?B?)", text)
     need = f" for {found[1].strip()}{' bytes' * found[1].strip().isdecimal()}" if found else ""
     return UserError(
-        f"memory ran out{need} while {_free(mesh)[0] / 1e9:.1f} GB were free: take {_knobs(config)}"
+        f"memory ran out{need} while {_free(mesh)[0] / 1e9:.1f} GB were free: "
+        f"take {_remedies(config)}"
     )
 
 
 def check_memory(config: Config, mesh: Mesh) -> None:
-    """Refuses games, rollouts, windows or a replay that do not fit, before they are made."""
+    """Raises `UserError`, before anything is allocated, if the run does not fit into memory."""
     _check_play(config, mesh)
     agent, num_envs, shape = config.agent, config.num_envs, config.frame_shape()
     if not agent.remembered(num_envs):
@@ -149,7 +151,7 @@ def check_memory(config: Config, mesh: Mesh) -> None:
 
 @contextlib.contextmanager
 def _hint(text: str) -> Iterator[None]:
-    """Adds another remedy to a refusal."""
+    """Adds a remedy to the `UserError` of the block."""
     try:
         yield
     except UserError as error:

@@ -71,7 +71,7 @@ def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     assert image.std() > 0.05
 
 
-def test_a_single_recorded_evaluation_is_told_again(four, capsys):
+def test_a_single_recorded_evaluation_is_printed_again(four, capsys):
     assert main(["evaluate", str(four[0]), "--recorded"]) == 0
     assert capsys.readouterr().out.startswith("pong after 1,000 steps, protocol noop")
     assert main(["evaluate", str(four[0]), "--recorded", "--json"]) == 0
@@ -118,9 +118,9 @@ def test_two_runs_are_compared_game_by_game(tmp_path, capsys):
     assert "mean 0.00 against 0.50 points: difference -0.50 [" in said
     # -1 and 0 and 1 against -0.5, 0.5, 1.5: 0 > -0.5, 1 > -0.5, 1 > 0.5 of nine pairs
     assert "scores higher with probability 0.33" in said
-    assert "which is better cannot be told" in said
+    assert "which is better is unknown: the 95 % interval" in said
     assert "other seeds may turn out otherwise" in said
-    assert "fewer than 10 games tell little" in said
+    assert "fewer than 10 games prove little" in said
 
 
 def test_different_epsilons_are_named(four, tmp_path, capsys):
@@ -135,7 +135,7 @@ def test_different_epsilons_are_named(four, tmp_path, capsys):
     assert note in json.loads(capsys.readouterr().out)["warnings"]
 
 
-def test_few_scores_that_are_all_alike_tell_nothing_of_chance(tmp_path, capsys):
+def test_few_equal_scores_say_nothing_about_chance(tmp_path, capsys):
     """Four games that all ended 21 say less than thirty that did."""
     made = [evaluated(tmp_path / str(n), "a2c_fast", "pong", n, 0.0) for n in (1, 2)]
     for number, better in ((4, None), (30, str(made[1]))):
@@ -202,7 +202,7 @@ def test_several_games_are_compared_by_normalized_scores(tmp_path, capsys):
     np.testing.assert_allclose(found["means"], [0.5, 0.5])
     assert "left out, because only one has played them: boxing" in found["notes"]
     assert main(["compare", *map(str, made)]) == 0
-    assert "how sure that is cannot be said" in capsys.readouterr().out
+    assert "the scores are too few for an interval" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

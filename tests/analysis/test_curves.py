@@ -6,7 +6,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from jaxrl.analysis import bench_charts, curves
+from jaxrl.analysis import bench_charts, curves, drawing, groups
 from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
@@ -96,7 +96,7 @@ def test_runs_are_grouped_by_all_but_the_seed(tmp_path):
     two = make_run(tmp_path / "pong-mine-seed2-20261121-101500", [1.0], Config(seed=2))
     other = make_run(tmp_path / "a", [1.0], Config().replaced(optimizer=quick, log={"interval": 5}))
     boxing = make_run(tmp_path / "boxing-mine-seed1", [1.0], Config(game="boxing"))
-    found = curves.group([one, other, boxing, two])
+    found = groups.group_runs([one, other, boxing, two])
     assert [(g.game, g.label, g.run_dirs) for g in found] == [
         ("pong", "mine", [one, two]),
         ("boxing", "mine", [boxing]),
@@ -104,11 +104,11 @@ def test_runs_are_grouped_by_all_but_the_seed(tmp_path):
     ]
 
 
-def test_groups_with_one_name_are_told_apart_by_their_settings(tmp_path):
+def test_groups_with_one_name_are_distinguished_by_their_settings(tmp_path):
     quick = OptimizerConfig(learning_rate=1e-3)
     one = make_run(tmp_path / "a", [1.0], Config())
     two = make_run(tmp_path / "b", [1.0], Config(optimizer=quick))
-    assert [g.label for g in curves.group([one, two])] == [
+    assert [g.label for g in groups.group_runs([one, two])] == [
         "a2c (optimizer.learning_rate 0.0007)",
         "a2c (optimizer.learning_rate 0.001)",
     ]
@@ -121,7 +121,7 @@ def test_the_legend_names_the_interval_and_a_single_seed(tmp_path):
     ]
     single = make_run(tmp_path / "pong-b-seed1", [1.0, 3.0], Config(num_envs=8), episodes=[50, 200])
     drawn = axes()
-    curves.draw_seeds(drawn, curves.group([*three, single]))
+    curves.draw_seeds(drawn, groups.group_runs([*three, single]))
     seeds = "a: mean of 3 seeds,\nband from lowest to highest"
     assert legend(drawn) == [seeds, "b: 1 seed", curves.EARLY]
     mean = next(line for line in drawn.lines if line.get_label().startswith("a: mean"))
@@ -214,8 +214,8 @@ def test_scaling_is_drawn_beside_the_multiple_of_one_device():
     assert math.isclose(share.get_ylim()[0], 0)
 
 
-def test_colors_go_on_with_other_lines():
-    styles = [tuple(curves.style(n).values()) for n in range(4 * len(curves.COLORS))]
+def test_a_second_round_of_colors_has_other_lines():
+    styles = [tuple(drawing.line_style(n).values()) for n in range(4 * len(drawing.COLORS))]
     assert len(set(styles)) == len(styles)
 
 

@@ -70,7 +70,15 @@ def warnings(run_dir):
     return run.warnings
 
 
-def test_what_was_trained_is_told(tmp_path):
+def test_labels_of_the_page_refer_to_its_headings(tmp_path):
+    """Screen readers announce a section by the heading that `aria-labelledby` names."""
+    page = page_of(tmp_path, make_run(tmp_path / "x"))
+    labels = re.findall(r'aria-labelledby="(\w+)"', page)
+    assert len(labels) >= 5
+    assert set(labels) <= set(re.findall(r'<h2 id="(\w+)"', page))
+
+
+def test_the_runs_are_in_a_table(tmp_path):
     text = visible(page_of(tmp_path, make_run(tmp_path / "x")))
     # 300 steps are 1,200 frames, and took 30 seconds.
     assert "x pong a2c 7 5.5 300 1,200 0:00:30 2 × cpu 0123456789ab" in text
@@ -92,7 +100,7 @@ def test_an_evaluation_stands_beside_scores_of_the_same_protocol(tmp_path):
     assert "Hessel" not in text
 
 
-def test_how_games_were_played_and_means_of_first_games_are_told(tmp_path):
+def test_how_games_were_played_and_means_of_first_games_are_shown(tmp_path):
     played = evaluation_record.Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
     found = evaluation(conditions=dataclasses.asdict(played))
     rows = [row(n, return_mean=1.0 * n, episodes=n) for n in (50, 99, 100)]
@@ -112,7 +120,7 @@ def test_no_published_score_is_said(tmp_path, changes):
     assert "No published score of the same protocol is known" in visible(page_of(tmp_path, run_dir))
 
 
-def test_what_differs_is_told(tmp_path):
+def test_differing_settings_are_shown(tmp_path):
     first = make_run(tmp_path / "x")
     second = make_run(tmp_path / "y", config=CONFIG + "num_envs = 32\n[agent]\ngamma = 0.5\n")
     found = differing(reader.read([first, second]))
@@ -127,7 +135,7 @@ def test_runs_without_a_configuration_differ_in_nothing(tmp_path):
     assert differing(reader.read(run_dirs)) == {}
 
 
-def test_concerns_are_told(tmp_path):
+def test_concerns_are_warnings(tmp_path):
     resumed = [{}, {"overridden": {"seed": [1, 2]}}]
     provenance = {"git_commit": COMMIT + "-dirty", "resumed": resumed}
     rows = [row(100, goodput=0.95), row(200, goodput=0.52, wall_seconds=700)]
@@ -137,36 +145,35 @@ def test_concerns_are_told(tmp_path):
     (run_dir / "damaged").mkdir()
     assert warnings(run_dir) == [
         "ended after 200 of 300 agent steps",
-        "updates left out because their losses were not finite: 3",
-        "goodput 0.52: the rest of the time went into compilation, saving, starting again or work "
-        "that was lost",
-        "resumed 2 times, with another seed",
-        "trained by code with changes that are in no commit",
+        "updates skipped because they were not finite: 3",
+        "goodput 0.52: the rest of the time went into compilation, saving, restarts or lost work",
+        "resumed 2 times, with changed seed",
+        "trained by code with uncommitted changes",
         "damaged checkpoints were set aside in damaged/",
     ]
     other = make_run(tmp_path / "y", [row(300, goodput=0.5, wall_seconds=60)])
     assert warnings(other) == []
     text = visible(page_of(tmp_path, run_dir, other))
     assert "not of the same commit: 0123456789ab, 0123456789ab-dirty (all)" in text
-    assert "resumed 2 times, with another seed (x)" in text
+    assert "resumed 2 times, with changed seed (x)" in text
 
 
-def test_a_run_that_trains_is_told_and_not_disturbed(tmp_path):
+def test_a_run_that_trains_is_reported_and_not_disturbed(tmp_path):
     run_dir = make_run(tmp_path / "x")
     with hold(run_dir):
         held = (run_dir / "lock").read_text()
-        assert warnings(run_dir) == ["still training: the figures are those of now"]
+        assert warnings(run_dir) == ["still training: the figures are not final"]
         assert (run_dir / "lock").read_text() == held
     assert warnings(run_dir) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("config", None, "has no config.toml"),
         ("config", "game = 3\n", "config.toml': game = 3"),
         ("config", "a" + "[" * 20_000, "config.toml"),
-        ("provenance", None, "no provenance.json: commit and devices are not known"),
+        ("provenance", None, "no provenance.json: commit and devices are unknown"),
         ("provenance", "[]", "provenance.json cannot be read: it holds no object"),
         ("provenance", "[" * 100_000, "provenance.json cannot be read"),
         ("evaluation", "{", "evaluation.json cannot be read"),
@@ -176,10 +183,10 @@ def test_a_run_that_trains_is_told_and_not_disturbed(tmp_path):
         ("evaluation", evaluation(game=["x"]), "it has no 'game'"),
     ],
 )
-def test_what_is_missing_or_damaged_is_a_warning(tmp_path, name, text, told):
+def test_what_is_missing_or_damaged_is_a_warning(tmp_path, name, text, message):
     run_dir = make_run(tmp_path / "x", **{name: text})
     (warning,) = warnings(run_dir)
-    assert told.replace("config.toml'", "config.toml") in warning
+    assert message.replace("config.toml'", "config.toml") in warning
     assert "Warnings" in visible(page_of(tmp_path, run_dir))
 
 
@@ -222,13 +229,13 @@ def test_a_run_without_a_line_or_a_game(tmp_path):
     assert "metrics.jsonl has no line yet" in text
     assert "There is nothing to draw yet" in text
     text = visible(page_of(tmp_path, make_run(tmp_path / "y", [row(300, goodput=0.99)])))
-    assert "No game was over yet" in text
+    assert "No game has ended yet" in text
 
 
-def test_mistakes_are_told(tmp_path):
+def test_mistakes_are_refused(tmp_path):
     good = make_run(tmp_path / "x")
     (tmp_path / "empty").mkdir()
-    for run_dirs, target, told in (
+    for run_dirs, target, message in (
         ([tmp_path / "empty"], "r.html", "has no metrics.jsonl"),
         ([good, tmp_path / "none"], "r.html", "has no metrics.jsonl"),
         ([], "r.html", "at least one run directory"),
@@ -236,7 +243,7 @@ def test_mistakes_are_told(tmp_path):
         ([good], "none/r.html", "cannot write"),
         ([Path("\0")], "r.html", "cannot read"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             write(run_dirs, tmp_path / target)
     assert not (tmp_path / "r.html").exists()
 
@@ -256,24 +263,24 @@ def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path):
     page_of(tmp_path, run_dir)
 
 
-def test_runs_of_the_same_name_are_told_apart(tmp_path):
+def test_runs_of_the_same_name_are_distinguished(tmp_path):
     made = [make_run(tmp_path / name) for name in ("a/x", "b/x", "y")]
     assert [run.name for run in reader.read(made)] == ["a/x", "b/x", "y"]
 
 
-def test_names_that_no_page_can_show_are_told_apart(tmp_path):
+def test_names_that_no_page_can_show_are_distinguished(tmp_path):
     made = [make_run(tmp_path / os.fsdecode(name)) for name in (b"\xff", b"\xfe")]
     assert [run.name for run in reader.read(made)] == ["? (1)", "? (2)"]
 
 
 @pytest.mark.parametrize("protocol", ["noop", "sticky"])
-def test_actions_that_stick_otherwise_than_in_training_are_told(protocol, tmp_path):
+def test_actions_that_stick_otherwise_than_in_training_are_a_warning(protocol, tmp_path):
     run_dir = make_run(tmp_path / "x", evaluation=evaluation(protocol=protocol))
-    told = [warning for warning in warnings(run_dir) if "repeated with probability" in warning]
+    message = [warning for warning in warnings(run_dir) if "repeated with probability" in warning]
     if protocol == "noop":
-        assert not told
+        assert not message
     else:
-        assert "probability 0 in training, and 0.25 in the evaluation" in told[0]
+        assert "probability 0 in training and 0.25 in the evaluation" in message[0]
 
 
 def test_the_video_is_in_the_page(tmp_path, monkeypatch):

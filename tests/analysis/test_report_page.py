@@ -109,9 +109,9 @@ def test_curves_are_drawn_and_hidden_by_a_click(opened):
 
 def test_pointing_at_a_curve_tells_run_and_return(opened, tmp_path):
     page = opened(make_run(tmp_path / "mine", [row(s, return_mean=7.25) for s in range(100, 200)]))
-    told = hover(page, 0.5)
+    shown = hover(page, 0.5)
     # 100 to 199 steps are 0.0004 to 0.0008 million frames.
-    assert re.fullmatch(r"mine\s+7\.25\s+at 0\.000[4-7]\d*", told.strip()), told
+    assert re.fullmatch(r"mine\s+7\.25\s+at 0\.000[4-7]\d*", shown.strip()), shown
 
 
 def test_the_axis_can_be_switched(opened):

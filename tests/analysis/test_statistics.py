@@ -14,16 +14,16 @@ from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record, layout
 
 # Two games, four seeds: 8 scores, of which the middle half is 2, 3, 4, 5.
-CELLS = {"a": np.array([0.0, 1.0, 2.0, 3.0]), "b": np.array([4.0, 5.0, 6.0, 7.0])}
-ROWS = list(CELLS.values())
+SCORES = {"a": np.array([0.0, 1.0, 2.0, 3.0]), "b": np.array([4.0, 5.0, 6.0, 7.0])}
+BY_GAME = list(SCORES.values())
 
 
 def test_aggregates_by_hand():
     # Means of the games: 1.5 and 5.5.
-    assert statistics.median(ROWS) == 3.5
-    assert statistics.mean(ROWS) == 3.5
-    assert statistics.interquartile_mean(ROWS) == (2 + 3 + 4 + 5) / 4
-    assert statistics.optimality_gap(ROWS) == (1 + 0 * 7) / 8
+    assert statistics.median(BY_GAME) == 3.5
+    assert statistics.mean(BY_GAME) == 3.5
+    assert statistics.interquartile_mean(BY_GAME) == (2 + 3 + 4 + 5) / 4
+    assert statistics.optimality_gap(BY_GAME) == (1 + 0 * 7) / 8
     three = [np.array([0.0]), np.array([1.0]), np.array([8.0])]
     assert statistics.median(three) == 1
     assert statistics.mean(three) == 3
@@ -56,9 +56,9 @@ def test_intervals_are_those_of_rliable():
 
 
 def test_the_bootstrap_draws_within_each_game():
-    drawn = statistics.resampled(CELLS, seed=0, repetitions=500)
+    drawn = statistics.resample(SCORES, seed=0, repetitions=500)
     assert [x.shape for x in drawn] == [(500, 4), (500, 4)]
-    for x, original in zip(drawn, ROWS, strict=True):
+    for x, original in zip(drawn, BY_GAME, strict=True):
         assert set(np.unique(x)) == set(original)
 
 
@@ -78,7 +78,7 @@ def test_one_seed_each_has_no_interval():
 
 
 def test_a_performance_profile_is_the_share_above():
-    shares, (low, high) = statistics.profile(CELLS, np.array([-1, 0, 3.5, 6.5, 7]))
+    shares, (low, high) = statistics.profile(SCORES, np.array([-1, 0, 3.5, 6.5, 7]))
     np.testing.assert_allclose(shares, [1, 7 / 8, 4 / 8, 1 / 8, 0])
     np.testing.assert_array_equal(np.stack([low, high])[:, [0, 2, 4]], [[1, 0.5, 0], [1, 0.5, 0]])
     assert low[1] < shares[1] < high[1] == 1
@@ -96,14 +96,14 @@ def test_probability_of_improvement_by_hand_and_as_rliable_has_it():
 
 
 def test_compare():
-    better = {game: x + 10 for game, x in CELLS.items()}
-    found = statistics.compare(better, CELLS)
+    better = {game: x + 10 for game, x in SCORES.items()}
+    found = statistics.compare(better, SCORES)
     assert found.difference.value == 10
     assert found.improvement == (1.0, 1.0, 1.0)
-    assert statistics.is_sure(found.difference)
-    same = statistics.compare(CELLS, dict(reversed(CELLS.items())))  # games are found by name
+    assert statistics.excludes_zero(found.difference)
+    same = statistics.compare(SCORES, dict(reversed(SCORES.items())))  # games are found by name
     assert (same.difference.value, same.improvement.value) == (0.0, 0.5)
-    assert not statistics.is_sure(same.difference)
+    assert not statistics.excludes_zero(same.difference)
 
 
 def test_two_equals_are_called_different_in_a_twentieth_of_cases():
@@ -116,7 +116,7 @@ def test_two_equals_are_called_different_in_a_twentieth_of_cases():
     for games, first, second in ((1, 3, 3), (1, 5, 5), (4, 2, 2), (1, 4, 30)):
         pairs = [(cells(games, first), cells(games, second)) for _ in range(2000)]
         found = [statistics.difference(list(x.values()), list(y.values())) for x, y in pairs]
-        share = np.mean([statistics.is_sure(difference) for difference in found])
+        share = np.mean([statistics.excludes_zero(difference) for difference in found])
         assert 0.01 < share < 0.09, (games, first, second, share)
 
 

@@ -69,10 +69,10 @@ def test_one_step_shows_each_actions_distribution():
 
 
 @pytest.mark.parametrize(
-    ("num_atoms", "step", "told"), [(0, 0, "only C51"), (5, 2, "no action"), (5, 3, "no action")]
+    ("num_atoms", "step", "message"), [(0, 0, "only C51"), (5, 2, "no action"), (5, 3, "no action")]
 )
-def test_steps_that_have_no_distribution_are_refused(num_atoms, step, told):
-    with pytest.raises(UserError, match=told):
+def test_steps_that_have_no_distribution_are_refused(num_atoms, step, message):
+    with pytest.raises(UserError, match=message):
         trace_plots.draw_step(make_trace(num_atoms), step)
 
 

@@ -129,10 +129,10 @@ def test_it_follows_until_the_run_lets_go(run_dir, monkeypatch):
 LOOKS = """
 import sys, time
 from pathlib import Path
-from jaxrl.runs import lock
+from jaxrl.runs.lock import is_held
 print(1, flush=True)
 while True:
-    lock.is_held(Path(sys.argv[1]))
+    is_held(Path(sys.argv[1]))
     time.sleep(0.005)
 """
 

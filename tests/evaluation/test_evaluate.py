@@ -39,7 +39,7 @@ def test_the_first_whole_game_of_every_environment_counts():
     keys = jax.random.split(jax.random.key(0), ENVS)
     state = rollout.start(0, row(2), keys, episode_statistics.init(ENVS, 1, counted=True))
     zeros = jnp.zeros(ENVS)
-    games = evaluate._Games(state, zeros.astype(bool), zeros, zeros.astype(jnp.int32))
+    games = evaluate._FirstGames(state, zeros.astype(bool), zeros, zeros.astype(jnp.int32))
     finished = []
     for _ in range(len(SCORE)):
         games = evaluate._step(agent, scripted(), ActorState((), (), jnp.int32(0)), games)

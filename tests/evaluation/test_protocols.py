@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
-from jaxrl.analysis import comparison
+from jaxrl.analysis import aggregates
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
@@ -117,29 +117,29 @@ def test_fire_is_pressed_in_every_game_that_has_it():
     ("game", "protocol"), [("breakout", "noop"), ("breakout", "sticky"), ("ms_pacman", "noop")]
 )
 def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
-    """The memory of 256 consoles is that of one after each of so many no-ops, and FIRE."""
+    """Each of 256 consoles has the memory of one after a possible number of no-ops, and FIRE."""
     ale_py = pytest.importorskip("ale_py")
     rom = Path(importlib.util.find_spec("envpool_assets").origin).parent / f"atari/roms/{game}.bin"
     trained = dataclasses.replace(TRAINED, game=game)
-    told = protocols.conditions(trained, protocol)
+    conditions = protocols.conditions(trained, protocol)
     played = protocols.protocol_config(trained, protocol)
     played = played.replaced(env={"repeat_action_probability": 0.0})
     pool = envpool_engine.make_pool(played, 256, 5, num_threads=1)
     starts = {ram.tobytes() for ram in np.asarray(pool.reset()[1]["ram"])}
     pool.close()
     numbers = {}
-    for number in range(told.noops[1] + 3):
+    for number in range(conditions.noops[1] + 3):
         console = ale_py.ALEInterface()
         console.setFloat("repeat_action_probability", 0.0)
         console.setInt("random_seed", 5)
         console.loadROM(str(rom))
-        for action in [NOOP] * number + [FIRE] * told.fire:
+        for action in [NOOP] * number + [FIRE] * conditions.fire:
             console.act(action)
         numbers[console.getRAM().tobytes()] = number
     assert starts <= set(numbers)
     fewest, most = {"breakout": (0, 29), "ms_pacman": (1, 30)}[game]
     most = 0 if protocol == "sticky" else most
-    assert told.noops == (fewest, most)
+    assert conditions.noops == (fewest, most)
     assert {numbers[start] for start in starts} == set(range(fewest, most + 1))
 
 
@@ -215,7 +215,7 @@ def test_fire_is_pressed_for_some_steps_after_each_reset():
         lambda env, action: sent.append(int(action[0])) or env, recv,
         None, False, None, None, None,
     )  # fmt: skip
-    pressing = protocols.pressing_fire(engine)
+    pressing = protocols.press_fire(engine)
     state, _ = pressing.init(0)
     for _ in range(7):
         state, _ = pressing.recv(pressing.send(state, jnp.array([1], jnp.int32)))
@@ -262,9 +262,9 @@ def scripted(monkeypatch):
         None, lambda: None,
     )  # fmt: skip
     agent = make_agent(config, spec)
-    stage = protocols.Stage(engine, agent, protocols.conditions(config, "noop"))
+    setup = protocols.EvaluationSetup(engine, agent, protocols.conditions(config, "noop"))
     for module in (video, trace):
-        monkeypatch.setattr(module, "set_up", lambda *_: stage)
+        monkeypatch.setattr(module, "set_up", lambda *_: setup)
     return config, constant(config)
 
 
@@ -283,14 +283,14 @@ def test_a_trace_ends_with_a_game_that_ends_during_a_reset(monkeypatch):
     np.testing.assert_array_equal(found.rewards, [1, 2, 0, 4, 0])
 
 
-# --- what is told --------------------------------------------------------------------------------
+# --- descriptions of conditions ------------------------------------------------------------------
 
 
 LIVES = "at the start and after every lost life"
 
 
 @pytest.mark.parametrize(
-    ("changes", "protocol", "told"),
+    ("changes", "protocol", "described"),
     [
         ({}, "noop", f"0 to 29 no-ops and FIRE {LIVES}, no sticky actions"),
         ({"game": "freeway"}, "noop", f"1 to 30 no-ops {LIVES}, no sticky actions"),
@@ -312,10 +312,10 @@ LIVES = "at the start and after every lost life"
         ({"game": "catch"}, "sticky", "nothing is pressed at the start, no sticky actions"),
     ],
 )
-def test_conditions_are_told_exactly(changes, protocol, told):
+def test_conditions_are_described_exactly(changes, protocol, described):
     game = changes.pop("game", TRAINED.game)
     trained = TRAINED.replaced(game=game, env=changes)
-    assert protocols.conditions(trained, protocol).describe() == told
+    assert protocols.conditions(trained, protocol).describe() == described
 
 
 def test_conditions_are_read_as_they_were_written(tmp_path):
@@ -366,7 +366,7 @@ def test_runs_trained_with_and_without_sticky_actions_need_a_protocol(tmp_path, 
     assert "name one --protocol for all" in capsys.readouterr().err
 
 
-def test_games_that_were_played_in_different_ways_are_told():
+def test_games_that_were_played_in_different_ways_are_noted():
     def result(game, conditions):
         return evaluation_record.summarize(
             game, "noop", 1, np.ones(1), np.ones(1), conditions=conditions
@@ -374,7 +374,7 @@ def test_games_that_were_played_in_different_ways_are_told():
 
     lives = protocols.conditions(TRAINED, "noop")
     whole = dataclasses.replace(lives, life_resets=False)
-    say = comparison._conditions
+    say = aggregates.condition_notes
     assert say([result("pong", lives), result("breakout", whole)]) == []
     assert say([result("pong", lives), result("pong", None)]) == [
         "pong: some evaluations are of an older jaxrl, which pressed no FIRE after a lost life: "

@@ -3,27 +3,27 @@ import io
 from rich.console import Console
 
 from jaxrl.program.episode_statistics import EpisodeSummary
-from jaxrl.training.display import Display, Moment, line
+from jaxrl.training.display import Display, TrainingStatus, status_line
 
 GAMES = EpisodeSummary(250, -12.34, -21.0, 3.0, 900.0)
 
 
 def test_the_line_has_steps_frames_rate_time_left_and_return():
-    moment = Moment(1_250_000, 5_000_000, 1000.0, GAMES)
+    status = TrainingStatus(1_250_000, 5_000_000, 1000.0, GAMES)
     # 3,750,000 steps left at 1,000 a second are 3,750 seconds.
-    assert line(moment) == (
+    assert status_line(status) == (
         " 25%  1.25M steps  5.00M frames  1,000 steps/s  1:02:30 left  return -12.3"
     )
-    assert line(moment._replace(note="so")).endswith("return -12.3  so")
-    none = moment._replace(games=EpisodeSummary(0, None, None, None, None))
-    assert line(none).endswith("no game over yet")
+    assert status_line(status._replace(note="so")).endswith("return -12.3  so")
+    none = status._replace(games=EpisodeSummary(0, None, None, None, None))
+    assert status_line(none).endswith("no game over yet")
 
 
 def test_off_a_terminal_only_intervals_are_printed(capsys):
-    moment = Moment(10, 100, 1.0, GAMES)
+    status = TrainingStatus(10, 100, 1.0, GAMES)
     with Display() as display:
-        display.update(moment, interval_ended=False)
-        display.update(moment, interval_ended=True)
+        display.update(status, interval_ended=False)
+        display.update(status, interval_ended=True)
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -33,7 +33,7 @@ def test_on_a_terminal_the_line_is_live_and_results_go_to_standard_output(capsys
     with display:
         with display.busy("compiling"):
             pass
-        display.update(Moment(10, 100, 1.0, GAMES), interval_ended=False)
+        display.update(TrainingStatus(10, 100, 1.0, GAMES), interval_ended=False)
         print("a result")
     assert capsys.readouterr().out == "a result\n"
     shown = screen.getvalue()

@@ -1,4 +1,4 @@
-"""Memory that is missing is told with figures and keys, before training where it can be known."""
+"""A lack of memory is reported with figures and keys, where possible before training."""
 
 import dataclasses
 import resource
@@ -88,11 +88,11 @@ resource.setrlimit(resource.RLIMIT_AS, (most, most))
 try:
     jax.block_until_ready(jax.jit(lambda: jnp.ones((30_000, 30_000)))())
 except jax.errors.JaxRuntimeError as error:
-    print(memory_budget.told(error, catch_config(), make_mesh(1)))
+    print(memory_budget.out_of_memory(error, catch_config(), make_mesh(1)))
 """
 
 
-def test_memory_that_runs_out_is_told_with_the_keys():
+def test_memory_that_runs_out_is_reported_with_the_keys():
     done = subprocess.run(
         [sys.executable, "-c", RUNS_OUT], capture_output=True, text=True, cwd=ROOT,
         env=environment(), check=False,
@@ -105,11 +105,11 @@ def test_a_lag_keeps_copies_that_could_be_fewer():
     error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 10 bytes")
     mesh = make_mesh(1)
     assert "a smaller lag" in str(
-        memory_budget.told(error, catch_config(parallel={"lag": 9}), mesh)
+        memory_budget.out_of_memory(error, catch_config(parallel={"lag": 9}), mesh)
     )
-    assert "lag" not in str(memory_budget.told(error, catch_config(), mesh))
+    assert "lag" not in str(memory_budget.out_of_memory(error, catch_config(), mesh))
 
 
 def test_other_errors_are_left_alone():
     error = jax.errors.JaxRuntimeError("INTERNAL: something else")
-    assert memory_budget.told(error, catch_config(), make_mesh(1)) is None
+    assert memory_budget.out_of_memory(error, catch_config(), make_mesh(1)) is None

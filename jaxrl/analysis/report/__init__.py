@@ -1,1 +1,1 @@
-"""One HTML page about runs that opens anywhere."""
+"""A self-contained HTML page about runs."""

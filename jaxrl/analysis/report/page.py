@@ -1,4 +1,4 @@
-"""`jaxrl report`: runs as one HTML page that needs no network."""
+"""Writes the page of `jaxrl report`: one HTML file about runs that needs no network."""
 
 import base64
 import json
@@ -11,19 +11,19 @@ from typing import Any
 from jaxrl import formatting
 from jaxrl.analysis.report.charts import POINTS, PROGRESS, RETURN, Chart, axes, loss_keys, style
 from jaxrl.analysis.report.charts import charts as make_charts
-from jaxrl.analysis.report.reader import GameSection, ReportedRun, number, read, short, text
+from jaxrl.analysis.report.reader import ReportedEvaluation, ReportedRun, number, read, short, text
 from jaxrl.atari.scores import PublishedScore, published_scores
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record, layout
 from jaxrl.runs.directory import replace_text
 
-LARGEST_VIDEO = 8_000_000  # bytes; a larger one is left out
+LARGEST_VIDEO = 8_000_000  # bytes; larger videos are left out
 TEMPLATE = "page.html.jinja"
 
 
 @dataclass(frozen=True)
 class Published:
-    """What is known from others about a game by one protocol."""
+    """Published scores of a game by one protocol."""
 
     game: str
     protocol: str
@@ -32,7 +32,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Video:
-    """A run's video, or why it is not shown."""
+    """A run's video, or the reason why it is left out."""
 
     name: str  # of the run
     source: str  # a data URL; empty if left out
@@ -43,12 +43,12 @@ def write(run_dirs: list[Path], target: Path, video: bool = True) -> None:
     """Writes one HTML page about the runs, whole or not at all.
 
     Args:
-      run_dirs: run directories; only metrics.jsonl must be there. What else is missing or damaged
-        is said in the page.
+      run_dirs: run directories, which need only metrics.jsonl. The page warns of other files that
+        are missing or damaged.
       target: the page.
-      video: whether each run's video.mp4 is put into the page, up to `LARGEST_VIDEO` bytes.
+      video: whether to embed each run's video.mp4, up to `LARGEST_VIDEO` bytes.
 
-    Raises `UserError` where a directory has no metrics, or the page cannot be written.
+    Raises `UserError` if a directory has no metrics, or the page cannot be written.
     """
     if not run_dirs:
         raise UserError("a report needs at least one run directory")
@@ -60,6 +60,7 @@ def write(run_dirs: list[Path], target: Path, video: bool = True) -> None:
 
 
 def _page(runs: list[ReportedRun], video: bool) -> str:
+    """Returns the rendered template."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -68,7 +69,7 @@ def _page(runs: list[ReportedRun], video: bool) -> str:
     environment.filters |= {
         "figure": figure, "count": count, "duration": duration, "short": short, "shown": shown,
     }  # fmt: skip
-    template = environment.from_string(_data(TEMPLATE))
+    template = environment.from_string(_asset(TEMPLATE))
     main = make_charts(runs, [RETURN], "return")
     progress = make_charts(runs, PROGRESS, "progress")
     losses = make_charts(runs, loss_keys(runs), "loss")
@@ -90,14 +91,15 @@ def _page(runs: list[ReportedRun], video: bool) -> str:
         published=_published([run.evaluation for run in runs if run.evaluation]),
         protocols=evaluation_record.PUBLISHED,
         videos=[found for run in runs if (found := _video(run))] if video else [],
-        style=_data("page.css"),
-        script=_data("page.js"),
+        style=_asset("page.css"),
+        script=_asset("page.js"),
         bokeh=_bokeh(),
-        charts=_script_json(_drawn(main + progress + losses)),
+        charts=_script_json(_chart_data(main + progress + losses)),
     )
 
 
-def _data(name: str) -> str:
+def _asset(name: str) -> str:
+    """Returns the text of a file of `assets`."""
     return (
         resources.files("jaxrl.analysis.report")
         .joinpath("assets", name)
@@ -106,28 +108,29 @@ def _data(name: str) -> str:
 
 
 def _bokeh() -> str:
-    """Bokeh's own bundle, without widgets, tables and the like."""
+    """Returns Bokeh's JavaScript, without widgets and tables."""
     from bokeh.resources import Resources
 
     return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
 
 
-def _drawn(charts: list[Chart]) -> dict[str, Any]:
+def _chart_data(charts: list[Chart]) -> dict[str, Any]:
+    """Returns the data that assets/page.js draws."""
     items = [{"target": chart.target, "item": chart.item} for chart in charts]
     return {"axes": axes(), "charts": items}
 
 
 def _script_json(value: Any) -> str:
-    """JSON for a script element, which no string in it can close."""
-    said = json.dumps(value, separators=(",", ":"))
-    return said.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    """Returns JSON for a script element, escaped: no string in it can close the element."""
+    encoded = json.dumps(value, separators=(",", ":"))
+    return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-# --- what the template shows ---------------------------------------------------------------------
+# --- values of the template ----------------------------------------------------------------------
 
 
 def title(runs: list[ReportedRun]) -> str:
-    """The run's name, or the number of runs and their game."""
+    """Returns the run's name, or the number of runs and their game."""
     if len(runs) == 1:
         return runs[0].name
     games = {text(run.config.get("game")) for run in runs}
@@ -136,12 +139,12 @@ def title(runs: list[ReportedRun]) -> str:
 
 
 def warnings(runs: list[ReportedRun]) -> dict[str, list[str]]:
-    """The names of the runs by what is to be said of them; each is told once."""
+    """Returns each warning once, with the names of the runs that it concerns."""
     found: dict[str, list[str]] = {}
     commits = {run.commit for run in runs if run.commit}
     if len(commits) > 1:
-        told = f"not of the same commit: {', '.join(sorted(map(short, commits)))}"
-        found[told] = [run.name for run in runs if run.commit]
+        warning = f"not of the same commit: {', '.join(sorted(map(short, commits)))}"
+        found[warning] = [run.name for run in runs if run.commit]
     for run in runs:
         for warning in run.warnings:
             found.setdefault(warning, []).append(run.name)
@@ -149,18 +152,18 @@ def warnings(runs: list[ReportedRun]) -> dict[str, list[str]]:
 
 
 def figure(value: Any, digits: int = 1) -> str:
-    """A number with so many digits after the point; a dash for none."""
+    """Returns a number with `digits` digits after the point; a dash if it is none."""
     found = number(value)
     return "–" if found is None else f"{found:,.{digits}f}".replace("-", "−")
 
 
 def count(value: Any) -> str:
-    """A whole number with separators; a dash for none."""
+    """Returns a whole number with separators; a dash if it is none."""
     return figure(value, 0)
 
 
 def duration(seconds: Any) -> str:
-    """Hours, minutes and seconds; a dash for none."""
+    """Returns hours, minutes and seconds; a dash if it is no number."""
     found = number(seconds)
     if found is None:
         return "–"
@@ -168,7 +171,7 @@ def duration(seconds: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value of a configuration as TOML writes it; a dash for none."""
+    """Returns a setting as TOML writes it; a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, str | bool | int | float | list):
@@ -177,7 +180,7 @@ def shown(value: Any) -> str:
 
 
 def devices(run: ReportedRun) -> str:
-    """The kinds of devices that the run was started on, each with its number."""
+    """Returns the kinds of devices that the run was started on, each with its number."""
     found = run.provenance.get("devices")
     kinds: dict[str, int] = {}
     for device in found if isinstance(found, list) else []:
@@ -188,15 +191,16 @@ def devices(run: ReportedRun) -> str:
 
 
 def differing(runs: list[ReportedRun]) -> dict[str, list[Any]]:
-    """The keys whose values are not the same in all runs that have a configuration."""
+    """Returns the keys that differ between runs with a configuration, and each run's value."""
     known = [run.config for run in runs if run.config]
     keys = list(dict.fromkeys(key for config in known for key in config))
     values = {key: [run.config.get(key) for run in runs] for key in keys}
     return {key: row for key, row in values.items() if len({shown(c.get(key)) for c in known}) > 1}
 
 
-def _published(evaluations: list[GameSection]) -> list[Published]:
-    pairs = dict.fromkeys((games.game, games.protocol) for games in evaluations)
+def _published(evaluations: list[ReportedEvaluation]) -> list[Published]:
+    """Returns published scores, the best first, of each game and protocol of the evaluations."""
+    pairs = dict.fromkeys((one.game, one.protocol) for one in evaluations)
     found = [Published(*pair, published_scores(*pair)) for pair in pairs]
     return [
         Published(p.game, p.protocol, sorted(p.scores, key=lambda s: s.score, reverse=True))
@@ -205,7 +209,7 @@ def _published(evaluations: list[GameSection]) -> list[Published]:
 
 
 def _video(run: ReportedRun) -> Video | None:
-    """None where the run has none."""
+    """Returns the run's video, None if it has none."""
     path = run.path / layout.VIDEO
     if not path.is_file():
         return None

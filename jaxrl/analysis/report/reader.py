@@ -1,4 +1,4 @@
-"""What a report tells of a run directory, read with suspicion: files may be missing or damaged."""
+"""Reads run directories for a report; their files may be missing, damaged or hostile."""
 
 import dataclasses
 import json
@@ -17,13 +17,13 @@ from jaxrl.runs.lock import is_held
 
 SKIPPED = "loss/skipped_updates"
 LEAST_GOODPUT = 0.9  # below it, a warning
-LONG_RUN = 600  # seconds; in a shorter one compilation counts for much
-LARGEST_FILE = 50_000_000  # bytes; what a run writes beside its metrics is far smaller
+LONG_RUN = 600  # seconds; compilation weighs too much in shorter runs
+LARGEST_FILE = 50_000_000  # bytes; a run's files beside its metrics are far smaller
 
 
 @dataclass(frozen=True)
-class GameSection:
-    """What evaluation.json says, as far as it makes sense."""
+class ReportedEvaluation:
+    """The valid contents of an evaluation.json."""
 
     game: str
     protocol: str
@@ -35,24 +35,24 @@ class GameSection:
     human_normalized: float | None
     lowest: float | None
     highest: float | None
-    played: str  # under which conditions; empty if not recorded
+    played: str  # the conditions in words; empty if not recorded
 
 
 @dataclass
 class ReportedRun:
-    """One run directory."""
+    """A run directory's contents, as a report shows them."""
 
     path: Path
     name: str  # different from those of the other runs
     rows: list[dict[str, Any]]  # of metrics.jsonl, with finite axes
     config: dict[str, Any] = field(default_factory=dict)  # "agent.gamma" -> value; empty if unknown
     provenance: dict[str, Any] = field(default_factory=dict)
-    evaluation: GameSection | None = None
+    evaluation: ReportedEvaluation | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
     def commit(self) -> str:
-        """Of jaxrl when the run was started; empty if unknown."""
+        """Commit of jaxrl when the run was started; empty if unknown."""
         return text(self.provenance.get("git_commit"))
 
     @property
@@ -62,13 +62,13 @@ class ReportedRun:
         return entries if isinstance(entries, list) else []
 
     def final(self, key: str) -> float | None:
-        """The last number under this key."""
+        """Returns the last number under this key."""
         return next((x for row in reversed(self.rows) if (x := number(row.get(key))) is not None),
                     None)  # fmt: skip
 
 
 def number(value: Any) -> float | None:
-    """A finite number as a float, None for anything else."""
+    """Returns a finite number as a float, None for anything else."""
     if type(value) not in (int, float):
         return None
     try:
@@ -78,20 +78,20 @@ def number(value: Any) -> float | None:
 
 
 def text(value: Any) -> str:
-    """A string as it is, short of what no file can hold; empty for anything else."""
+    """Returns a string without characters that UTF-8 cannot encode; empty for anything else."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def read(run_dirs: list[Path]) -> list[ReportedRun]:
-    """The runs, with what is wrong with each. Raises `UserError` where there are no metrics."""
+    """Returns the runs with their warnings. Raises `UserError` if one has no metrics."""
     for path in run_dirs:
         check_inside(path)
     return [_read(path, name) for path, name in zip(run_dirs, _names(run_dirs), strict=True)]
 
 
 def _names(run_dirs: list[Path]) -> list[str]:
-    """The directories' names, as a page can show them, no two alike."""
-    # A name of two dollars would be typeset as mathematics in a plot.
+    """Returns distinct names of the directories that a page can show."""
+    # Bokeh typesets text between two pairs of dollars as mathematics.
     names = [text(name).replace("$$", "$ $") for name in distinct_names(run_dirs)]
     return [
         name if names.count(name) == 1 else f"{name} ({place})"
@@ -100,11 +100,12 @@ def _names(run_dirs: list[Path]) -> list[str]:
 
 
 def short(commit: str) -> str:
-    """The first digits of a commit, with its mark of changes."""
+    """Returns the first digits of a commit, and its "-dirty"."""
     return commit if len(commit) <= 12 else commit[:12] + "-dirty" * commit.endswith("-dirty")
 
 
 def _read(path: Path, name: str) -> ReportedRun:
+    """Returns one run with its warnings."""
     run = ReportedRun(path, name, metrics.read(path))
     run.config = _config(run)
     run.provenance = _provenance(run)
@@ -114,7 +115,7 @@ def _read(path: Path, name: str) -> ReportedRun:
 
 
 def _object(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None where there is no file. Raises `UserError` for anything else."""
+    """Returns a JSON object, None without a file. Raises `UserError` for anything else."""
     if not path.is_file():
         return None
     try:
@@ -129,11 +130,11 @@ def _object(path: Path) -> dict[str, Any] | None:
 
 
 def _config(run: ReportedRun) -> dict[str, Any]:
-    """Every key that this jaxrl knows, or else what the file says; the directory is left out."""
+    """Returns the settings by key, except `run_dir`; an invalid file is shown as it stands."""
     try:
         table = dataclasses.asdict(load_config(run.path))
     except UserError as error:
-        run.warnings.append(_of_run(error, run))
+        run.warnings.append(_without_path(error, run))
         try:
             table = tomllib.loads((run.path / layout.CONFIG).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -141,33 +142,35 @@ def _config(run: ReportedRun) -> dict[str, Any]:
     return {key: value for key, value in flat(table).items() if key != "run_dir"}
 
 
-def _of_run(error: Exception, run: ReportedRun) -> str:
-    """The message, without the path that stands above it."""
+def _without_path(error: Exception, run: ReportedRun) -> str:
+    """Returns the message without the path, which the page shows with the run."""
     return str(error).replace(f"'{run.path}/config.toml'", layout.CONFIG)
 
 
 def _provenance(run: ReportedRun) -> dict[str, Any]:
+    """Returns the contents of provenance.json; warns and returns none if it cannot be read."""
     try:
         found = _object(run.path / layout.PROVENANCE)
     except UserError as error:
         run.warnings.append(str(error))
         return {}
     if found is None:
-        run.warnings.append(f"no {layout.PROVENANCE}: commit and devices are not known")
+        run.warnings.append(f"no {layout.PROVENANCE}: commit and devices are unknown")
     return found or {}
 
 
-def _evaluation(run: ReportedRun) -> GameSection | None:
+def _evaluation(run: ReportedRun) -> ReportedEvaluation | None:
+    """Returns the evaluation; warns and returns None if it cannot be read."""
     try:
         found = _object(run.path / layout.EVALUATION)
-        return None if found is None else _games(found)
+        return None if found is None else _parse_evaluation(found)
     except UserError as error:
         run.warnings.append(str(error))
     return None
 
 
-def _games(found: dict[str, Any]) -> GameSection:
-    """Raises `UserError` where something that is needed is missing."""
+def _parse_evaluation(found: dict[str, Any]) -> ReportedEvaluation:
+    """Returns the checked evaluation. Raises `UserError` if a required key is missing."""
     figures = {key: number(found.get(key)) for key in ("episodes", "mean", "median", "std")}
     names = {key: text(found.get(key)) for key in ("game", "protocol")}
     for key, value in (figures | names).items():
@@ -176,7 +179,7 @@ def _games(found: dict[str, Any]) -> GameSection:
     scores = found.get("scores")
     good = [x for x in map(number, scores if isinstance(scores, list) else []) if x is not None]
     step = number(found.get("step"))
-    return GameSection(
+    return ReportedEvaluation(
         **names,
         step=None if step is None else int(step),
         episodes=int(figures["episodes"] or 0),
@@ -191,6 +194,7 @@ def _games(found: dict[str, Any]) -> GameSection:
 
 
 def _played(conditions: Any) -> str:
+    """Returns the conditions in words. Raises `UserError` if they are invalid."""
     try:
         found = evaluation_record.read_conditions(conditions)
     except (ValueError, KeyError, TypeError) as error:
@@ -199,50 +203,51 @@ def _played(conditions: Any) -> str:
 
 
 def _concerns(run: ReportedRun) -> list[str]:
-    """What a reader should know before trusting the figures."""
+    """Returns warnings for a reader who trusts the figures."""
     found = []
     if not run.rows:
         found.append(f"{layout.METRICS} has no line yet")
     if is_held(run.path):
-        found.append("still training: the figures are those of now")
+        found.append("still training: the figures are not final")
     else:
         total, step = number(run.config.get("total_steps")), run.final("step")
         if total and step and step < total:
             found.append(f"ended after {step:,.0f} of {total:,.0f} agent steps")
     if skipped := sum(number(row.get(SKIPPED)) or 0.0 for row in run.rows):
-        found.append(f"updates left out because their losses were not finite: {skipped:,.0f}")
+        found.append(f"updates skipped because they were not finite: {skipped:,.0f}")
     goodput = run.final("goodput")
     long = (run.final("wall_seconds") or 0) >= LONG_RUN
     if long and goodput is not None and goodput < LEAST_GOODPUT:
         found.append(f"goodput {goodput:.2f}: the rest of the time went into compilation, saving, "
-                     "starting again or work that was lost")  # fmt: skip
+                     "restarts or lost work")  # fmt: skip
     if (sticks := _stickiness(run)) is not None:
         found.append(sticks)
     if run.resumed:
         found.append(_resumes(run.resumed))
     if run.commit.endswith("-dirty"):
-        found.append("trained by code with changes that are in no commit")
+        found.append("trained by code with uncommitted changes")
     if (run.path / checkpoint_files.DAMAGED).is_dir():
         found.append(f"damaged checkpoints were set aside in {checkpoint_files.DAMAGED}/")
     return found
 
 
 def _stickiness(run: ReportedRun) -> str | None:
-    """What differs between the actions of training and those of the evaluation."""
+    """Returns a warning if training and evaluation repeat actions with different probability."""
     trained = number(run.config.get("env.repeat_action_probability"))
     played = evaluation_record.STICKINESS.get(run.evaluation.protocol) if run.evaluation else None
     if trained is None or played is None or trained == played:
         return None
-    return (f"actions repeated with probability {trained:g} in training, and {played:g} in the "
-            "evaluation: published agents were trained as they were evaluated")  # fmt: skip
+    return (f"actions repeated with probability {trained:g} in training and {played:g} in the "
+            "evaluation: published agents have the same in both")  # fmt: skip
 
 
 def _resumes(entries: list[Any]) -> str:
+    """Returns how often a run was resumed, and which settings changed."""
     keys = {
         text(key)
         for entry in entries
         if isinstance(entry, dict) and isinstance(entry.get("overridden"), dict)
         for key in entry["overridden"]
     }
-    changed = f", with another {', '.join(sorted(keys))}" if keys else ""
+    changed = f", with changed {', '.join(sorted(keys))}" if keys else ""
     return f"resumed {'once' if len(entries) == 1 else f'{len(entries)} times'}{changed}"

@@ -3,8 +3,8 @@
   const given = JSON.parse(document.getElementById("charts").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tip = document.getElementById("tip");
-  const plots = [];  // {plot, place} of all that were drawn
-  const hidden = new Set();  // names of runs
+  const plots = [];  // {plot, place} of all drawn charts
+  const hidden = new Set();  // names of hidden runs
   let axis = Object.keys(given.axes)[0];
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -31,10 +31,10 @@
       renderer.glyph.x = {field: axis};
     }
     plot.below[0].axis_label = plot.height < 300 ? brief() : given.axes[axis];
-    plot.reset.emit();  // a zoom of one axis says nothing on another
+    plot.reset.emit();  // a zoom is lost, because it belongs to the former axis
   }
 
-  // The point of each run that is nearest to x, the highest first.
+  // Returns each run's point nearest to x, the highest first.
   function nearest(plot, x) {
     const found = [];
     const range = plot.x_range;
@@ -65,8 +65,8 @@
       const mark = row.insertCell();
       mark.className = "mark";
       mark.style.background = color;
-      for (const said of [name, figure(y), `at ${figure(x)}`]) {
-        row.insertCell().textContent = said;
+      for (const cell of [name, figure(y), `at ${figure(x)}`]) {
+        row.insertCell().textContent = cell;
       }
     }
     const box = place.getBoundingClientRect();

@@ -1,0 +1,39 @@
+"""The lines that a session shows before it trains."""
+
+from jaxrl.runtime import processes
+from jaxrl.training.session import TrainingSession
+
+
+def headline(session: TrainingSession) -> str:
+    """Returns the lines that say what is trained, on which devices, for how long and where to."""
+    config, total = session.config, session.total_steps
+    mesh = session.mesh
+    devices = describe_devices(mesh.size, mesh.devices.flat[0].device_kind)
+    if processes.count() > 1:
+        devices += f" of {processes.count()} processes"
+    rounded = f" ({total - config.total_steps:,} more, to end with a whole update)"
+    lines = [
+        f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
+        f"{total:,} steps{rounded * (total > config.total_steps)}, into {session.run_dir}"
+    ]
+    learners, every = config.parallel.num_learners, config.parallel.sync_every
+    if learners:
+        often = "update" if every == 1 else f"{every} updates"
+        lines.append(f"{learners} learners, which merge after every {often}")
+    rate, start = config.optimizer.learning_rate, config.initial_learning_rate()
+    if start != rate:
+        lines.append(
+            f"learning rate {start:.3g}: {rate:g} for {config.optimizer.recipe_envs} environments, "
+            f"scaled ({config.optimizer.lr_scaling})"
+        )
+    if config.agent.first_learning_step >= total:
+        lines.append(
+            "nothing will be learned: agent.learning_starts = "
+            f"{config.agent.first_learning_step:,} is above total_steps"
+        )
+    return "\n".join(lines)
+
+
+def describe_devices(count: int, kind: str = "") -> str:
+    """Returns "1 device", "2 devices" or "2 cpu devices"."""
+    return " ".join(filter(None, [str(count), kind, "device" + "s" * (count > 1)]))

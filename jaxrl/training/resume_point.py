@@ -1,0 +1,117 @@
+"""Where a resumed run continues: its newest good checkpoint, found once for all processes."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from jaxrl.config.plan import resolve
+from jaxrl.config.schema import Config
+from jaxrl.errors import DamagedError, UserError
+from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
+from jaxrl.runs.checkpoint import num_devices
+from jaxrl.runs.checkpoint_files import Progress
+from jaxrl.runs.lock import hold
+from jaxrl.runs.provenance import overridden
+from jaxrl.training.messages import describe_devices
+from jaxrl.training.session import TrainingSession
+from jaxrl.types import LoopState
+
+
+class ResumePoint(NamedTuple):
+    """The checkpoint that a session continues from."""
+
+    checkpoint: int | None = None  # agent step; None starts the run
+    changes: dict[str, list[object]] | None = None  # of the configuration, by key: [before, now]
+
+
+def find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
+    """Locks a run and returns, as JSON, the checkpoint to continue from; changes no file.
+
+    Keys: `step`, None where no checkpoint exists yet, and otherwise the `config` that the
+    checkpoint was saved with, the `damaged` checkpoints and the keys that were `overridden`.
+    """
+    held.enter_context(hold(run_dir))
+    found = checkpoint_files.survey(run_dir)
+    if not found.good:
+        _check_may_start(run_dir, config)
+        return json.dumps({"step": None})
+    saved = checkpoint_files.describe(run_dir, found.good[-1])
+    return json.dumps(
+        {
+            "step": found.good[-1],
+            "config": saved.config,
+            "damaged": found.damaged,
+            "overridden": overridden(run_dir),
+        }
+    )
+
+
+def _check_may_start(run_dir: Path, config: Config) -> None:
+    """Raises `DamagedError` if a run without a checkpoint is old enough to have had one."""
+    # The first checkpoint comes with the first log line after an interval, and takes a moment.
+    most = 2 * max(config.checkpoint.interval, config.log.interval)
+    rows = metrics.read(run_dir) if (run_dir / layout.METRICS).exists() else []
+    if rows and rows[-1]["step"] >= most:
+        raise DamagedError(
+            f"the checkpoints of '{run_dir}' are gone, and its metrics go to step "
+            f"{rows[-1]['step']:,}: nothing was changed; restore them from a copy, or train in "
+            "another directory"
+        )
+
+
+def check_divides_among(config: Config) -> None:
+    """Raises `UserError`, with numbers of devices that fit, if the run does not divide."""
+    try:
+        resolve(config)
+    except UserError:
+        fitting = []
+        for number in range(1, 2 * config.parallel.num_devices + 1):
+            with contextlib.suppress(UserError):
+                resolve(config, number)
+                fitting.append(str(number))
+        raise UserError(
+            f"num_devices = {config.parallel.num_devices}: this run divides among "
+            f"{', '.join(fitting)}"
+        ) from None
+
+
+def is_complete(config: Config, run_dir: Path) -> bool:
+    """Returns whether a run that reached its last step was also evaluated and drawn."""
+    total = config.num_updates() * config.steps_per_update()
+    evaluated = not config.evaluation.episodes or evaluation_record.is_of_end(run_dir, total)
+    return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
+
+
+def replace_unsaved(
+    session: TrainingSession, state: LoopState, progress: Progress, saved_on: int
+) -> LoopState:
+    """Returns the restored state with new games where a checkpoint cannot hold them; says so.
+
+    Args:
+      session: that resumes the run.
+      state: as restored.
+      progress: of the checkpoint.
+      saved_on: number of devices that it was saved on.
+    """
+    here = num_devices(state)
+    moved, has_memory = saved_on != here, bool(jax.tree.leaves(state.agent.memory))
+    if moved:
+        session.display.say(
+            f"saved on {describe_devices(saved_on)}, resumed on {here}: parameters and optimizer "
+            "continue exactly; new games begin, with new random keys and statistics of games"
+            + ", and the replay or windows start empty"
+            * has_memory
+        )
+    elif not session.engines[0].restorable:
+        session.display.say("emulators cannot be saved: new games begin")
+    if moved or not session.engines[0].restorable:
+        # A seed that differs from that of the start, whose games would repeat otherwise.
+        state = session.program.restart(state, session.config.seed + progress.updates, moved)
+    if not moved and not session.config.checkpoint.memory and has_memory:
+        session.display.say(
+            "the checkpoint holds no replay: it starts empty, and fills before learning continues"
+        )
+    return state
