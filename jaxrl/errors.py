@@ -1,6 +1,6 @@
-"""What ends a command in one line, and the exit status of each.
+"""The errors that end a command with one line, each with its exit status.
 
-The statuses follow sysexits.h where it has one, so that a script can tell what to try again.
+The statuses follow sysexits.h where it has one: a script can see from them whether to try again.
 """
 
 import difflib
@@ -14,19 +14,19 @@ class UserError(Exception):
 
 
 class RunError(Exception):
-    """What ends training though nothing wrong was asked for, in one line."""
+    """A failure of training that is no mistake of the user, in one line."""
 
     status = 1
 
 
 class NotFiniteError(RunError):
-    """A loss, a gradient or a parameter is not a number any more."""
+    """A loss, a gradient or a parameter is not finite."""
 
     status = 3
 
 
 class DamagedError(RunError):
-    """Files of a run are not what was written (EX_DATAERR)."""
+    """Files of a run have changed since they were written (EX_DATAERR)."""
 
     status = 65
 
@@ -44,5 +44,5 @@ class EngineError(RunError):
 
 
 def nearest(name: str, known: typing.Iterable[str], count: int = 3) -> list[str]:
-    """The known names most like `name`."""
+    """Returns the known names most like `name`."""
     return difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)

@@ -19,7 +19,7 @@ FRAME_SKIP = 4  # emulator frames per agent step
 
 
 class EnvSpec(NamedTuple):
-    """What an engine plays."""
+    """The game of an engine, its actions and its frames."""
 
     num_envs: int  # E, environments on each device
     num_actions: int  # A
@@ -29,15 +29,15 @@ class EnvSpec(NamedTuple):
 
 
 class TimeStep(NamedTuple):
-    """What the environments answered to one action each."""
+    """One step of every environment."""
 
     frame: jax.Array  # u8[E, 84, 84], newest frame; stacking is done by the rollout
-    reward: jax.Array  # f32[E], as the learner sees it (clipped when the configuration says so)
+    reward: jax.Array  # f32[E], for the learner (clipped if so configured)
     score: jax.Array  # f32[E], unclipped
     terminated: jax.Array  # b[E], a terminal of the learner's MDP (life lost, when so configured)
     truncated: jax.Array  # b[E], time limit: bootstrap from the frame that came with it
-    # b[E], the game ended with this row, by the emulator or the time limit; on a reset row, during
-    # the reset, so that this row begins another game and the score is that of the row before
+    # b[E], the game ended with this row, by the emulator or the time limit. On a reset row it ended
+    # during the reset: this row begins another game, and the score ends with the row before.
     game_over: jax.Array
     reset: jax.Array  # b[E], this row is an auto-reset: its action was ignored
 
@@ -50,11 +50,11 @@ class Trajectory(NamedTuple):
     reward: jax.Array  # f32[T, E]
     discount: jax.Array  # f32[T, E], 0 on termination, else 1
     valid: jax.Array  # b[T, E], False where a reset ignored the action
-    extras: PyTree  # [T, E], what `Agent.act` returned beside the action
+    extras: PyTree  # [T, E], returned by `Agent.act` with the action
 
 
 class ActorState(NamedTuple):
-    """What choosing an action needs."""
+    """The state that acting reads."""
 
     params: PyTree  # network parameters
     statistics: PyTree  # observation statistics, () without normalization
@@ -62,11 +62,25 @@ class ActorState(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """Everything an agent learns; `actor` and `optimizer` are the same on every device."""
+    """Everything an agent learns; `actor` and `train_state` are the same on every device."""
 
     actor: ActorState
-    optimizer: PyTree  # what gradient steps keep: moments, a target network, an adaptive rate
+    # kept by the gradient steps beside the parameters: optax's opt_state, target_params, an
+    # adaptive learning rate
+    train_state: PyTree
     memory: PyTree  # sharded by device along the first axis (replay, windows); () if none
+
+
+class Prediction(NamedTuple):
+    """The actions that an agent would take in evaluation, and the returns that it expects.
+
+    N = atoms of a return's distribution; 0 without one.
+    """
+
+    probabilities: jax.Array  # f32[B, A], of the actions
+    value: jax.Array  # f32[B], expected return; of value-based agents the best action's
+    distributions: jax.Array  # f32[B, A, N], of each action's return, on the atoms of `support`
+    support: jax.Array  # f32[N], returns
 
 
 def _keep(value: Any) -> Any:
@@ -74,14 +88,14 @@ def _keep(value: Any) -> Any:
 
 
 class Mean(NamedTuple):
-    """A metric that not every update has, as a sum over some of them."""
+    """A metric that only some updates have, as a sum over those."""
 
     total: jax.Array  # f32[]
-    number: jax.Array  # f32[], of the terms; 0 where there are none
+    number: jax.Array  # f32[], of terms; 0 if there are none
 
 
 class Count(NamedTuple):
-    """A metric that is counted over the updates of an interval, not averaged."""
+    """A metric that is summed over the updates of an interval, not averaged."""
 
     total: jax.Array  # f32[]
 
@@ -97,17 +111,19 @@ class Agent(NamedTuple):
     act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
     # update(state, trajectory, key) -> (state, Metrics); inside the mesh
     update: Callable[[AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, Metrics]]
+    # predict(actor, observation u8[B, 84, 84, 4]) -> Prediction, without exploration noise
+    predict: Callable[[ActorState, jax.Array], Prediction]
     rollout_length: int  # T
-    # interrupt(memory) -> memory: other games follow, which do not continue those it remembers
+    # interrupt(memory) -> memory: notes that the next games do not continue the remembered ones
     interrupt: Callable[[PyTree], PyTree] = _keep
-    # skip(state) -> state: what remains of an update that is left out, as the copy of a target
+    # skip(state) -> state: the effect of a skipped update, such as the copy of a target network
     skip: Callable[[AgentState], AgentState] = _keep
 
 
 class EnvEngine(NamedTuple):
     """A batch of environments on every local device; `send` and `recv` run inside the mesh.
 
-    Between `send` and `recv` the environments step on threads of their own.
+    Between `send` and `recv` the environments step on other threads.
     """
 
     spec: EnvSpec
@@ -124,12 +140,12 @@ class EnvEngine(NamedTuple):
 
 
 class LoopState(NamedTuple):
-    """All that training changes."""
+    """The complete state of training."""
 
     agent: AgentState
-    games: PyTree  # of each group; sent already in the overlapped order, not in the strict one
-    key: jax.Array  # key[], of the updates to come
+    games: PyTree  # a RolloutState per group; only the overlapped order has sent actions
+    key: jax.Array  # key[], for the next updates
     metrics: Metrics  # sums over the updates since the last line of the log
 
 
-WINDOW = 100  # games that the statistics are over
+WINDOW = 100  # games in the statistics

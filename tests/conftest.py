@@ -66,8 +66,8 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
     return config.replaced(**defaults | changes)
 
 
-def _is_crowded() -> bool:
-    """Returns freed memory to the system; whether this process still holds a lot."""
+def _crowded_when_freed() -> bool:
+    """Gives free memory back to the system; returns whether this process still holds a lot."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
         ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -78,9 +78,9 @@ def _is_crowded() -> bool:
 def _frees_host_memory():
     """Compilers leave free memory in the arenas of their threads, and JAX keeps every program."""
     yield
-    if psutil.Process().memory_info().rss > CROWDED_GB * 1e9 and _is_crowded():
+    if psutil.Process().memory_info().rss > CROWDED_GB * 1e9 and _crowded_when_freed():
         jax.clear_caches()
-        _is_crowded()
+        _crowded_when_freed()
 
 
 @pytest.fixture(autouse=True, scope="session")

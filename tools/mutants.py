@@ -27,225 +27,252 @@ DEADLINE = 600  # seconds of one test; a mutant that never ends is noticed too
 # By file of jaxrl/. A mutant's name and its test; indented the text, which occurs once, and what
 # it becomes.
 TABLE = """
-# q_learning.py
-dqn-no-target: test_updates.py::test_dqn_bootstraps_from_the_target_network
-    there = predict(learner.target, => there = predict(actor.params,
-c51-no-target: test_updates.py::test_c51_bootstraps_from_the_target_network
-    there = predict(learner.target, => there = predict(actor.params,
-dqn-no-copy: test_updates.py::test_dqn_bootstraps_from_the_target_network
-    copy_target(state, target_updates).optimizer => state.optimizer
-dqn-copy-early: test_updates.py::test_dqn_bootstraps_from_the_target_network
+# config/algorithms.py
+evaluation-explores-as-training: agents/test_c51.py::test_evaluation_explores_as_it_says
+    epsilon_start=rate, epsilon_end=rate, =>
+# agents/q_learning.py
+dqn-no-target: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
+    outputs = forward(network, target_params, => outputs = forward(network, actor.params,
+c51-no-target: agents/test_updates.py::test_c51_bootstraps_from_the_target_network
+    outputs = forward(network, target_params, => outputs = forward(network, actor.params,
+dqn-no-copy: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
+    copy_target(state, setup.target_interval).train_state => state.train_state
+dqn-copy-early: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
     state.actor.updates, every => state.actor.updates + 1, every
-dqn-never-double: test_updates.py::test_dqn_bootstraps_from_the_target_network
-    if settings.double_q: => if False:
-dqn-double-reversed: test_updates.py::test_dqn_bootstraps_from_the_target_network
-    bootstrap(method, there, selector) => bootstrap(method, selector, there)
-dqn-older-steps: test_updates.py::test_double_dqn_selects_by_the_newest_parameters
+dqn-never-double: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
+    if setup.settings.double_q: => if False:
+dqn-double-reversed: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
+    bootstrap(setup.method, outputs, selector) => bootstrap(setup.method, selector, outputs)
+dqn-older-steps: agents/test_updates.py::test_double_dqn_selects_by_the_newest_parameters
     actor._replace(params=params), memory => actor, memory
 replay-learns-too-soon:
-    test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
-    (memory.steps[0] >= settings.learning_starts / config.num_envs) => jnp.bool_(True)
-priorities-never-change: test_dqn.py::test_priorities_are_the_newest_errors
-    prioritized.update(memory, place, errors, settings.priority_exponent) => memory.priorities
-importance-ignored: test_dqn.py::test_rows_count_by_their_importance
-    rows.weight * rows.importance * losses => rows.weight * losses
+    agents/test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
+    (memory.steps[0] >= setup.settings.learning_starts / setup.num_envs) => jnp.bool_(True)
+priorities-never-change: agents/test_dqn.py::test_priorities_are_the_newest_errors
+    prioritized.update(memory, place, errors, exponent) => memory.priorities
+importance-ignored: agents/test_dqn.py::test_rows_count_by_their_importance
+    batch.weight * batch.importance * losses => batch.weight * losses
 # agents/nstep_q.py
-nstep-q-no-target: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
-    values = predict(learner.target, => values = predict(actor.params,
-nstep-q-no-copy: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
-    copy_target(state, target_updates).optimizer => state.optimizer
-sarsa-best-action: test_updates.py::test_nstep_q_bootstraps_from_the_target_network
-    distributional.select(values, action) if sarsa else values.max(axis=-1) => values.max(axis=-1)
+nstep-q-no-target: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
+    values = forward(setup.network, target_params, =>
+    values = forward(setup.network, actor.params,
+nstep-q-no-copy: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
+    copy_target(state, setup.target_interval).train_state => state.train_state
+sarsa-best-action: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
+    distributions.select(values, action) if sarsa else values.max(axis=-1) => values.max(axis=-1)
 # agents/pqn.py
-pqn-no-bootstrap: test_updates.py::test_pqn_keeps_the_values_of_what_acted
-    last[None]] => 0 * last[None]]
-pqn-older-steps: test_updates.py::test_pqn_keeps_the_values_of_what_acted
-    optimizers.gradient(objective, params, => optimizers.gradient(objective, actor.params,
-# agents/a2c.py
-a2c-no-bootstrap: test_updates.py::test_a2c_keeps_the_values_of_what_acted
+pqn-no-bootstrap: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
-a2c-rewards-certainty: test_a2c.py::test_hand_worked_loss_with_an_invalid_row
+pqn-older-steps: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
+    gradients, learned.opt_state, learned.params, rate) =>
+    gradients, learned.opt_state, actor.params, rate)
+# agents/a2c.py
+a2c-no-bootstrap: agents/test_updates.py::test_a2c_keeps_the_values_of_what_acted
+    bootstrap[None]] => 0 * bootstrap[None]]
+a2c-rewards-certainty: agents/test_a2c.py::test_hand_worked_loss_with_an_invalid_row
     - config.entropy_coef => + config.entropy_coef
 # agents/ppo.py
-ppo-no-bootstrap: test_updates.py::test_ppo_compares_what_learns_with_what_acted
+ppo-no-bootstrap: agents/test_updates.py::test_ppo_compares_what_learns_with_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
-ppo-bootstrap-units: test_updates.py::test_ppo_bootstraps_in_units_of_the_return
-    bootstrap = _to_returns(bootstrap, value_statistics) => pass
-ppo-ratio-to-itself: test_updates.py::test_ppo_compares_what_learns_with_what_acted
+ppo-bootstrap-units: agents/test_updates.py::test_ppo_bootstraps_in_units_of_the_return
+    bootstrap = to_returns(outputs.value, value_statistics) => bootstrap = outputs.value
+ppo-ratio-to-itself: agents/test_updates.py::test_ppo_compares_what_learns_with_what_acted
     log_prob=trajectory.extras.log_prob, =>
-    log_prob=distributional.select(distributional.log_probabilities(jax.vmap(lambda x: predict(
-    actor.params, actor.statistics, x))(trajectory.observation[:-1]).logits), trajectory.action),
-ppo-clips-the-wrong-side: test_ppo.py::test_hand_worked_loss
+    log_prob=distributions.select(distributions.log_probabilities(jax.vmap(lambda x: forward(
+    setup.network, actor.params, actor.statistics.observation, x))(trajectory.observation[:-1])
+    .logits), trajectory.action),
+ppo-clips-the-wrong-side: agents/test_ppo.py::test_hand_worked_loss
     surrogate = jnp.minimum( => surrogate = jnp.maximum(
-ppo-older-steps: test_updates.py::test_a_second_epoch_of_ppo_goes_on_from_the_first
-    optimizers.gradient(objective, params, => optimizers.gradient(objective, actor.params,
-ppo-adapt-often: test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
-    (params, Learner(moments, rate)), metrics => (params, Learner(moments, adapt(rate,
-    metrics["policy/approx_kl"], settings.kl_target) if adaptive else rate)), metrics
-ppo-adapt-on-last: test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
+ppo-older-steps: agents/test_updates.py::test_a_second_epoch_of_ppo_goes_on_from_the_first
+    gradients, opt_state, params, rate) => gradients, opt_state, actor.params, rate)
+ppo-adapt-often: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
+    TrainState(opt_state, rate)), metrics => TrainState(opt_state, adapt(rate,
+    metrics["policy/approx_kl"], setup.settings.kl_target) if setup.adaptive else rate)), metrics
+ppo-adapt-on-last: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
     kl = jnp.mean(metrics["policy/approx_kl"]) => kl = metrics["policy/approx_kl"][-1]
-ppo-statistics-last-frame: test_updates.py::test_a_loss_sees_the_statistics_of_acting
+ppo-statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
     trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
 # agents/vtrace.py
-vtrace-ratio-to-itself: test_updates.py::test_vtrace_compares_what_learns_with_what_acted
+vtrace-ratio-to-itself: agents/test_updates.py::test_vtrace_compares_what_learns_with_what_acted
     jnp.exp(log_prob - steps.extras.log_prob) => jnp.exp(log_prob - log_prob)
-# returns.py
-returns-ignore-terminations: test_returns.py::test_hand_worked_episode_with_termination_and_reset
+# ops/returns.py
+returns-ignore-terminations:
+    ops/test_returns.py::test_hand_worked_episode_with_termination_and_reset
     delta_t = reward_t + continuation_t * value[1:] => delta_t = reward_t + gamma * value[1:]
 returns-run-through-resets:
-    test_returns.py::test_truncation_bootstraps_from_the_frame_that_came_with_it
-    jnp.where(valid, delta + continuation * lambda_ * advantage_tp1, 0.0) =>
-    delta + continuation * lambda_ * advantage_tp1
-vtrace-traces-not-cut: test_vtrace.py::test_its_settings_reach_the_returns
+    ops/test_returns.py::test_truncation_bootstraps_from_the_frame_that_came_with_it
+    jnp.where(valid, delta + trace * x_tp1, 0.0) => delta + trace * x_tp1
+vtrace-traces-not-cut: agents/test_vtrace.py::test_its_settings_reach_the_returns
     jnp.minimum(clip_c, ratio_t) => ratio_t
-vtrace-advantage-of-one-step: test_returns.py::test_hand_worked_vtrace
-    value[1:] + lambda_ * jnp.append(error_t[1:], 0.0) => value[1:]
-# distributional.py
-c51-atoms-not-clipped: test_c51.py::test_loss_equals_rlax
-    clipped = jnp.clip(atoms_tp1, atoms[0], atoms[-1]) => clipped = atoms_tp1
-# replay.py
-replay-draws-beyond-the-newest: test_replay.py::test_draws_are_uniform_over_environments_and_steps
+vtrace-advantage-of-one-step: ops/test_returns.py::test_hand_worked_vtrace
+    value[1:] + lambda_ * error_tp1 => value[1:]
+# ops/distributions.py
+c51-atoms-not-clipped: agents/test_c51.py::test_loss_equals_rlax
+    clipped = jnp.clip(atoms_tp1, support[0], support[-1]) => clipped = atoms_tp1
+# replay/buffer.py
+replay-draws-beyond-the-newest:
+    replay/test_replay.py::test_draws_are_uniform_over_environments_and_steps
     replay.steps[0] - n_step - first_step(replay) => replay.steps[0] - first_step(replay)
-replay-draws-broken-stacks: test_replay.py::test_draws_are_uniform_over_environments_and_steps
+replay-draws-broken-stacks:
+    replay/test_replay.py::test_draws_are_uniform_over_environments_and_steps
     valid.shape[1], 0) + STACK_SIZE - 1 => valid.shape[1], 0)
-replay-stacks-two-games: test_replay.py::test_samples_equal_what_was_played
+replay-stacks-two-games: replay/test_replay.py::test_samples_equal_what_was_played
     jnp.max(jnp.where(fresh, steps, 0), axis=1, keepdims=True) => steps[:, :1]
-replay-sums-beyond-a-reset: test_replay.py::test_samples_equal_what_was_played
+replay-sums-beyond-a-reset: replay/test_replay.py::test_samples_equal_what_was_played
     jnp.cumprod(replay.ring.valid[env, steps], axis=1) => replay.ring.valid[env, steps]
-replay-discounts-beyond-a-reset: test_replay.py::test_hand_worked_windows
+replay-discounts-beyond-a-reset: replay/test_replay.py::test_hand_worked_windows
     discount = jnp.where(inside > 0, discount, 1.0) => pass
-replay-learns-from-resets: test_replay.py::test_hand_worked_windows
+replay-learns-from-resets: replay/test_replay.py::test_hand_worked_windows
     valid=replay.ring.valid[place.env, steps[:, 0]], => valid=jnp.ones(len(place.env), bool),
-# prioritized.py
-priorities-weigh-the-wrong-way: test_prioritized.py::test_hand_worked_weights
+# replay/prioritized.py
+priorities-weigh-the-wrong-way: replay/test_prioritized.py::test_hand_worked_weights
     ** -exponent => ** exponent
 priorities-draw-resets:
-    test_prioritized.py::test_what_may_be_drawn_is_what_uniform_replay_draws_from
+    replay/test_prioritized.py::test_what_may_be_drawn_is_what_uniform_replay_draws_from
     jnp.where(memory.ring.valid[:, rows], priorities.largest, 0.0) =>
     jnp.full_like(memory.ring.reward[:, rows], priorities.largest[0])
-# exploration.py
-epsilon-reversed: test_exploration.py::test_epsilon_greedy_is_greedy_but_for_epsilon
+# ops/exploration.py
+epsilon-reversed: ops/test_exploration.py::test_epsilon_greedy_is_greedy_but_for_epsilon
     (keys[:, 0]) < epsilon => (keys[:, 0]) >= epsilon
-epsilon-falls-by-updates: test_exploration.py::test_epsilon_falls_by_the_steps_of_all_environments
+epsilon-falls-by-updates:
+    ops/test_exploration.py::test_epsilon_falls_by_the_steps_of_all_environments
     updates * steps_per_update => updates
-# minibatches.py
+# replay/minibatches.py
 minibatches-without-permutation:
-    test_ppo.py::test_minibatches_permute_every_environments_steps_whatever_the_devices
+    agents/test_ppo.py::test_minibatches_permute_every_environments_steps_whatever_the_devices
     jax.random.permutation(k, config.rollout_length) => jnp.arange(config.rollout_length)
-minibatches-count-resets: test_ppo.py::test_invalid_rows_change_nothing
-    row_weights(rows.weight > 0) => row_weights(rows.weight >= 0)
-# optimizers.py
-weights-by-device: test_optimizers.py::test_row_weights_count_every_valid_row_of_all_devices_once
+minibatches-count-resets: agents/test_ppo.py::test_invalid_rows_change_nothing
+    row_weights(batch.weight > 0) => row_weights(batch.weight >= 0)
+# ops/gradients.py
+weights-by-device:
+    ops/test_optimizers.py::test_row_weights_count_every_valid_row_of_all_devices_once
     mean_over_devices(rows.sum()) => rows.sum()
-gradients-by-device: test_dqn.py::test_devices_share_parameters_whatever_their_priorities
-    return *mean_over_devices((gradients, sums)), each => return gradients, sums, each
-gradients-of-the-last-micro-batch: test_a2c.py::test_micro_batches_add_up_to_one_gradient
+gradients-by-device: agents/test_dqn.py::test_devices_share_parameters_whatever_their_priorities
+    return *mean_over_devices((gradients, sums)), aux => return gradients, sums, aux
+gradients-of-the-last-micro-batch: agents/test_a2c.py::test_micro_batches_add_up_to_one_gradient
     jax.tree.map(jnp.add, total, (gradients, sums)) => (gradients, sums)
-rate-does-not-fall: test_optimizers.py::test_linear_schedule_ends_at_zero
+# ops/optimizers.py
+rate-does-not-fall: ops/test_optimizers.py::test_linear_schedule_ends_at_zero
     optax.linear_schedule(start, 0.0, => optax.linear_schedule(start, start,
-# finite.py
-devices-skip-alone: test_finite.py::test_devices_skip_together
+# program/nonfinite.py
+devices-skip-alone: program/test_nonfinite.py::test_devices_skip_together
     mean_over_devices(here.astype(jnp.float32)) == 1 => here
-skipped-updates-not-counted: test_finite.py::test_a_skipped_update_leaves_no_trace_but_in_the_count
+skipped-updates-not-counted:
+    program/test_nonfinite.py::test_a_skipped_update_leaves_no_trace_but_in_the_count
     ._replace(updates=new.actor.updates) =>
-skipped-updates-copy-no-target: test_finite.py::test_a_skipped_update_still_copies_the_target
+skipped-updates-copy-no-target:
+    program/test_nonfinite.py::test_a_skipped_update_still_copies_the_target
     old = agent.skip(state) => old = state
-# networks.py
-variance-without-the-means: test_networks.py::test_statistics_equal_numpy_over_batches_and_devices
+# networks/running_statistics.py
+variance-without-the-means:
+    networks/test_networks.py::test_statistics_equal_numpy_over_batches_and_devices
     + jnp.square(delta) * share * (1 - share) =>
-statistics-last-frame: test_updates.py::test_a_loss_sees_the_statistics_of_acting
+# networks/actors.py
+statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
     trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
-dueling-not-centered: test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
+# networks/heads.py
+dueling-not-centered: agents/test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
     x - x.mean(axis=1, keepdims=True) => x
-# learners.py
-learners-push-in-reverse: test_learners.py::test_pushes_worked_by_hand
+# program/async_learners.py
+learners-push-in-reverse: program/test_async_learners.py::test_pushes_worked_by_hand
     jnp.float32(decay) ** later => jnp.float32(decay) ** (total - 1 - later)
-# rollout.py
-resets-are-valid: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
+# program/rollout.py
+resets-are-valid: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
     valid=~timestep.reset => valid=timestep.reset | True
-time-limits-terminate: test_envpool.py::test_truncation_bootstraps_from_the_true_last_frame
+time-limits-terminate: envs/test_envpool.py::test_truncation_bootstraps_from_the_true_last_frame
     1.0 - timestep.terminated => 1.0 - (timestep.terminated | timestep.truncated)
-stacks-not-refilled: test_rollout.py::test_stack_is_refilled_by_a_new_game_and_shifted_otherwise
+stacks-not-refilled:
+    program/test_rollout.py::test_stack_is_refilled_by_a_new_game_and_shifted_otherwise
     (timestep.reset & (previous => (False & timestep.reset & (previous
 stacks-not-refilled-within-a-reset:
-    test_rollout.py::test_a_game_that_ends_during_a_reset_refills_the_stack
+    program/test_rollout.py::test_a_game_that_ends_during_a_reset_refills_the_stack
     (previous.game_over | timestep.game_over) => previous.game_over
-stacks-refilled-after-a-life: test_envpool.py::test_stacks_equal_those_of_envpool
+stacks-refilled-after-a-life: envs/test_envpool.py::test_stacks_equal_those_of_envpool
     & (previous.game_over | timestep.game_over) =>
-update-before-sends: test_rollout.py::test_the_compiled_program_sends_before_it_updates
+update-before-sends: program/test_rollout.py::test_the_compiled_program_sends_before_it_updates
     trajectory = _after(trajectory, [state.env for state in games]) => pass
-groups-no-order: test_rollout.py::test_of_two_groups_one_always_steps_while_the_other_is_answered
+groups-no-order:
+    program/test_rollout.py::test_of_two_groups_one_always_steps_while_the_other_is_answered
     state = _follow(state, after[-1] if after else games[-1]) => pass
-# episodes.py
-games-of-others-count: test_episodes.py::test_games_whose_start_others_played_are_not_counted
+# program/episode_statistics.py
+games-of-others-count:
+    program/test_episode_statistics.py::test_games_whose_start_others_played_are_not_counted
     ends = over & episodes.counted => ends = over
-# envs/envpool.py
-envpool-hides-ends-within-a-reset: test_envpool.py::test_lives_never_rise_without_a_closed_game
+# envs/envpool/engine.py
+envpool-hides-ends-within-a-reset: envs/test_envpool.py::test_lives_never_rise_without_a_closed_game
     (info["lives"] > before.lives) => (info["lives"] != info["lives"])
 envpool-ends-a-game-twice:
-    test_envpool.py::test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it
+    envs/test_envpool.py::test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it
     (game_over & ~before.done) | unseen => game_over | unseen
-envpool-fires-with-all-actions: test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
-    not config.fire_reset or config.full_action_space => not config.fire_reset
-envpool-fires-always: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+envpool-fires-with-all-actions:
+    envs/test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
+    not config.env.fire_reset or config.env.full_action_space => not config.env.fire_reset
+envpool-fires-always: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     use_fire_reset=presses_fire(config), =>
-envpool-resets-not-marked: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
+envpool-resets-not-marked: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
     reset=before.done, => reset=before.done & False,
-envpool-without-lives: test_envpool.py::test_scores_are_of_whole_games_and_unclipped
-    episodic_life=config.episodic_life, =>
-envpool-never-clips: test_envpool.py::test_scores_are_of_whole_games_and_unclipped
-    reward_clip=config.reward_clip, =>
-envpool-always-clips: test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    reward_clip=config.reward_clip, => reward_clip=True,
-envpool-without-noop-max: test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    noop_max=config.noop_max, =>
-envpool-without-sticky-actions: test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    repeat_action_probability=config.repeat_action_probability, =>
-envpool-without-time-limit: test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
-    max_episode_steps=config.max_episode_steps, =>
-# envs/callback.py
-callback-hides-errors: test_callback.py::test_the_error_is_raised_by_the_engine_until_it_begins_anew
+envpool-without-lives: envs/test_envpool.py::test_scores_are_of_whole_games_and_unclipped
+    episodic_life=config.env.episodic_life, =>
+envpool-never-clips: envs/test_envpool.py::test_scores_are_of_whole_games_and_unclipped
+    reward_clip=config.env.reward_clip, =>
+envpool-always-clips: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    reward_clip=config.env.reward_clip, => reward_clip=True,
+envpool-without-noop-max: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    noop_max=config.env.noop_max, =>
+envpool-without-sticky-actions:
+    evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
+    repeat_action_probability=config.env.repeat_action_probability, =>
+envpool-without-time-limit: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
+    max_episode_steps=config.env.max_episode_steps, =>
+# envs/envpool/callback.py
+callback-hides-errors:
+    envs/test_callback.py::test_the_error_is_raised_by_the_engine_until_it_begins_anew
     failures.append(error) => pass
 # envs/catch.py
-catch-resets-not-marked: test_catch.py::test_rows_follow_the_contract
+catch-resets-not-marked: envs/test_catch.py::test_rows_follow_the_contract
     reset=state.reset, => reset=state.reset & False,
-# evaluate.py
-evaluation-ends-with-a-life: test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+# evaluation/evaluate.py
+evaluation-ends-with-a-life:
+    evaluation/test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
     ends = state.timestep.game_over & => ends = state.timestep.terminated &
 evaluation-counts-later-games:
-    test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+    evaluation/test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
     state.timestep.game_over & ~games.finished => state.timestep.game_over
 evaluation-counts-clipped-rewards:
-    test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+    evaluation/test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
     before.score + state.timestep.score => before.score + state.timestep.reward
-evaluation-counts-resets: test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
+evaluation-counts-resets:
+    evaluation/test_evaluate.py::test_the_first_whole_game_of_every_environment_counts
     before.length + ~state.timestep.reset => before.length + 1
-evaluation-explores-as-training: test_c51.py::test_evaluation_explores_as_it_says
-    epsilon_start=rate, epsilon_end=rate, =>
-evaluation-noops-of-training: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+# evaluation/protocols.py
+evaluation-noops-of-training:
+    evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     "noop": {"noop_max": 30}, => "noop": {},
-evaluation-limit-of-training: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+evaluation-limit-of-training:
+    evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     "max_episode_steps": 27_000, =>
-evaluation-is-not-sticky: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+evaluation-is-not-sticky: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     STICKINESS[protocol] => 0.0
-evaluation-clips-rewards: test_protocols.py::test_settings_of_each_protocol_reach_envpool
+evaluation-clips-rewards: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     "reward_clip": False => "reward_clip": True
-evaluation-fires-once: test_protocols.py::test_fire_is_pressed_for_some_steps_after_each_reset
-    state.override(action, engine.spec) => action
+evaluation-fires-once:
+    evaluation/test_protocols.py::test_fire_is_pressed_for_some_steps_after_each_reset
+    state.sent(action, engine.spec) => action
 evaluation-fires-for-the-first-game-only:
-    test_protocols.py::test_fire_is_pressed_for_some_steps_after_each_reset
-    jnp.where(timestep.reset, FIRE_STEPS, jnp.maximum(state.steps_left - 1, 0)) =>
-    jnp.maximum(state.steps_left - 1, 0)
-# train.py
+    evaluation/test_protocols.py::test_fire_is_pressed_for_some_steps_after_each_reset
+    jnp.where(timestep.reset, FIRE_STEPS, jnp.maximum(state.left - 1, 0)) =>
+    jnp.maximum(state.left - 1, 0)
+# training/train.py
 evaluation-is-always-noop:
-    test_protocols.py::test_a_run_with_sticky_actions_ends_with_the_protocol_sticky
-    protocol = scores.protocol_of(config) => protocol = "noop"
-# loop.py
-best-of-first-games: test_episodes.py::test_the_best_checkpoint_needs_more_than_the_first_games
+    evaluation/test_protocols.py::test_a_run_with_sticky_actions_ends_with_the_protocol_sticky
+    protocol = evaluation_record.protocol_of(config) => protocol = "noop"
+# training/loop.py
+best-of-first-games:
+    program/test_episode_statistics.py::test_the_best_checkpoint_needs_more_than_the_first_games
     return games.return_mean if fair else None => return games.return_mean
-# scores.py
-middle-half-is-wider: test_scores.py::test_aggregates_are_those_of_rliable
-    0.25, axis=-1 => 0.2, axis=-1
+# analysis/statistics.py
+middle-half-is-wider: analysis/test_statistics.py::test_aggregates_are_those_of_rliable
+    values.shape[-1] // 4 => values.shape[-1] // 5
 """
 
 

@@ -3,44 +3,62 @@
 L = mean over finished rows of
     -log π(aₜ|sₜ) · (Gₜ - v(sₜ)) + c_v · (Gₜ - v(sₜ))² - c_e · H(π(·|sₜ))
 
-with the discounted sum Gₜ of all rewards to the end of the game (the baseline stands for what comes
-after a time limit), and no gradient through Gₜ or through the advantage. Rows whose game goes on
+with the discounted sum Gₜ of all rewards to the end of the game (after a time limit the baseline
+stands for the rest), and no gradient through Gₜ or through the advantage. Rows whose game goes on
 after the rollout have no Gₜ yet, and are left out.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from jaxrl.config.schema import Config
-from jaxrl.networks.actors import init_params
+from jaxrl.config.algorithm_base import AlgorithmConfig
+from jaxrl.config.bounds import Count, Weight
+from jaxrl.config.plan import Plan
+from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
-from jaxrl.networks.running_statistics import init_statistics, normalize, update_statistics
-from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.ops import batches, distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
-from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
+from jaxrl.types import (
+    ActorState,
+    Agent,
+    AgentState,
+    EnvSpec,
+    Metrics,
+    Prediction,
+    PyTree,
+    Trajectory,
+)
 
 
 @dataclass(frozen=True)
-class ReinforceConfig:
+class ReinforceConfig(AlgorithmConfig):
     """REINFORCE with a learned baseline (Williams 1992)."""
 
-    rollout_length: int = 28
+    rollout_length: Count = 28
     """agent steps of every environment between two updates"""
-    gamma: float = 0.99
-    """discount per agent step"""
-    entropy_coef: float = 0.01
+    entropy_coef: Weight = 0.01
     """weight of the entropy bonus"""
-    value_coef: float = 0.5
+    value_coef: Weight = 0.5
     """weight of the mean squared error of the baseline"""
-    micro_batch: int = 0
-    """rows per gradient pass (all passes together make one gradient); 0 lets the platform choose"""
 
 
-class Rows(NamedTuple):
-    """The rows of an update, environments and time in one axis B."""
+class Setup(NamedTuple):
+    """The static parts of a REINFORCE agent."""
+
+    settings: ReinforceConfig
+    spec: EnvSpec
+    network: PolicyValueNetwork
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.Schedule  # of the updates done
+
+
+class Batch(NamedTuple):
+    """The transitions of an update, B = T · E."""
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
@@ -49,82 +67,107 @@ class Rows(NamedTuple):
     weight: jax.Array  # f32[B], sums to the mean over all devices' finished rows
 
 
+def init(setup: Setup, key: jax.Array) -> AgentState:
+    """Returns the first state; `train_state` is the optimizer's state."""
+    actor = init_actor(setup.network, key, setup.spec.frame_shape)
+    return AgentState(actor, setup.optimizer.init(actor.params), memory=())
+
+
+def act(
+    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], values f32[E] as extras."""
+    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    return distributions.sample(key, outputs.logits), outputs.value
+
+
+def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+    """Returns the policy and the baseline of observations u8[B, 84, 84, 4]."""
+    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    return predictions.from_policy(outputs.logits, outputs.value)
+
+
 def finished(trajectory: Trajectory) -> jax.Array:
-    """b[T, E]: the steps whose game ends within the rollout."""
+    """Returns b[T, E], the steps whose game ends within the rollout."""
     ends = (trajectory.discount == 0) | ~trajectory.valid  # a reset row follows a time limit too
     return trajectory.valid & (jax.lax.cumsum(ends.astype(jnp.int32), reverse=True) > 0)
 
 
+def make_batch(setup: Setup, trajectory: Trajectory) -> Batch:
+    """Returns the transitions of a trajectory [T, E] with their targets, as one batch."""
+    value = trajectory.extras  # second result of `act`
+    # No finished row reads the value after the rollout: it may be anything.
+    values = jnp.concatenate([value, jnp.zeros_like(value[:1])])
+    target = returns.n_step_return(
+        trajectory.reward, trajectory.discount, trajectory.valid, values, setup.settings.gamma
+    )
+    batch = Batch(
+        observation=trajectory.observation[:-1],
+        action=trajectory.action,
+        target=target,
+        advantage=target - value,
+        weight=row_weights(finished(trajectory)),
+    )
+    return batches.flatten(batch)
+
+
 def loss(
-    prediction: PolicyValue, rows: Rows, config: ReinforceConfig
+    outputs: PolicyValue, batch: Batch, config: ReinforceConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The weighted sum of the rows' losses, and its parts for the log."""
-    log_policy = distributions.log_probabilities(prediction.logits)
-    log_prob = distributions.select(log_policy, rows.action)
-    policy_loss = -jnp.sum(rows.weight * log_prob * rows.advantage)
-    value_loss = jnp.sum(rows.weight * jnp.square(rows.target - prediction.value))
-    entropy = jnp.sum(rows.weight * distributions.entropy(prediction.logits))
+    """Returns the weighted sum of the losses of outputs [B], and its parts for the log."""
+    log_policy = distributions.log_probabilities(outputs.logits)
+    log_prob = distributions.select(log_policy, batch.action)
+    policy_loss = -jnp.sum(batch.weight * log_prob * batch.advantage)
+    value_loss = jnp.sum(batch.weight * jnp.square(batch.target - outputs.value))
+    entropy = jnp.sum(batch.weight * distributions.entropy(outputs.logits))
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     return total, {"loss/policy": policy_loss, "loss/value": value_loss, "policy/entropy": entropy}
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
-    """REINFORCE as `config.agent` sets it up."""
+def objective(
+    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the loss of the parameters on a batch, and its parts."""
+    outputs = forward(setup.network, params, statistics, batch.observation)
+    return loss(outputs, batch, setup.settings)
+
+
+def update(
+    setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Takes one gradient step on a trajectory [T, E]; `key` is not used."""
+    actor = state.actor
+    batch = make_batch(setup, trajectory)
+    gradients, metrics = gradient(
+        partial(objective, setup, actor.statistics),
+        actor.params,
+        batch,
+        setup.settings.micro_batch,
+    )
+    rate = setup.learning_rate(actor.updates)
+    params, opt_state = optimizers.apply(
+        setup.optimizer, gradients, state.train_state, actor.params, rate
+    )
+    new_actor = next_actor(actor, params, trajectory)
+    return AgentState(new_actor, opt_state, state.memory), metrics | {"loss/learning_rate": rate}
+
+
+def make(plan: Plan, spec: EnvSpec) -> Agent:
+    """Returns the REINFORCE agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, ReinforceConfig)
-    network = PolicyValueNetwork(spec.num_actions, config.network)
-    optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config)
-
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> PolicyValue:
-        return network.apply({"params": params}, normalize(observation, statistics))
-
-    def init(key: jax.Array) -> AgentState:
-        params = init_params(network, key, spec.frame_shape)
-        statistics = init_statistics(config.network, spec.frame_shape)
-        actor = ActorState(params, statistics, jnp.int32(0))
-        return AgentState(actor, optimizer.init(params), memory=())
-
-    def act(
-        actor: ActorState, observation: jax.Array, key: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        prediction = predict(actor.params, actor.statistics, observation)
-        return distributions.sample(key, prediction.logits), prediction.value
-
-    def as_rows(trajectory: Trajectory) -> Rows:
-        value = trajectory.extras  # what `act` returned beside the action
-        # No finished row reads the value after the rollout, so that it may be anything.
-        values = jnp.concatenate([value, jnp.zeros_like(value[:1])])
-        over_envs = jax.vmap(returns.n_step_return, in_axes=(1, 1, 1, 1, None), out_axes=1)
-        target = over_envs(
-            trajectory.reward, trajectory.discount, trajectory.valid, values, settings.gamma
-        )
-        rows = Rows(
-            observation=trajectory.observation[:-1],
-            action=trajectory.action,
-            target=target,
-            advantage=target - value,
-            weight=row_weights(finished(trajectory)),
-        )
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        actor = state.actor
-
-        def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
-            return loss(predict(params, actor.statistics, part.observation), part, settings)
-
-        rows = as_rows(trajectory)
-        gradients, metrics = gradient(objective, actor.params, rows, settings.micro_batch)
-        rate = schedule(actor.updates)
-        params, moments = optimizers.apply(
-            optimizer, gradients, state.optimizer, actor.params, rate
-        )
-        newest_frames = trajectory.observation[:-1, ..., -1]
-        statistics = update_statistics(actor.statistics, newest_frames)
-        new_actor = ActorState(params, statistics, actor.updates + 1)
-        return AgentState(new_actor, moments, state.memory), metrics | {"loss/learning_rate": rate}
-
-    return Agent(init, act, update, settings.rollout_length)
+    setup = Setup(
+        settings,
+        spec,
+        PolicyValueNetwork(spec.num_actions, config.network),
+        optimizers.make_optimizer(config.optimizer),
+        optimizers.learning_rate(plan),
+    )
+    return Agent(
+        init=partial(init, setup),
+        act=partial(act, setup),
+        update=partial(update, setup),
+        predict=partial(predict, setup),
+        rollout_length=settings.rollout_length,
+    )

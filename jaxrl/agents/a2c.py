@@ -8,6 +8,7 @@ L = mean over valid rows of  -log π(aₜ|sₜ) · (Rₜ - v(sₜ)) + c_v · (R�
 with the n-step return Rₜ and no gradient through Rₜ or through the advantage.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,24 +16,42 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import A2CConfig
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.running_statistics import normalize
-from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.networks.actors import forward, init_actor, next_actor
+from jaxrl.ops import batches, distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.runtime.collectives import mean_over_devices
-from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
+from jaxrl.types import (
+    ActorState,
+    Agent,
+    AgentState,
+    EnvSpec,
+    Metrics,
+    Prediction,
+    PyTree,
+    Trajectory,
+)
+
+
+class Setup(NamedTuple):
+    """The static parts of an A2C agent."""
+
+    settings: A2CConfig
+    spec: EnvSpec
+    network: heads.PolicyValueNetwork
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.Schedule  # of the updates done
 
 
 class Extras(NamedTuple):
-    """What `act` knows beside the action."""
+    """Values that `act` stores beside the actions."""
 
     value: jax.Array  # f32[E]
 
 
-class Rows(NamedTuple):
-    """The rows of an update, environments and time in one axis B."""
+class Batch(NamedTuple):
+    """The transitions of an update, B = T · E."""
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
@@ -41,77 +60,108 @@ class Rows(NamedTuple):
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
 
 
+def init(setup: Setup, key: jax.Array) -> AgentState:
+    """Returns the first state; `train_state` is the optimizer's state."""
+    actor = init_actor(setup.network, key, setup.spec.frame_shape)
+    return AgentState(actor, setup.optimizer.init(actor.params), memory=())
+
+
+def act(
+    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
+) -> tuple[jax.Array, Extras]:
+    """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
+    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    return distributions.sample(key, outputs.logits), Extras(outputs.value)
+
+
+def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+    """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
+    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    return predictions.from_policy(outputs.logits, outputs.value)
+
+
+def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch:
+    """Returns the transitions of a trajectory [T, E] with their targets, as one batch."""
+    # Acting computed all values but the bootstrap.
+    newest = trajectory.observation[-1]
+    bootstrap = forward(setup.network, actor.params, actor.statistics, newest).value
+    value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
+    target = returns.n_step_return(
+        trajectory.reward, trajectory.discount, trajectory.valid, value, setup.settings.gamma
+    )
+    batch = Batch(
+        trajectory.observation[:-1],
+        trajectory.action,
+        target,
+        target - value[:-1],
+        row_weights(trajectory.valid),
+    )
+    return batches.flatten(batch)
+
+
 def loss(
-    prediction: heads.PolicyValue, rows: Rows, config: A2CConfig
+    outputs: heads.PolicyValue, batch: Batch, config: A2CConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The weighted sum of the rows' losses, and its parts for the log."""
-    log_policy = distributions.log_probabilities(prediction.logits, config.log_epsilon)
-    log_prob = distributions.select(log_policy, rows.action)
-    entropy = distributions.entropy(prediction.logits, config.log_epsilon)
-    policy_loss = -jnp.sum(rows.weight * log_prob * rows.advantage)
-    value_loss = jnp.sum(rows.weight * jnp.square(rows.target - prediction.value))
-    mean_entropy = jnp.sum(rows.weight * entropy)
+    """Returns the weighted sum of the losses of outputs [B], and its parts for the log."""
+    log_policy = distributions.log_probabilities(outputs.logits, config.log_epsilon)
+    log_prob = distributions.select(log_policy, batch.action)
+    entropy = distributions.entropy(outputs.logits, config.log_epsilon)
+    policy_loss = -jnp.sum(batch.weight * log_prob * batch.advantage)
+    value_loss = jnp.sum(batch.weight * jnp.square(batch.target - outputs.value))
+    mean_entropy = jnp.sum(batch.weight * entropy)
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * mean_entropy
     parts = {"loss/policy": policy_loss, "loss/value": value_loss, "policy/entropy": mean_entropy}
     return config.loss_scale * total, parts
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
-    """A2C as `config.agent` sets it up."""
+def objective(
+    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the loss of the parameters on a batch, and its parts."""
+    outputs = forward(setup.network, params, statistics, batch.observation)
+    return loss(outputs, batch, setup.settings)
+
+
+def update(
+    setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Takes one gradient step on a trajectory [T, E]; `key` is not used."""
+    actor = state.actor
+    batch = make_batch(setup, actor, trajectory)
+    gradients, metrics = gradient(
+        partial(objective, setup, actor.statistics),
+        actor.params,
+        batch,
+        setup.settings.micro_batch,
+    )
+    rate = setup.learning_rate(actor.updates)
+    params, opt_state = optimizers.apply(
+        setup.optimizer, gradients, state.train_state, actor.params, rate
+    )
+    metrics |= {
+        "loss/gradient_norm": optax.tree.norm(gradients),
+        "loss/learning_rate": rate,
+        "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
+    }
+    return AgentState(next_actor(actor, params, trajectory), opt_state, state.memory), metrics
+
+
+def make(plan: Plan, spec: EnvSpec) -> Agent:
+    """Returns the A2C agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, A2CConfig)
-    network = heads.PolicyValueNetwork(spec.num_actions, config.network)
-    optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config)
-
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> heads.PolicyValue:
-        return network.apply({"params": params}, normalize(observation, statistics))
-
-    def init(key: jax.Array) -> AgentState:
-        actor = init_actor(network, key, spec.frame_shape)
-        return AgentState(actor, optimizer.init(actor.params), memory=())
-
-    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
-        prediction = predict(actor.params, actor.statistics, observation)
-        return distributions.sample(key, prediction.logits), Extras(prediction.value)
-
-    def as_rows(actor: ActorState, trajectory: Trajectory) -> Rows:
-        # The values of the rows are those that acting computed; only the bootstrap is new.
-        bootstrap = predict(actor.params, actor.statistics, trajectory.observation[-1]).value
-        value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
-        over_envs = jax.vmap(returns.n_step_return, in_axes=(1, 1, 1, 1, None), out_axes=1)
-        target = over_envs(
-            trajectory.reward, trajectory.discount, trajectory.valid, value, settings.gamma
-        )
-        rows = Rows(
-            trajectory.observation[:-1],
-            trajectory.action,
-            target,
-            target - value[:-1],
-            row_weights(trajectory.valid),
-        )
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        actor = state.actor
-        rows = as_rows(actor, trajectory)
-
-        def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
-            return loss(predict(params, actor.statistics, part.observation), part, settings)
-
-        gradients, metrics = gradient(objective, actor.params, rows, settings.micro_batch)
-        rate = schedule(actor.updates)
-        params, moments = optimizers.apply(
-            optimizer, gradients, state.optimizer, actor.params, rate
-        )
-        new_actor = next_actor(actor, params, trajectory)
-        metrics |= {
-            "loss/gradient_norm": optax.tree.norm(gradients),
-            "loss/learning_rate": rate,
-            "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
-        }
-        return AgentState(new_actor, moments, state.memory), metrics
-
-    return Agent(init, act, update, settings.rollout_length)
+    setup = Setup(
+        settings,
+        spec,
+        heads.PolicyValueNetwork(spec.num_actions, config.network),
+        optimizers.make_optimizer(config.optimizer),
+        optimizers.learning_rate(plan),
+    )
+    return Agent(
+        init=partial(init, setup),
+        act=partial(act, setup),
+        update=partial(update, setup),
+        predict=partial(predict, setup),
+        rollout_length=settings.rollout_length,
+    )

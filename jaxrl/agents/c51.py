@@ -1,4 +1,4 @@
-"""Categorical DQN: the distribution of the return on fixed atoms (C51, Bellemare 2017).
+"""Categorical DQN: the distribution of the return on a fixed support (C51, Bellemare 2017).
 
 The loss of a transition is the cross-entropy between the projected Bellman target of a target
 network and the prediction,
@@ -9,42 +9,60 @@ Its priority is the divergence from the prediction to the target, L - H(t). With
 dueling streams, priorities, n-step rewards and noisy networks this is Rainbow (Hessel 2018).
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
 from jaxrl.agents import q_learning
 from jaxrl.config.algorithms import C51Config
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.ops import distributions
 from jaxrl.types import Agent, EnvSpec
 
 
 def target(
-    reward: jax.Array, discount: jax.Array, bootstrap: jax.Array, atoms: jax.Array
+    reward: jax.Array, discount: jax.Array, bootstrap: jax.Array, support: jax.Array
 ) -> jax.Array:
-    """The projected Bellman target; f32[B], f32[B], logits f32[B, N], f32[N] -> f32[B, N]."""
+    """Returns the projected Bellman target.
+
+    Args:
+      reward: f32[B], G.
+      discount: f32[B], γᵐ.
+      bootstrap: f32[B, N], logits of the bootstrap's action.
+      support: f32[N].
+
+    Returns:
+      f32[B, N], probabilities.
+    """
     project = jax.vmap(distributions.project, in_axes=(0, 0, None))
-    moved = reward[:, None] + discount[:, None] * atoms
-    return project(moved, jax.nn.softmax(bootstrap), atoms)
+    moved = reward[:, None] + discount[:, None] * support
+    return project(moved, jax.nn.softmax(bootstrap), support)
 
 
 def error(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Cross-entropy and divergence of logits f32[B, N] from distributions f32[B, N]; f32[B]."""
+    """Returns cross-entropy and divergence f32[B] of logits from distributions, both f32[B, N]."""
     cross_entropy = -jnp.sum(target * jax.nn.log_softmax(chosen), axis=-1)
     entropy = -jnp.sum(jax.scipy.special.xlogy(target, target), axis=-1)
     return cross_entropy, jnp.maximum(cross_entropy - entropy, 0.0)
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
-    """C51 as `config.agent` sets it up."""
-    settings = config.agent
-    assert isinstance(settings, C51Config)
-    atoms = distributions.support(settings.v_min, settings.v_max, settings.num_atoms)
-    method = q_learning.Method(
-        num_atoms=settings.num_atoms,
-        values=lambda logits: jax.nn.softmax(logits) @ atoms,
-        target=lambda reward, discount, logits: target(reward, discount, logits, atoms),
+def method(support: jax.Array) -> q_learning.Method:
+    """Returns C51's method on a support f32[N]."""
+    return q_learning.Method(
+        support=support,
+        values=lambda logits: jax.nn.softmax(logits) @ support,
+        distributions=jax.nn.softmax,
+        target=partial(target, support=support),
         error=error,
         loss_name="loss/cross_entropy",
     )
-    return q_learning.make(config, spec, method)
+
+
+def make(plan: Plan, spec: EnvSpec) -> Agent:
+    """Returns the C51 agent that `config.agent` describes."""
+    config = plan.config
+    settings = config.agent
+    assert isinstance(settings, C51Config)
+    support = distributions.support(settings.v_min, settings.v_max, settings.num_atoms)
+    return q_learning.make(plan, spec, method(support))

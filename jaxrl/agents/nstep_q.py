@@ -1,6 +1,6 @@
 """One-step Q-learning, one-step Sarsa, n-step Q-learning, without a replay (Mnih 2016, section 4).
 
-The paper's asynchronous actors are environments here that step together, as PAAC has it (Clemente
+The environments stand for the paper's asynchronous actors and step together, as in PAAC (Clemente
 2017): one copy of the parameters, one gradient per rollout,
 
 L = mean over valid rows of (Rₜ - q(sₜ, aₜ))²
@@ -9,10 +9,11 @@ L = mean over valid rows of (Rₜ - q(sₜ, aₜ))²
     sarsa      Rₜ = rₜ + γ · q⁻(sₜ₊₁, aₜ₊₁)
     n_step     Rₜ = rₜ + γ · Rₜ₊₁,  R_T = maxₐ q⁻(s_T, a)
 
-with the target network q⁻. Sarsa's a_T is drawn anew from the policy that played: the action that
-follows is chosen after the update.
+with the target network q⁻. Sarsa's a_T is a separate draw from the policy that played: the action
+that follows is chosen after the update.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -20,20 +21,40 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.agents.q_learning import Learner, copy_target
+from jaxrl.agents.q_learning import TrainState, copy_target
 from jaxrl.config.algorithms import NStepQConfig
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.running_statistics import normalize
-from jaxrl.ops import distributions, exploration, optimizers, returns
+from jaxrl.networks.actors import forward, init_actor, next_actor
+from jaxrl.ops import batches, distributions, exploration, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.runtime.collectives import mean_over_devices
-from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
+from jaxrl.types import (
+    ActorState,
+    Agent,
+    AgentState,
+    EnvSpec,
+    Metrics,
+    Prediction,
+    PyTree,
+    Trajectory,
+)
 
 
-class Rows(NamedTuple):
-    """The rows of an update, environments and time in one axis B."""
+class Setup(NamedTuple):
+    """The static parts of an n-step Q-learning agent."""
+
+    settings: NStepQConfig
+    spec: EnvSpec
+    network: heads.ActionValueNetwork
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.Schedule  # of the updates done
+    epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
+    target_interval: int  # updates between two copies into the target network
+
+
+class Batch(NamedTuple):
+    """The transitions of an update, B = T · E."""
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
@@ -41,95 +62,124 @@ class Rows(NamedTuple):
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
 
 
+def init(setup: Setup, key: jax.Array) -> AgentState:
+    """Returns the first state; the target network is a copy of the network."""
+    actor = init_actor(setup.network, key, setup.spec.frame_shape)
+    opt_state = setup.optimizer.init(actor.params)
+    return AgentState(actor, TrainState(opt_state, actor.params), memory=())
+
+
+def act(
+    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
+) -> tuple[jax.Array, tuple[()]]:
+    """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras."""
+    values = forward(setup.network, actor.params, actor.statistics, observation)
+    epsilon = setup.epsilon(actor.updates, len(observation))
+    return exploration.epsilon_greedy(key, values, epsilon), ()
+
+
+def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+    """Returns the policy of evaluation and the best values of observations u8[B, 84, 84, 4]."""
+    values = forward(setup.network, actor.params, actor.statistics, observation)
+    return predictions.from_action_values(values, setup.settings.evaluation_epsilon)
+
+
 def targets(
     config: NStepQConfig, values: jax.Array, action: jax.Array, trajectory: Trajectory
 ) -> jax.Array:
-    """What the values of the actions taken are drawn to: f32[T, E].
+    """Returns the targets of the values of the actions taken: f32[T, E].
 
     Args:
       config: with `target` and `gamma`.
       values: f32[T+1, E, A], of the target network.
       action: i32[T+1, E], those taken, and one more for the bootstrap.
-      trajectory: rewards, discounts and what is valid; [T, E].
+      trajectory: rewards, discounts and valid rows; [T, E].
     """
     sarsa = config.target == "sarsa"
     value = distributions.select(values, action) if sarsa else values.max(axis=-1)
     lambda_ = 1.0 if config.target == "n_step" else 0.0
-    over_envs = jax.vmap(returns.lambda_return, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
-    return over_envs(
+    return returns.lambda_return(
         trajectory.reward, trajectory.discount, trajectory.valid, value, config.gamma, lambda_
     )
 
 
-def loss(values: jax.Array, rows: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The weighted sum of the squared errors of values f32[B, A], and sums for the log."""
-    chosen = distributions.select(values, rows.action)
-    total = jnp.sum(rows.weight * jnp.square(rows.target - chosen))
-    return total, {"loss/squared_error": total, "value/q": jnp.sum(rows.weight * chosen)}
+def make_batch(
+    setup: Setup, actor: ActorState, target_params: PyTree, trajectory: Trajectory, key: jax.Array
+) -> Batch:
+    """Returns the transitions of a trajectory [T, E] with their targets, as one batch."""
+    observation = batches.flatten(trajectory.observation)
+    values = forward(setup.network, target_params, actor.statistics, observation)
+    values = batches.unflatten(values, trajectory.observation.shape[:2])  # [T+1, E, A]
+    keys = batches.keys_per_index(key, trajectory.action.shape[1])
+    last_action, _ = act(setup, actor, trajectory.observation[-1], keys)
+    action = jnp.concatenate([trajectory.action, last_action[None]])
+    batch = Batch(
+        trajectory.observation[:-1],
+        trajectory.action,
+        targets(setup.settings, values, action, trajectory),
+        row_weights(trajectory.valid),
+    )
+    return batches.flatten(batch)
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
-    """n-step Q-learning, or what `config.agent` makes of it."""
+def loss(values: jax.Array, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the weighted sum of squared errors of values f32[B, A], and sums for the log."""
+    chosen = distributions.select(values, batch.action)
+    total = jnp.sum(batch.weight * jnp.square(batch.target - chosen))
+    return total, {"loss/squared_error": total, "value/q": jnp.sum(batch.weight * chosen)}
+
+
+def objective(
+    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the loss of the parameters on a batch, and sums for the log."""
+    return loss(forward(setup.network, params, statistics, batch.observation), batch)
+
+
+def update(
+    setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Takes one gradient step on a trajectory [T, E]."""
+    actor = state.actor
+    opt_state, target_params = copy_target(state, setup.target_interval).train_state
+    batch = make_batch(setup, actor, target_params, trajectory, key)
+    gradients, metrics = gradient(
+        partial(objective, setup, actor.statistics),
+        actor.params,
+        batch,
+        setup.settings.micro_batch,
+    )
+    rate = setup.learning_rate(actor.updates)
+    params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, actor.params, rate)
+    metrics |= {
+        "loss/gradient_norm": optax.tree.norm(gradients),
+        "loss/learning_rate": rate,
+        "policy/epsilon": setup.epsilon(actor.updates, setup.spec.num_envs).mean(),
+        "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
+    }
+    new_actor = next_actor(actor, params, trajectory)
+    return AgentState(new_actor, TrainState(opt_state, target_params), state.memory), metrics
+
+
+def make(plan: Plan, spec: EnvSpec) -> Agent:
+    """Returns the agent of the algorithm that `config.agent.target` names."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, NStepQConfig)
-    network = heads.ActionValueNetwork(spec.num_actions, 1, config.network)
-    optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config)
-    epsilon = exploration.schedule(config)
-    target_updates = max(1, round(settings.target_update_interval / config.steps_per_update()))
-
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> jax.Array:
-        return network.apply({"params": params}, normalize(observation, statistics))
-
-    def init(key: jax.Array) -> AgentState:
-        actor = init_actor(network, key, spec.frame_shape)
-        return AgentState(actor, Learner(optimizer.init(actor.params), actor.params), memory=())
-
-    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple]:
-        values = predict(actor.params, actor.statistics, observation)
-        action = exploration.epsilon_greedy(key, values, epsilon(actor.updates, len(observation)))
-        return action, ()
-
-    def as_rows(
-        key: jax.Array, actor: ActorState, learner: Learner, trajectory: Trajectory
-    ) -> Rows:
-        length, num_envs = trajectory.action.shape
-        flat = trajectory.observation.reshape(-1, *trajectory.observation.shape[2:])
-        values = predict(learner.target, actor.statistics, flat).reshape(length + 1, num_envs, -1)
-        numbers = jax.lax.axis_index(AXIS) * num_envs + jnp.arange(num_envs)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
-        last, _ = act(actor, trajectory.observation[-1], keys)
-        action = jnp.concatenate([trajectory.action, last[None]])
-        rows = Rows(
-            trajectory.observation[:-1],
-            trajectory.action,
-            targets(settings, values, action, trajectory),
-            row_weights(trajectory.valid),
-        )
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        actor, learner = state.actor, copy_target(state, target_updates).optimizer
-        rows = as_rows(key, actor, learner, trajectory)
-
-        def objective(params: PyTree, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
-            return loss(predict(params, actor.statistics, part.observation), part)
-
-        gradients, metrics = gradient(objective, actor.params, rows, settings.micro_batch)
-        rate = schedule(actor.updates)
-        params, moments = optimizers.apply(
-            optimizer, gradients, learner.moments, actor.params, rate
-        )
-        metrics |= {
-            "loss/gradient_norm": optax.tree.norm(gradients),
-            "loss/learning_rate": rate,
-            "policy/epsilon": epsilon(actor.updates, spec.num_envs).mean(),
-            "value/target": mean_over_devices(jnp.sum(rows.weight * rows.target)),
-        }
-        new_actor = next_actor(actor, params, trajectory)
-        return AgentState(new_actor, Learner(moments, learner.target), state.memory), metrics
-
-    skip = partial(copy_target, every=target_updates)
-    return Agent(init, act, update, settings.rollout_length, skip=skip)
+    setup = Setup(
+        settings,
+        spec,
+        heads.ActionValueNetwork(spec.num_actions, 1, config.network),
+        optimizers.make_optimizer(config.optimizer),
+        optimizers.learning_rate(plan),
+        exploration.schedule(settings, plan.steps_per_update),
+        max(1, round(settings.target_update_interval / plan.steps_per_update)),
+    )
+    return Agent(
+        init=partial(init, setup),
+        act=partial(act, setup),
+        update=partial(update, setup),
+        predict=partial(predict, setup),
+        rollout_length=settings.rollout_length,
+        skip=partial(copy_target, every=setup.target_interval),
+    )

@@ -7,6 +7,7 @@ L = mean over valid rows of
     -min(rₜ·Aₜ, clip(rₜ, 1-ε, 1+ε)·Aₜ) + c_v · ½(Rₜ - v(sₜ))² - c_e · H(π(·|sₜ))
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,27 +15,48 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import PPOConfig
-from jaxrl.config.schema import ADAPTIVE_RATES, Config
+from jaxrl.config.plan import Plan
+from jaxrl.config.schema import ADAPTIVE_RATES
 from jaxrl.networks import heads
-from jaxrl.networks.actors import init_actor
+from jaxrl.networks.actors import forward, init_actor
 from jaxrl.networks.running_statistics import (
     RunningStatistics,
     merge_statistics,
     new_statistics,
-    normalize,
     update_statistics,
 )
-from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.ops import distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.replay import minibatches
 from jaxrl.runtime.collectives import mean_over_devices
-from jaxrl.types import AXIS, ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
+from jaxrl.types import (
+    AXIS,
+    ActorState,
+    Agent,
+    AgentState,
+    EnvSpec,
+    Metrics,
+    Prediction,
+    PyTree,
+    Trajectory,
+)
 
-ADAPTIVE_FACTOR = 1.5  # rl_games' rule, as its bounds in jaxrl.config
+ADAPTIVE_FACTOR = 1.5  # of rl_games' rule, as are ADAPTIVE_RATES
+
+
+class Setup(NamedTuple):
+    """The static parts of a PPO agent."""
+
+    settings: PPOConfig
+    spec: EnvSpec
+    network: heads.PolicyValueNetwork
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.Schedule  # of the updates done; its first value where the rate adapts
+    adaptive: bool  # whether the learning rate follows the divergence of the policies
 
 
 class Extras(NamedTuple):
-    """What `act` knows beside the action."""
+    """Values that `act` stores beside the actions."""
 
     value: jax.Array  # f32[E], in units of the return
     log_prob: jax.Array  # f32[E], log π_old(a|s)
@@ -47,15 +69,22 @@ class Statistics(NamedTuple):
     value: PyTree  # of the returns
 
 
-class Learner(NamedTuple):
-    """What the gradient steps keep."""
+class TrainState(NamedTuple):
+    """The state of the gradient steps beside the parameters."""
 
-    moments: PyTree  # the optimizer's
+    opt_state: PyTree
     learning_rate: jax.Array  # f32[], of the next epoch
 
 
-class Rows(NamedTuple):
-    """Steps to learn from; [T, E] of a rollout, or [B] of a minibatch."""
+class Learned(NamedTuple):
+    """The arrays that a gradient step changes."""
+
+    params: PyTree
+    train_state: TrainState
+
+
+class Batch(NamedTuple):
+    """Transitions with their targets; [T, E] of a rollout, [B] of a minibatch."""
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
@@ -66,30 +95,96 @@ class Rows(NamedTuple):
     weight: jax.Array  # f32[B]; of a minibatch, sums to the mean over all devices' valid rows
 
 
+class Rollout(NamedTuple):
+    """A rollout to learn from, and the value statistics that its targets are scaled by."""
+
+    batch: Batch  # [T, E]
+    value_statistics: PyTree
+
+
+def init(setup: Setup, key: jax.Array) -> AgentState:
+    """Returns the first state."""
+    actor = init_actor(setup.network, key, setup.spec.frame_shape)
+    value_statistics = new_statistics(()) if setup.settings.normalize_values else ()
+    statistics = Statistics(actor.statistics, value_statistics)
+    rate = jnp.float32(setup.learning_rate(0))
+    train_state = TrainState(setup.optimizer.init(actor.params), rate)
+    return AgentState(actor._replace(statistics=statistics), train_state, memory=())
+
+
+def act(
+    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
+) -> tuple[jax.Array, Extras]:
+    """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
+    outputs = forward(setup.network, actor.params, actor.statistics.observation, observation)
+    action = distributions.sample(key, outputs.logits)
+    log_policy = distributions.log_probabilities(outputs.logits)
+    value = to_returns(outputs.value, actor.statistics.value)
+    return action, Extras(value, distributions.select(log_policy, action))
+
+
+def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+    """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
+    outputs = forward(setup.network, actor.params, actor.statistics.observation, observation)
+    value = to_returns(outputs.value, actor.statistics.value)
+    return predictions.from_policy(outputs.logits, value)
+
+
+def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rollout:
+    """Returns the rollout [T, E] with its targets; the value statistics take them in."""
+    settings, value_statistics = setup.settings, actor.statistics.value
+    newest = trajectory.observation[-1]
+    outputs = forward(setup.network, actor.params, actor.statistics.observation, newest)
+    bootstrap = to_returns(outputs.value, value_statistics)
+    value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
+    advantage = returns.lambda_advantage(
+        trajectory.reward,
+        trajectory.discount,
+        trajectory.valid,
+        value,
+        settings.gamma,
+        settings.gae_lambda,
+    )
+    value, target = value[:-1], advantage + value[:-1]
+    valid = trajectory.valid
+    if settings.normalize_values:
+        value_statistics = update_value_statistics(value_statistics, target, valid)
+    batch = Batch(
+        observation=trajectory.observation[:-1],
+        action=trajectory.action,
+        log_prob=trajectory.extras.log_prob,
+        value=from_returns(value, value_statistics),
+        target=from_returns(target, value_statistics),
+        advantage=advantage,
+        weight=valid.astype(jnp.float32),
+    )
+    return Rollout(batch, value_statistics)
+
+
 def loss(
-    prediction: heads.PolicyValue, rows: Rows, config: PPOConfig
+    outputs: heads.PolicyValue, batch: Batch, config: PPOConfig
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The weighted sum of the rows' losses, and its parts for the log.
+    """Returns the weighted sum of the losses of outputs [B], and its parts for the log.
 
     The Kullback-Leibler divergence is estimated by (r - 1) - log r, which is never negative.
     """
-    log_policy = distributions.log_probabilities(prediction.logits)
-    log_ratio = distributions.select(log_policy, rows.action) - rows.log_prob
+    log_policy = distributions.log_probabilities(outputs.logits)
+    log_ratio = distributions.select(log_policy, batch.action) - batch.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
-    surrogate = jnp.minimum(ratio * rows.advantage, clipped * rows.advantage)
-    error = jnp.square(rows.target - prediction.value)
+    surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
+    error = jnp.square(batch.target - outputs.value)
     if config.clip_value:
-        change = jnp.clip(prediction.value - rows.value, -config.clip, config.clip)
-        error = jnp.maximum(error, jnp.square(rows.target - (rows.value + change)))
+        change = jnp.clip(outputs.value - batch.value, -config.clip, config.clip)
+        error = jnp.maximum(error, jnp.square(batch.target - (batch.value + change)))
     means = {
         "loss/policy": -surrogate,
         "loss/value": 0.5 * error,
-        "policy/entropy": distributions.entropy(prediction.logits),
+        "policy/entropy": distributions.entropy(outputs.logits),
         "policy/approx_kl": (ratio - 1) - log_ratio,
         "policy/clip_fraction": (jnp.abs(ratio - 1) > config.clip).astype(jnp.float32),
     }
-    means = {name: jnp.sum(rows.weight * x) for name, x in means.items()}
+    means = {name: jnp.sum(batch.weight * x) for name, x in means.items()}
     total = (
         means["loss/policy"]
         + config.value_coef * means["loss/value"]
@@ -99,7 +194,7 @@ def loss(
 
 
 def normalize_advantages(advantage: jax.Array, weight: jax.Array) -> jax.Array:
-    """To mean 0 and deviation 1 over the valid rows of all devices; f32[B], f32[B] -> f32[B]."""
+    """Scales f32[B] to mean 0 and deviation 1 over the valid rows of all devices: f32[B]."""
     mean = mean_over_devices(jnp.sum(weight * advantage))
     centered = advantage - mean
     variance = mean_over_devices(jnp.sum(weight * jnp.square(centered)))
@@ -107,7 +202,10 @@ def normalize_advantages(advantage: jax.Array, weight: jax.Array) -> jax.Array:
 
 
 def explained_variance(value: jax.Array, target: jax.Array, weight: jax.Array) -> jax.Array:
-    """1 - Var(R - v) / Var(R) over the weighted rows of all devices; 1 is a perfect critic."""
+    """Returns 1 - Var(R - v) / Var(R) over the weighted rows of all devices, at most 1.
+
+    A perfect critic has 1. All arguments are [T, E].
+    """
 
     def variance(x: jax.Array) -> jax.Array:
         mean = mean_over_devices(jnp.sum(weight * x))
@@ -117,139 +215,110 @@ def explained_variance(value: jax.Array, target: jax.Array, weight: jax.Array) -
 
 
 def adapt(learning_rate: jax.Array, kl: jax.Array, target: float) -> jax.Array:
-    """Returns the rate after an epoch whose mean divergence was `kl` (rl_games' rule)."""
+    """Returns the learning rate after an epoch of mean divergence `kl` (rl_games' rule)."""
     slower = jnp.maximum(learning_rate / ADAPTIVE_FACTOR, ADAPTIVE_RATES[0])
     faster = jnp.minimum(learning_rate * ADAPTIVE_FACTOR, ADAPTIVE_RATES[1])
     return jnp.where(kl > 2 * target, slower, jnp.where(kl < target / 2, faster, learning_rate))
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
-    """PPO as `config.agent` sets it up."""
+def objective(
+    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the loss of the parameters on a minibatch, and its parts."""
+    outputs = forward(setup.network, params, statistics, batch.observation)
+    return loss(outputs, batch, setup.settings)
+
+
+def gradient_step(
+    setup: Setup, actor: ActorState, rollout: Batch, learned: Learned, steps: jax.Array
+) -> tuple[Learned, dict[str, jax.Array]]:
+    """Takes a gradient step on the minibatch of steps i32[T / M, E] of the rollout [T, E]."""
+    params, (opt_state, rate) = learned
+    batch = minibatches.take(rollout, steps)
+    if setup.settings.normalize_advantages:
+        batch = batch._replace(advantage=normalize_advantages(batch.advantage, batch.weight))
+    gradients, metrics = gradient(
+        partial(objective, setup, actor.statistics.observation),
+        params,
+        batch,
+        setup.settings.micro_batch,
+    )
+    params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, params, rate)
+    metrics |= {"loss/gradient_norm": optax.tree.norm(gradients), "loss/learning_rate": rate}
+    return Learned(params, TrainState(opt_state, rate)), metrics
+
+
+def epoch(
+    setup: Setup, actor: ActorState, rollout: Batch, learned: Learned, order: jax.Array
+) -> tuple[Learned, dict[str, jax.Array]]:
+    """Takes the gradient steps of one epoch, on the minibatches i32[M, T / M, E].
+
+    Returns the metrics of each step, [M].
+    """
+    step = partial(gradient_step, setup, actor, rollout)
+    (params, train_state), metrics = jax.lax.scan(step, learned, order)
+    if setup.adaptive:
+        # Not after every minibatch: the first one's divergence is always 0.
+        kl = jnp.mean(metrics["policy/approx_kl"])
+        rate = adapt(train_state.learning_rate, kl, setup.settings.kl_target)
+        train_state = train_state._replace(learning_rate=rate)
+    return Learned(params, train_state), metrics
+
+
+def update(
+    setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Takes the gradient steps of all epochs on a trajectory [T, E]."""
+    actor, train_state = state.actor, state.train_state
+    rollout, value_statistics = make_rollout(setup, actor, trajectory)
+    if not setup.adaptive:
+        train_state = train_state._replace(learning_rate=setup.learning_rate(actor.updates))
+    order = minibatches.order(key, setup.settings, setup.spec.num_envs)
+    orders = order.reshape(setup.settings.epochs, -1, *order.shape[1:])
+    learned, metrics = jax.lax.scan(
+        partial(epoch, setup, actor, rollout), Learned(actor.params, train_state), orders
+    )
+    newest_frames = trajectory.observation[:-1, ..., -1]
+    # After the gradients: the ratio must compare policies that see the same.
+    statistics = update_statistics(actor.statistics.observation, newest_frames)
+    new_actor = ActorState(
+        learned.params, Statistics(statistics, value_statistics), actor.updates + 1
+    )
+    weight = row_weights(trajectory.valid)
+    target = mean_over_devices(jnp.sum(weight * rollout.target))
+    metrics = jax.tree.map(jnp.mean, metrics) | {
+        "value/explained_variance": explained_variance(rollout.value, rollout.target, weight),
+        "value/target": to_returns(target, value_statistics),
+    }
+    return AgentState(new_actor, learned.train_state, state.memory), metrics
+
+
+def make(plan: Plan, spec: EnvSpec) -> Agent:
+    """Returns the PPO agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, PPOConfig)
-    network = heads.PolicyValueNetwork(spec.num_actions, config.network)
-    optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config)
-    adaptive = config.optimizer.schedule == "adaptive"
-
-    def predict(
-        params: PyTree, statistics: Statistics, observation: jax.Array
-    ) -> heads.PolicyValue:
-        x = normalize(observation, statistics.observation)
-        return network.apply({"params": params}, x)
-
-    def init(key: jax.Array) -> AgentState:
-        actor = init_actor(network, key, spec.frame_shape)
-        value_statistics = new_statistics(()) if settings.normalize_values else ()
-        statistics = Statistics(actor.statistics, value_statistics)
-        rate = jnp.float32(config.initial_learning_rate())
-        learner = Learner(optimizer.init(actor.params), rate)
-        return AgentState(actor._replace(statistics=statistics), learner, memory=())
-
-    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
-        prediction = predict(actor.params, actor.statistics, observation)
-        action = distributions.sample(key, prediction.logits)
-        log_policy = distributions.log_probabilities(prediction.logits)
-        value = _to_returns(prediction.value, actor.statistics.value)
-        return action, Extras(value, distributions.select(log_policy, action))
-
-    def as_rows(actor: ActorState, trajectory: Trajectory) -> tuple[Rows, PyTree]:
-        """The rollout [T, E], and the statistics of the returns with those of it."""
-        value_statistics = actor.statistics.value
-        bootstrap = predict(actor.params, actor.statistics, trajectory.observation[-1]).value
-        bootstrap = _to_returns(bootstrap, value_statistics)
-        value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
-        over_envs = jax.vmap(returns.lambda_advantage, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
-        advantage = over_envs(
-            trajectory.reward,
-            trajectory.discount,
-            trajectory.valid,
-            value,
-            settings.gamma,
-            settings.gae_lambda,
-        )
-        value, target = value[:-1], advantage + value[:-1]
-        valid = trajectory.valid
-        if settings.normalize_values:
-            value_statistics = _update_value_statistics(value_statistics, target, valid)
-        rows = Rows(
-            observation=trajectory.observation[:-1],
-            action=trajectory.action,
-            log_prob=trajectory.extras.log_prob,
-            value=_from_returns(value, value_statistics),
-            target=_from_returns(target, value_statistics),
-            advantage=advantage,
-            weight=valid.astype(jnp.float32),
-        )
-        return rows, value_statistics
-
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        actor = state.actor
-        rollout, value_statistics = as_rows(actor, trajectory)
-
-        def objective(params: PyTree, rows: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
-            return loss(predict(params, actor.statistics, rows.observation), rows, settings)
-
-        def learn(
-            carry: tuple[PyTree, Learner], steps: jax.Array
-        ) -> tuple[tuple[PyTree, Learner], dict[str, jax.Array]]:
-            params, learner = carry
-            rows = minibatches.take(rollout, steps)
-            if settings.normalize_advantages:
-                rows = rows._replace(advantage=normalize_advantages(rows.advantage, rows.weight))
-            gradients, metrics = gradient(objective, params, rows, settings.micro_batch)
-            rate = learner.learning_rate
-            params, moments = optimizers.apply(optimizer, gradients, learner.moments, params, rate)
-            metrics |= {
-                "loss/gradient_norm": optax.tree.norm(gradients),
-                "loss/learning_rate": rate,
-            }
-            return (params, Learner(moments, rate)), metrics
-
-        def epoch(
-            carry: tuple[PyTree, Learner], order: jax.Array
-        ) -> tuple[tuple[PyTree, Learner], dict[str, jax.Array]]:
-            (params, learner), metrics = jax.lax.scan(learn, carry, order)
-            if adaptive:
-                # Not after every minibatch: the first one's divergence is always 0.
-                kl = jnp.mean(metrics["policy/approx_kl"])
-                rate = adapt(learner.learning_rate, kl, settings.kl_target)
-                learner = learner._replace(learning_rate=rate)
-            return (params, learner), metrics
-
-        learner = state.optimizer
-        if not adaptive:
-            learner = learner._replace(learning_rate=schedule(actor.updates))
-        order = minibatches.order(key, settings, spec.num_envs)
-        epochs = order.reshape(settings.epochs, -1, *order.shape[1:])
-        (params, learner), metrics = jax.lax.scan(epoch, (actor.params, learner), epochs)
-        newest_frames = trajectory.observation[:-1, ..., -1]
-        new_actor = ActorState(
-            params=params,
-            statistics=Statistics(
-                # After the gradients: the ratio must compare policies that see the same.
-                update_statistics(actor.statistics.observation, newest_frames),
-                value_statistics,
-            ),
-            updates=actor.updates + 1,
-        )
-        metrics = jax.tree.map(jnp.mean, metrics)
-        weight = row_weights(trajectory.valid)
-        metrics["value/explained_variance"] = explained_variance(
-            rollout.value, rollout.target, weight
-        )
-        target = mean_over_devices(jnp.sum(weight * rollout.target))
-        metrics["value/target"] = _to_returns(target, value_statistics)
-        return AgentState(new_actor, learner, state.memory), metrics
-
-    return Agent(init, act, update, settings.rollout_length)
+    setup = Setup(
+        settings,
+        spec,
+        heads.PolicyValueNetwork(spec.num_actions, config.network),
+        optimizers.make_optimizer(config.optimizer),
+        optimizers.learning_rate(plan),
+        adaptive=config.optimizer.schedule == "adaptive",
+    )
+    return Agent(
+        init=partial(init, setup),
+        act=partial(act, setup),
+        update=partial(update, setup),
+        predict=partial(predict, setup),
+        rollout_length=settings.rollout_length,
+    )
 
 
-def _update_value_statistics(
+def update_value_statistics(
     statistics: RunningStatistics, target: jax.Array, valid: jax.Array
 ) -> RunningStatistics:
+    """Adds the valid returns [T, E] of all devices to the statistics."""
     weight = row_weights(valid)
     mean, square, count = mean_over_devices(
         (
@@ -261,14 +330,15 @@ def _update_value_statistics(
     return merge_statistics(statistics, mean, square, count * jax.lax.axis_size(AXIS))
 
 
-def _to_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
-    """From the network's units to those of the return."""
+def to_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
+    """Converts values from the network's units to those of the return."""
     if statistics == ():
         return value
     return value * jnp.sqrt(statistics.variance + 1e-5) + statistics.mean
 
 
-def _from_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
+def from_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
+    """Converts values from units of the return to those of the network."""
     if statistics == ():
         return value
     return (value - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)

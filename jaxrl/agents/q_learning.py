@@ -1,8 +1,8 @@
-"""Q-learning from a replay: what DQN, C51 and Rainbow share.
+"""Q-learning from a replay, common to DQN, C51 and Rainbow.
 
-Many environments play at once; as many transitions are trained on per transition played as the
-papers do, in more or larger batches (Stooke & Abbeel 2018, section 3.2). Of a transition with
-n-step rewards G and the bootstrap m ≤ n steps later,
+Many environments play at once. The ratio of transitions trained on to transitions played is that of
+the papers, with more or larger batches (Stooke & Abbeel 2018, section 3.2). The loss of a
+transition with n-step rewards G and the bootstrap m ≤ n steps later is
 
 L = w · error(target(G, γᵐ, q⁻(s', a*)), q(s, a)),  a* = argmaxₐ q⁻(s', a)
 
@@ -19,12 +19,11 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import ReplayConfig
-from jaxrl.config.schema import Config, gradient_steps
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.running_statistics import normalize
-from jaxrl.ops import exploration, optimizers
-from jaxrl.ops.gradients import gradient_and_rows, row_weights
+from jaxrl.networks.actors import forward, init_actor, next_actor
+from jaxrl.ops import batches, exploration, optimizers, predictions
+from jaxrl.ops.gradients import gradient_with_aux, row_weights
 from jaxrl.replay import buffer, prioritized
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import (
@@ -35,32 +34,58 @@ from jaxrl.types import (
     EnvSpec,
     Mean,
     Metrics,
+    Prediction,
     PyTree,
     Trajectory,
 )
 
 
 class Method(NamedTuple):
-    """What tells one algorithm from another; N are what the network says of one action."""
+    """The parts in which DQN and C51 differ.
 
-    num_atoms: int  # N; for 1 the network says f32[..., A], else f32[..., A, N]
-    values: Callable[[jax.Array], jax.Array]  # f32[..., A(, N)] -> f32[..., A], or without A
-    # (G f32[B], γᵐ f32[B], the bootstrap's f32[B(, N)]) -> f32[B(, N)]
+    N is the number of atoms. The network's outputs are f32[..., A, N]; f32[..., A] for N = 0.
+    """
+
+    support: jax.Array  # f32[N], the atoms; N = 0 for plain action values
+    values: Callable[[jax.Array], jax.Array]  # outputs f32[..., A(, N)] -> f32[..., A]
+    distributions: Callable[[jax.Array], jax.Array]  # outputs f32[B, A(, N)] -> f32[B, A, N]
+    # (G f32[B], γᵐ f32[B], outputs for the bootstrap's action f32[B(, N)]) -> f32[B(, N)]
     target: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-    # (target, f32[B(, N)] of the chosen action) -> the losses f32[B], the priorities f32[B]
+    # (target, outputs for the action taken, f32[B(, N)] both) -> losses f32[B], priorities f32[B]
     error: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
     loss_name: str  # in the log
 
 
-class Learner(NamedTuple):
-    """What the gradient steps keep; the same on every device."""
+class Setup(NamedTuple):
+    """The static parts of an agent that learns from a replay."""
 
-    moments: PyTree  # the optimizer's
-    target: PyTree  # parameters of the target network
+    settings: ReplayConfig
+    spec: EnvSpec
+    method: Method
+    network: heads.ActionValueNetwork
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.Schedule  # of the updates done
+    epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
+    num_envs: int  # over all devices
+    num_updates: int  # of the whole run
+    num_batches: int  # gradient steps of an update
+    target_interval: int  # updates between two copies into the target network
+
+    @property
+    def prioritizes(self) -> bool:
+        """Whether transitions are drawn by priority."""
+        return self.settings.priority_exponent > 0
 
 
-class Rows(NamedTuple):
-    """What one gradient is taken of, a batch B."""
+class TrainState(NamedTuple):
+    """The state of the gradient steps beside the parameters."""
+
+    opt_state: PyTree
+    target_params: PyTree  # of the target network
+
+
+class Batch(NamedTuple):
+    """The transitions of a gradient step, with their targets."""
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
@@ -70,179 +95,256 @@ class Rows(NamedTuple):
     noise: PyTree  # key[B] of a noisy network, else None
 
 
-def bootstrap(method: Method, prediction: jax.Array, selector: jax.Array) -> jax.Array:
-    """What `prediction` says of the actions that `selector` values most; f32[B, A(, N)] both.
+class Learned(NamedTuple):
+    """The arrays that a gradient step changes, and the sums of its metrics."""
 
-    Returns f32[B(, N)].
+    params: PyTree
+    train_state: TrainState
+    priorities: PyTree  # of the memory
+    sums: dict[str, jax.Array]  # f32[]
+
+
+def init(setup: Setup, key: jax.Array) -> AgentState:
+    """Returns the first state: an empty replay, a target network that is a copy."""
+    settings, spec = setup.settings, setup.spec
+    actor = init_actor(setup.network, key, spec.frame_shape)
+    rows = buffer.rows_per_env(settings.replay_capacity, setup.num_envs, settings.rollout_length)
+    priorities = prioritized.new(spec.num_envs, rows) if setup.prioritizes else ()
+    memory = buffer.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
+    train_state = TrainState(setup.optimizer.init(actor.params), actor.params)
+    return AgentState(actor, train_state, memory)
+
+
+def act(
+    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
+) -> tuple[jax.Array, tuple[()]]:
+    """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras."""
+    keys, noise = key, None
+    if setup.network.config.noisy:
+        keys, noise = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
+    outputs = forward(setup.network, actor.params, actor.statistics, observation, noise)
+    epsilon = setup.epsilon(actor.updates, len(observation))
+    return exploration.epsilon_greedy(keys, setup.method.values(outputs), epsilon), ()
+
+
+def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+    """Returns the policy of evaluation and the returns of observations u8[B, 84, 84, 4].
+
+    Noisy networks predict by their mean weights.
     """
-    return select(prediction, jnp.argmax(method.values(selector), axis=-1))
+    method = setup.method
+    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    prediction = predictions.from_action_values(
+        method.values(outputs), setup.settings.evaluation_epsilon
+    )
+    return prediction._replace(distributions=method.distributions(outputs), support=method.support)
+
+
+def make_batch(
+    setup: Setup,
+    actor: ActorState,
+    target_params: PyTree,
+    transitions: buffer.Transitions,
+    key: jax.Array,
+) -> Batch:
+    """Returns transitions [B] with their targets; `actor` selects actions for double Q-learning."""
+    size, next_observation = len(transitions.action), transitions.next_observation
+    noise: list[PyTree] = [None] * 3
+    if setup.network.config.noisy:
+        noise = [batches.keys_per_index(k, size) for k in jax.random.split(key, 3)]
+    network, statistics = setup.network, actor.statistics
+    outputs = forward(network, target_params, statistics, next_observation, noise[0])
+    selector = outputs
+    if setup.settings.double_q:
+        selector = forward(network, actor.params, statistics, next_observation, noise[1])
+    value = bootstrap(setup.method, outputs, selector)
+    return Batch(
+        observation=transitions.observation,
+        action=transitions.action,
+        target=setup.method.target(transitions.reward, transitions.discount, value),
+        weight=row_weights(transitions.valid),
+        importance=jnp.ones(size),
+        noise=noise[2],
+    )
+
+
+def bootstrap(method: Method, outputs: jax.Array, selector: jax.Array) -> jax.Array:
+    """Returns the outputs for the actions that `selector` values most.
+
+    Both arguments are f32[B, A(, N)], the result is f32[B(, N)].
+    """
+    return select(outputs, jnp.argmax(method.values(selector), axis=-1))
+
+
+def select(outputs: jax.Array, action: jax.Array) -> jax.Array:
+    """Returns the outputs for one action each: f32[B, A(, N)], i32[B] -> f32[B(, N)]."""
+    index = action.reshape(-1, *[1] * (outputs.ndim - 1))
+    return jnp.take_along_axis(outputs, index, axis=1)[:, 0]
 
 
 def loss(
-    method: Method, prediction: jax.Array, rows: Rows
+    method: Method, outputs: jax.Array, batch: Batch
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
-    """The weighted sum of the rows' losses, with (sums for the log, the priorities f32[B])."""
-    chosen = select(prediction, rows.action)
-    losses, priorities = method.error(rows.target, chosen)
-    total = jnp.sum(rows.weight * rows.importance * losses)
-    value = jnp.sum(rows.weight * method.values(chosen))
+    """Returns the weighted sum of the losses, with (sums for the log, the priorities f32[B])."""
+    chosen = select(outputs, batch.action)
+    losses, priorities = method.error(batch.target, chosen)
+    total = jnp.sum(batch.weight * batch.importance * losses)
+    value = jnp.sum(batch.weight * method.values(chosen))
     return total, ({method.loss_name: total, "value/q": value}, priorities)
 
 
-def select(prediction: jax.Array, action: jax.Array) -> jax.Array:
-    """What is said of one action each: f32[B, A(, N)], i32[B] -> f32[B(, N)]."""
-    index = action.reshape(-1, *[1] * (prediction.ndim - 1))
-    return jnp.take_along_axis(prediction, index, axis=1)[:, 0]
+def objective(
+    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
+) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
+    """Returns the loss of the parameters on a batch, with (sums for the log, priorities f32[B])."""
+    outputs = forward(setup.network, params, statistics, batch.observation, batch.noise)
+    return loss(setup.method, outputs, batch)
+
+
+def importance_exponent(setup: Setup, updates: jax.Array) -> jax.Array:
+    """Returns β of prioritized replay after `updates` updates; it rises linearly to 1."""
+    start = setup.settings.importance_exponent
+    share = jnp.minimum(updates / max(setup.num_updates, 1), 1.0)
+    return start + share * (1 - start)
+
+
+def draw_batch(
+    setup: Setup, actor: ActorState, memory: buffer.Replay, target_params: PyTree, key: jax.Array
+) -> tuple[buffer.Place, Batch]:
+    """Draws this device's share of a batch from the memory, with the places it begins at."""
+    settings = setup.settings
+    size = settings.batch_size // jax.lax.axis_size(AXIS)
+    place_key, noise_key = jax.random.split(key)
+    if not setup.prioritizes:
+        place = buffer.draw_uniform(place_key, memory, size, settings.n_step)
+        transitions = buffer.read(memory, place, settings.n_step, settings.gamma)
+        return place, make_batch(setup, actor, target_params, transitions, noise_key)
+    place, probability = prioritized.draw(place_key, memory, size)
+    transitions = buffer.read(memory, place, settings.n_step, settings.gamma)
+    batch = make_batch(setup, actor, target_params, transitions, noise_key)
+    exponent = importance_exponent(setup, actor.updates)
+    return place, batch._replace(importance=prioritized.importance(probability, exponent))
+
+
+def gradient_step(
+    setup: Setup, actor: ActorState, memory: buffer.Replay, learned: Learned, key: jax.Array
+) -> Learned:
+    """Takes a gradient step on a batch from the memory, whose priorities are those in `learned`."""
+    params, (opt_state, target_params), priorities, sums = learned
+    actor, memory = actor._replace(params=params), memory._replace(priorities=priorities)
+    place, batch = draw_batch(setup, actor, memory, target_params, key)
+    gradients, metrics, errors = gradient_with_aux(
+        partial(objective, setup, actor.statistics), params, batch, setup.settings.micro_batch
+    )
+    rate = setup.learning_rate(actor.updates)
+    params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, params, rate)
+    if setup.prioritizes:
+        exponent = setup.settings.priority_exponent
+        priorities = prioritized.update(memory, place, errors, exponent)
+    metrics["loss/gradient_norm"] = optax.tree.norm(gradients)
+    sums = jax.tree.map(jnp.add, sums, metrics)
+    return Learned(params, TrainState(opt_state, target_params), priorities, sums)
+
+
+def add_to_memory(setup: Setup, memory: buffer.Replay, trajectory: Trajectory) -> buffer.Replay:
+    """Adds a trajectory [T, E] to the replay, with the largest priority if it has priorities."""
+    memory = buffer.add(memory, trajectory)
+    if setup.prioritizes:
+        return prioritized.follow(memory, len(trajectory.action), setup.settings.n_step)
+    return memory
+
+
+def num_gradient_steps(setup: Setup, memory: buffer.Replay) -> jax.Array:
+    """Returns the gradient steps i32[] of an update: 0 until the replay holds enough."""
+    ready = (memory.steps[0] >= setup.settings.learning_starts / setup.num_envs) & (
+        buffer.num_places(memory, setup.settings.n_step) > 0
+    )
+    return jnp.where(ready, setup.num_batches, 0)
 
 
 def copy_target(state: AgentState, every: int) -> AgentState:
     """Copies the parameters into the target network in each `every`-th update.
 
     Args:
-      state: whose `optimizer` has a `target`, the parameters of the target network.
+      state: whose `train_state` has `target_params`.
       every: updates between two copies; the first falls on update 0.
     """
-    target = optax.periodic_update(
-        state.actor.params, state.optimizer.target, state.actor.updates, every
+    target_params = optax.periodic_update(
+        state.actor.params, state.train_state.target_params, state.actor.updates, every
     )
-    return state._replace(optimizer=state.optimizer._replace(target=target))
+    return state._replace(train_state=state.train_state._replace(target_params=target_params))
 
 
-def make(config: Config, spec: EnvSpec, method: Method) -> Agent:
-    """An agent that learns by the method, as `config.agent` sets it up."""
+def log(
+    setup: Setup,
+    actor: ActorState,
+    memory: buffer.Replay,
+    sums: dict[str, jax.Array],
+    count: jax.Array,
+) -> Metrics:
+    """Returns the metrics of an update with the sums over its i32[] gradient steps."""
+    metrics: Metrics = {name: Mean(x, count.astype(jnp.float32)) for name, x in sums.items()}
+    transitions = jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
+    metrics |= {
+        "loss/learning_rate": setup.learning_rate(actor.updates),
+        "policy/epsilon": setup.epsilon(actor.updates, setup.spec.num_envs).mean(),
+        "replay/transitions": transitions * jnp.float32(setup.num_envs),
+    }
+    if setup.prioritizes:
+        metrics["replay/importance_exponent"] = importance_exponent(setup, actor.updates)
+        largest = memory.priorities.largest[0]
+        metrics["replay/largest_priority"] = mean_over_devices(largest)
+    return metrics
+
+
+def update(
+    setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
+    actor = state.actor
+    memory = add_to_memory(setup, state.memory, trajectory)
+    train_state = copy_target(state, setup.target_interval).train_state
+    keys = jax.random.split(key, setup.num_batches)
+    names = (setup.method.loss_name, "value/q", "loss/gradient_norm")
+    sums = {name: jnp.float32(0) for name in names}
+    start = Learned(actor.params, train_state, memory.priorities, sums)
+    # With too little to learn from, the loop is empty and there are no losses.
+    count = num_gradient_steps(setup, memory)
+    learned = jax.lax.fori_loop(
+        0, count, lambda i, x: gradient_step(setup, actor, memory, x, keys[i]), start
+    )
+    memory = memory._replace(priorities=learned.priorities)
+    metrics = log(setup, actor, memory, learned.sums, count)
+    new_actor = next_actor(actor, learned.params, trajectory)
+    return AgentState(new_actor, learned.train_state, memory), metrics
+
+
+def make(plan: Plan, spec: EnvSpec, method: Method) -> Agent:
+    """Returns the agent that learns by the method, as `config.agent` describes it."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, ReplayConfig)
-    network = heads.ActionValueNetwork(spec.num_actions, method.num_atoms, config.network)
-    optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config)
-    epsilon = exploration.schedule(config)
-    num_batches = gradient_steps(config)
-    target_updates = max(1, round(settings.target_update_interval / config.steps_per_update()))
-    prioritizes = settings.priority_exponent > 0
-    names = (method.loss_name, "value/q", "loss/gradient_norm")
-
-    def predict(
-        params: PyTree, statistics: PyTree, observation: jax.Array, noise: PyTree
-    ) -> jax.Array:
-        x = normalize(observation, statistics)
-        return network.apply({"params": params}, x, noise)
-
-    def keys_of_noise(key: jax.Array, number: int) -> PyTree:
-        if not config.network.noisy:
-            return None
-        rows = buffer.batch_rows(number)
-        return jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
-
-    def init(key: jax.Array) -> AgentState:
-        actor = init_actor(network, key, spec.frame_shape)
-        rows = buffer.rows_per_env(
-            settings.replay_capacity, config.num_envs, settings.rollout_length
-        )
-        priorities = prioritized.new(spec.num_envs, rows) if prioritizes else ()
-        memory = buffer.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
-        return AgentState(actor, Learner(optimizer.init(actor.params), actor.params), memory)
-
-    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple]:
-        keys, noise = key, None
-        if config.network.noisy:
-            keys, noise = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
-        values = method.values(predict(actor.params, actor.statistics, observation, noise))
-        action = exploration.epsilon_greedy(keys, values, epsilon(actor.updates, len(observation)))
-        return action, ()
-
-    def as_rows(
-        key: jax.Array, actor: ActorState, learner: Learner, batch: buffer.Transitions
-    ) -> Rows:
-        size = len(batch.action)
-        keys = [keys_of_noise(k, size) for k in jax.random.split(key, 3)]
-        there = predict(learner.target, actor.statistics, batch.next_observation, keys[0])
-        selector = there
-        if settings.double_q:
-            selector = predict(actor.params, actor.statistics, batch.next_observation, keys[1])
-        value = bootstrap(method, there, selector)
-        return Rows(
-            observation=batch.observation,
-            action=batch.action,
-            target=method.target(batch.reward, batch.discount, value),
-            weight=row_weights(batch.valid),
-            importance=jnp.ones(size),
-            noise=keys[2],
-        )
-
-    def learn(
-        key: jax.Array, memory: buffer.Replay, actor: ActorState, learner: Learner
-    ) -> tuple[PyTree, Learner, PyTree, dict[str, jax.Array]]:
-        """One gradient step; the priorities after it."""
-        size = settings.batch_size // jax.lax.axis_size(AXIS)
-        place_key, noise_key = jax.random.split(key)
-        if prioritizes:
-            place, probability = prioritized.draw(place_key, memory, size)
-        else:
-            place = buffer.draw_uniform(place_key, memory, size, settings.n_step)
-        batch = buffer.read(memory, place, settings.n_step, settings.gamma)
-        rows = as_rows(noise_key, actor, learner, batch)
-        if prioritizes:
-            importance = prioritized.importance(probability, beta(actor.updates))
-            rows = rows._replace(importance=importance)
-
-        def objective(
-            params: PyTree, part: Rows
-        ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
-            seen = predict(params, actor.statistics, part.observation, part.noise)
-            return loss(method, seen, part)
-
-        gradients, metrics, errors = gradient_and_rows(
-            objective, actor.params, rows, settings.micro_batch
-        )
-        params, moments = optimizers.apply(
-            optimizer, gradients, learner.moments, actor.params, schedule(actor.updates)
-        )
-        priorities = memory.priorities
-        if prioritizes:
-            priorities = prioritized.update(memory, place, errors, settings.priority_exponent)
-        metrics["loss/gradient_norm"] = optax.tree.norm(gradients)
-        return params, learner._replace(moments=moments), priorities, metrics
-
-    def beta(updates: jax.Array) -> jax.Array:
-        share = jnp.minimum(updates / max(config.num_updates(), 1), 1.0)
-        return settings.importance_exponent + share * (1 - settings.importance_exponent)
-
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        memory = buffer.add(state.memory, trajectory)
-        if prioritizes:
-            memory = prioritized.follow(memory, len(trajectory.action), settings.n_step)
-        actor, learner = state.actor, copy_target(state, target_updates).optimizer
-        ready = (memory.steps[0] >= settings.learning_starts / config.num_envs) & (
-            buffer.num_places(memory, settings.n_step) > 0
-        )
-        keys = jax.random.split(key, num_batches)
-
-        def body(
-            i: jax.Array, carry: tuple[PyTree, Learner, PyTree, dict[str, jax.Array]]
-        ) -> tuple[PyTree, Learner, PyTree, dict[str, jax.Array]]:
-            params, learner, priorities, sums = carry
-            now, then = actor._replace(params=params), memory._replace(priorities=priorities)
-            *learned, metrics = learn(keys[i], then, now, learner)
-            return *learned, jax.tree.map(jnp.add, sums, metrics)
-
-        # Without enough to learn from the loop is empty, and there are no losses.
-        start = (actor.params, learner, memory.priorities, {n: jnp.float32(0) for n in names})
-        count = jnp.where(ready, num_batches, 0)
-        params, learner, priorities, sums = jax.lax.fori_loop(0, count, body, start)
-        metrics: Metrics = {name: Mean(sums[name], count.astype(jnp.float32)) for name in names}
-        metrics |= {
-            "loss/learning_rate": schedule(actor.updates),
-            "policy/epsilon": epsilon(actor.updates, spec.num_envs).mean(),
-            "replay/transitions": jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
-            * jnp.float32(config.num_envs),
-        }
-        if prioritizes:
-            metrics["replay/importance_exponent"] = beta(actor.updates)
-            metrics["replay/largest_priority"] = mean_over_devices(priorities.largest[0])
-        new_actor = next_actor(actor, params, trajectory)
-        return AgentState(new_actor, learner, memory._replace(priorities=priorities)), metrics
-
-    skip = partial(copy_target, every=target_updates)
-    return Agent(init, act, update, settings.rollout_length, buffer.interrupt, skip)
+    setup = Setup(
+        settings=settings,
+        spec=spec,
+        method=method,
+        network=heads.ActionValueNetwork(
+            spec.num_actions, max(1, len(method.support)), config.network
+        ),
+        optimizer=optimizers.make_optimizer(config.optimizer),
+        learning_rate=optimizers.learning_rate(plan),
+        epsilon=exploration.schedule(settings, plan.steps_per_update),
+        num_envs=config.num_envs,
+        num_updates=plan.num_updates,
+        num_batches=plan.gradient_steps,
+        target_interval=max(1, round(settings.target_update_interval / plan.steps_per_update)),
+    )
+    return Agent(
+        init=partial(init, setup),
+        act=partial(act, setup),
+        update=partial(update, setup),
+        predict=partial(predict, setup),
+        rollout_length=settings.rollout_length,
+        interrupt=buffer.interrupt,
+        skip=partial(copy_target, every=setup.target_interval),
+    )

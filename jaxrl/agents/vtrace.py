@@ -1,7 +1,7 @@
 """Actor-critic with V-trace: off-policy correction of a policy that lags (IMPALA, CuLE).
 
-A window holds the last T steps of every environment. The environments are divided into minibatches
-that take turns: each gradient step learns from the windows of the next one,
+A window holds the last T steps of an environment. The environments are divided into minibatches
+that take turns: each gradient step learns from the windows of the next minibatch,
 
 L = mean over valid rows of  -log π(aₜ|sₜ) · Aₜ + c_v · (vₜ - V(sₜ))² - c_e · H(π(·|sₜ))
 
@@ -10,6 +10,7 @@ one gradient step per step of play, and as many minibatches as steps in a window
 learned from once (CuLE, Dalton 2019, section 5); with whole rollouts it is IMPALA.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -17,56 +18,126 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.algorithms import VTraceConfig
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import init_actor, next_actor
-from jaxrl.networks.running_statistics import normalize
-from jaxrl.ops import distributions, optimizers, returns
+from jaxrl.networks.actors import forward, init_actor, next_actor
+from jaxrl.ops import batches, distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.replay import buffer
-from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Mean, Metrics, PyTree, Trajectory
+from jaxrl.types import (
+    ActorState,
+    Agent,
+    AgentState,
+    EnvSpec,
+    Mean,
+    Metrics,
+    Prediction,
+    PyTree,
+    Trajectory,
+)
+
+
+class Setup(NamedTuple):
+    """The static parts of a V-trace agent."""
+
+    settings: VTraceConfig
+    spec: EnvSpec
+    network: heads.PolicyValueNetwork
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.Schedule  # of the updates done
+    entropy_coef: optax.Schedule  # of the updates done
 
 
 class Extras(NamedTuple):
-    """What `act` knows beside the action."""
+    """Values that `act` stores beside the actions."""
 
     log_prob: jax.Array  # f32[E], of the action by the policy that acted
 
 
 class Windows(NamedTuple):
-    """What one gradient is taken of: T steps each of B environments, environments first."""
+    """The batch of a gradient step: T steps each of B environments, environments first."""
 
     steps: Trajectory  # [B, T]; observation [B, T+1]
     weight: jax.Array  # f32[B, T], sums to the mean over all devices' valid rows
 
 
+class Learned(NamedTuple):
+    """The arrays that a gradient step changes."""
+
+    params: PyTree
+    opt_state: PyTree
+
+
+class Inputs(NamedTuple):
+    """The arrays that all gradient steps of an update read."""
+
+    actor: ActorState  # that played
+    memory: buffer.Replay
+    newest: jax.Array  # u8[E, 84, 84, 4], the stacks after the last step
+    full: jax.Array  # f32[], 1 where the memory holds whole windows, else 0
+
+
+def init(setup: Setup, key: jax.Array) -> AgentState:
+    """Returns the first state, with an empty memory; `train_state` is the optimizer's state."""
+    settings, spec = setup.settings, setup.spec
+    actor = init_actor(setup.network, key, spec.frame_shape)
+    rows = buffer.rows_for_window(settings.window, settings.rollout_length)
+    memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32))
+    return AgentState(actor, setup.optimizer.init(actor.params), memory)
+
+
+def act(
+    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
+) -> tuple[jax.Array, Extras]:
+    """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
+    logits = forward(setup.network, actor.params, actor.statistics, observation).logits
+    action = distributions.sample(key, logits)
+    log_prob = distributions.select(distributions.log_probabilities(logits), action)
+    return action, Extras(log_prob)
+
+
+def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+    """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
+    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    return predictions.from_policy(outputs.logits, outputs.value)
+
+
+def take_windows(setup: Setup, inputs: Inputs, minibatch: jax.Array) -> Windows:
+    """Returns the windows of the environments of minibatch i32[]."""
+    count, num_envs = setup.settings.num_minibatches, setup.spec.num_envs
+    # Every `count`-th environment, so that devices divide minibatches evenly.
+    env = minibatch + count * jnp.arange(num_envs // count)
+    steps = buffer.window(inputs.memory, env, setup.settings.window, inputs.newest[env])
+    steps = jax.tree.map(_swap_axes, steps)
+    return Windows(steps, row_weights(steps.valid))
+
+
 def loss(
-    prediction: heads.PolicyValue,
+    outputs: heads.PolicyValue,
     windows: Windows,
     config: VTraceConfig,
     entropy_coef: jax.typing.ArrayLike,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The weighted sum of the rows' losses of predictions [B, T+1], and its parts for the log."""
+    """Returns the weighted sum of the losses of outputs [B, T+1], and its parts for the log."""
     steps, weight = windows
-    log_policy = distributions.log_probabilities(prediction.logits[:, :-1])
+    log_policy = distributions.log_probabilities(outputs.logits[:, :-1])
     log_prob = distributions.select(log_policy, steps.action)
     ratio = jax.lax.stop_gradient(jnp.exp(log_prob - steps.extras.log_prob))
-    value = prediction.value[:, :-1]
-    over_envs = jax.vmap(returns.vtrace, in_axes=(0, 0, 0, 0, 0, None, None, None, None))
-    target, advantage = over_envs(
-        steps.reward,
-        steps.discount,
-        steps.valid,
-        jax.lax.stop_gradient(prediction.value),
-        ratio,
+    time_major = returns.vtrace(
+        _swap_axes(steps.reward),
+        _swap_axes(steps.discount),
+        _swap_axes(steps.valid),
+        _swap_axes(jax.lax.stop_gradient(outputs.value)),
+        _swap_axes(ratio),
         config.gamma,
         config.clip_rho,
         config.clip_c,
         config.vtrace_lambda,
     )
+    target, advantage = jax.tree.map(_swap_axes, time_major)
     policy_loss = -jnp.sum(weight * log_prob * advantage)
-    value_loss = jnp.sum(weight * jnp.square(target - value))
-    mean_entropy = jnp.sum(weight * distributions.entropy(prediction.logits[:, :-1]))
+    value_loss = jnp.sum(weight * jnp.square(target - outputs.value[:, :-1]))
+    mean_entropy = jnp.sum(weight * distributions.entropy(outputs.logits[:, :-1]))
     total = policy_loss + config.value_coef * value_loss - entropy_coef * mean_entropy
     parts = {
         "loss/policy": policy_loss,
@@ -79,78 +150,86 @@ def loss(
     return total, parts
 
 
-def make(config: Config, spec: EnvSpec) -> Agent:
-    """V-trace as `config.agent` sets it up."""
+def objective(
+    setup: Setup, actor: ActorState, params: PyTree, windows: Windows
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the loss of the parameters on windows [B, T], and its parts.
+
+    `actor` is the one that played: its statistics normalize, its updates date the entropy bonus.
+    """
+    observation = windows.steps.observation
+    outputs = forward(setup.network, params, actor.statistics, batches.flatten(observation))
+    outputs = batches.unflatten(outputs, observation.shape[:2])
+    return loss(outputs, windows, setup.settings, setup.entropy_coef(actor.updates))
+
+
+def gradient_step(
+    setup: Setup, inputs: Inputs, learned: Learned, number: jax.Array
+) -> tuple[Learned, dict[str, jax.Array]]:
+    """Takes gradient step i32[] of the run, on the windows of its minibatch."""
+    windows = take_windows(setup, inputs, number % setup.settings.num_minibatches)
+    gradients, metrics = gradient(
+        partial(objective, setup, inputs.actor),
+        learned.params,
+        windows,
+        setup.settings.micro_batch,
+        rows_per_item=setup.settings.window + 1,
+    )
+    # Momentum alone must not move parameters while a resumed run fills its windows.
+    rate = setup.learning_rate(inputs.actor.updates) * inputs.full
+    learned = Learned(
+        *optimizers.apply(setup.optimizer, gradients, learned.opt_state, learned.params, rate)
+    )
+    return learned, metrics | {"loss/gradient_norm": optax.tree.norm(gradients)}
+
+
+def update(
+    setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Adds a trajectory [T, E] to the memory and takes gradient steps; `key` is not used."""
+    settings, actor = setup.settings, state.actor
+    memory = buffer.add(state.memory, trajectory)
+    full = buffer.holds_window(memory, settings.window).astype(jnp.float32)
+    inputs = Inputs(actor, memory, trajectory.observation[-1], full)
+    steps = settings.updates_per_rollout
+    learned, metrics = jax.lax.scan(
+        partial(gradient_step, setup, inputs),
+        Learned(actor.params, state.train_state),
+        actor.updates * steps + jnp.arange(steps),
+    )
+    means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
+    means |= {
+        "loss/learning_rate": setup.learning_rate(actor.updates),
+        "policy/entropy_coef": setup.entropy_coef(actor.updates),
+    }
+    new_actor = next_actor(actor, learned.params, trajectory)
+    return AgentState(new_actor, learned.opt_state, memory), means
+
+
+def make(plan: Plan, spec: EnvSpec) -> Agent:
+    """Returns the V-trace agent that `config.agent` describes."""
+    config = plan.config
     settings = config.agent
     assert isinstance(settings, VTraceConfig)
-    network = heads.PolicyValueNetwork(spec.num_actions, config.network)
-    optimizer = optimizers.make_optimizer(config.optimizer)
-    schedule = optimizers.learning_rate(config)
     final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
-    entropy_schedule = optax.linear_schedule(
-        settings.entropy_coef, final_entropy, config.num_updates()
+    setup = Setup(
+        settings,
+        spec,
+        heads.PolicyValueNetwork(spec.num_actions, config.network),
+        optimizers.make_optimizer(config.optimizer),
+        optimizers.learning_rate(plan),
+        optax.linear_schedule(settings.entropy_coef, final_entropy, plan.num_updates),
     )
-    length, num_batches = settings.window, settings.num_minibatches
+    return Agent(
+        init=partial(init, setup),
+        act=partial(act, setup),
+        update=partial(update, setup),
+        predict=partial(predict, setup),
+        rollout_length=settings.rollout_length,
+        interrupt=buffer.interrupt,
+    )
 
-    def predict(params: PyTree, statistics: PyTree, observation: jax.Array) -> heads.PolicyValue:
-        return network.apply({"params": params}, normalize(observation, statistics))
 
-    def init(key: jax.Array) -> AgentState:
-        actor = init_actor(network, key, spec.frame_shape)
-        rows = buffer.rows_for_window(length, settings.rollout_length)
-        memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32))
-        return AgentState(actor, optimizer.init(actor.params), memory)
-
-    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Extras]:
-        logits = predict(actor.params, actor.statistics, observation).logits
-        action = distributions.sample(key, logits)
-        log_prob = distributions.select(distributions.log_probabilities(logits), action)
-        return action, Extras(log_prob)
-
-    def windows_of(memory: buffer.Replay, batch: jax.Array, newest: jax.Array) -> Windows:
-        # Every num_minibatches-th environment, so that devices divide minibatches evenly.
-        env = batch + num_batches * jnp.arange(spec.num_envs // num_batches)
-        steps = buffer.window(memory, env, length, newest[env])
-        steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
-        return Windows(steps, row_weights(steps.valid))
-
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        actor, moments = state.actor, state.optimizer
-        memory = buffer.add(state.memory, trajectory)
-        rate, entropy_coef = schedule(actor.updates), entropy_schedule(actor.updates)
-        full = buffer.holds_window(memory, length).astype(jnp.float32)
-
-        def objective(params: PyTree, part: Windows) -> tuple[jax.Array, dict[str, jax.Array]]:
-            observation = part.steps.observation
-            rows = predict(
-                params, actor.statistics, observation.reshape(-1, *observation.shape[2:])
-            )
-            prediction = jax.tree.map(
-                lambda x: x.reshape(*observation.shape[:2], *x.shape[1:]), rows
-            )
-            return loss(prediction, part, settings, entropy_coef)
-
-        def learn(
-            carry: tuple[PyTree, PyTree], turn: jax.Array
-        ) -> tuple[tuple[PyTree, PyTree], dict[str, jax.Array]]:
-            params, moments = carry
-            windows = windows_of(memory, turn % num_batches, trajectory.observation[-1])
-            gradients, metrics = gradient(
-                objective, params, windows, settings.micro_batch, rows_per_item=length + 1
-            )
-            # Momentum alone must not move parameters while a resumed run fills its windows.
-            carry = optimizers.apply(optimizer, gradients, moments, params, rate * full)
-            return carry, metrics | {"loss/gradient_norm": optax.tree.norm(gradients)}
-
-        turns = actor.updates * settings.updates_per_rollout + jnp.arange(
-            settings.updates_per_rollout
-        )
-        (params, moments), metrics = jax.lax.scan(learn, (actor.params, moments), turns)
-        new_actor = next_actor(actor, params, trajectory)
-        means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
-        means |= {"loss/learning_rate": rate, "policy/entropy_coef": entropy_coef}
-        return AgentState(new_actor, moments, memory), means
-
-    return Agent(init, act, update, settings.rollout_length, buffer.interrupt)
+def _swap_axes(x: jax.Array) -> jax.Array:
+    """Swaps time and environments: [T, B, ...] <-> [B, T, ...]."""
+    return jnp.swapaxes(x, 0, 1)

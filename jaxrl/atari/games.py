@@ -1,4 +1,4 @@
-"""The Atari games that EnvPool bundles, their actions, and published scores to compare with."""
+"""The Atari games that EnvPool bundles, and their actions."""
 
 import csv
 import functools
@@ -29,20 +29,20 @@ def _minimal_actions() -> dict[str, tuple[str, ...]]:
 
 
 def minimal_actions(game: str) -> tuple[str, ...]:
-    """The actions that the game uses, in the Arcade Learning Environment's order."""
+    """Returns the actions that the game uses, in the Arcade Learning Environment's order."""
     return _minimal_actions()[game]
 
 
 def full_actions(game: str) -> tuple[str, ...]:
-    """Every action that the game's console understands."""
+    """Returns every action that EnvPool offers for the game."""
     return tuple(a for a in FULL_ACTIONS if game not in NO_FIRE or "FIRE" not in a)
 
 
 def atari_games() -> tuple[str, ...]:
-    """Every game whose ROM EnvPool bundles."""
+    """Returns every game whose ROM EnvPool bundles."""
     return tuple(_minimal_actions())
 
 
 def known_games() -> tuple[str, ...]:
-    """Everything `--game` takes."""
+    """Returns every value that `--game` accepts."""
     return (*atari_games(), CATCH)

@@ -24,7 +24,7 @@ class ReferenceScore(NamedTuple):
 
 @functools.cache
 def reference_scores() -> dict[str, ReferenceScore]:
-    """Random and human scores of the games that have published ones."""
+    """Returns the random and human scores of the games that have published ones."""
     return {
         row["game"]: ReferenceScore(float(row["random"]), float(row["human"]))
         for row in rows("atari_scores.csv")
@@ -32,7 +32,7 @@ def reference_scores() -> dict[str, ReferenceScore]:
 
 
 def human_normalized(game: str, score: float) -> float | None:
-    """(score - random) / (human - random): 0 is random play, 1 a human; None if unknown."""
+    """Returns (score - random) / (human - random): 0 is random play, 1 a human; None if unknown."""
     reference = reference_scores().get(game)
     if reference is None:
         return None
@@ -41,7 +41,7 @@ def human_normalized(game: str, score: float) -> float | None:
 
 @functools.cache
 def _published() -> dict[tuple[str, str], list[PublishedScore]]:
-    """By game and protocol."""
+    """Reads the published scores, by game and protocol."""
     found: dict[tuple[str, str], list[PublishedScore]] = {}
     for row in rows("published_scores.csv"):
         score = PublishedScore(
@@ -52,11 +52,10 @@ def _published() -> dict[tuple[str, str], list[PublishedScore]]:
 
 
 def published_scores(game: str, protocol: str) -> list[PublishedScore]:
-    """What others reached in the game by this protocol of evaluation; none where none is known.
+    """Returns the published scores of a game by one protocol of evaluation; empty if unknown.
 
     noop: 1 to 30 no-ops, no sticky actions, 108,000 frames at most (Mnih 2015). sticky: actions
-    repeat with probability 0.25, nothing is pressed for the agent (Machado 2018). Scores by other
-    protocols are left out of the table: human starts, single lives, or no word on how the games
-    were played.
+    repeat with probability 0.25, nothing is pressed for the agent (Machado 2018). The table leaves
+    out scores by other protocols: human starts, single lives, or an unknown protocol.
     """
     return list(_published().get((game, protocol), []))

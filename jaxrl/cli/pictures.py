@@ -77,11 +77,11 @@ def plot(arguments: list[str]) -> int:
         raise UserError("several runs make one picture: say where with --output comparison.png")
     from jaxrl.analysis import curves
     from jaxrl.analysis.groups import distinct_names
-    from jaxrl.runs.directory import check_inside
+    from jaxrl.runs.directory import check_links
 
     distinct_names(run_dirs)
     for run_dir in run_dirs:
-        check_inside(run_dir)
+        check_links(run_dir)
     target = output or run_dirs[0] / layout.LEARNING_CURVE
     if output:
         check_target(target, (".png",))

@@ -31,14 +31,14 @@ def train(arguments: list[str]) -> int:
     parsed = parse_settings(TrainArguments, "train", arguments)
     check_launch(parsed.launch)
     config: Config = parsed.settings
-    from jaxrl.runs.directory import check_new, default_name
+    from jaxrl.runs.directory import check_new_run, default_run_dir
 
     if not config.run_dir:
-        config = dataclasses.replace(config, run_dir=default_name(config))
+        config = dataclasses.replace(config, run_dir=default_run_dir(config))
 
     def work(alone: bool) -> int:
         if alone:
-            check_new(config)
+            check_new_run(config)
         from jaxrl.training.train import start
 
         return status_of(start(config))

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxrl.cli.parsing import RunDir, check_runs, parse
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.formatting import count, duration
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
-from jaxrl.runs.lock import is_held
+from jaxrl.runs.lock import is_locked
 
 
 def watch(arguments: list[str]) -> int:
@@ -61,7 +62,7 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
         Live(console=console, auto_refresh=False) as live,
     ):
         while True:
-            trains = is_held(run_dir)  # before the lines are read: the last comes before it ends
+            trains = is_locked(run_dir)  # before the lines are read: the last comes before it ends
             live.update(view(run_dir, config, console.width), refresh=True)
             if not trains:
                 return
@@ -82,8 +83,8 @@ def view(run_dir: Path, config: Config, width: int) -> Group:
 
 
 def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
-    total = config.num_updates() * config.steps_per_update()
-    if is_held(run_dir):
+    total = resolve(config).total_steps
+    if is_locked(run_dir):
         if not rows:
             return "starting, or in its first interval"
         if rows[-1]["step"] >= total:
@@ -101,7 +102,7 @@ def _quiet(run_dir: Path) -> float:
 
 
 def _progress(row: dict[str, Any], config: Config, state: str) -> str:
-    total = config.num_updates() * config.steps_per_update()
+    total = resolve(config).total_steps
     step, rate = row["step"], row.get("steps_per_second") or 0.0  # numbers: metrics.read sees to it
     words = [
         f"{min(step / total, 1):.0%} of {count(total)} steps",

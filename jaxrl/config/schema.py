@@ -243,24 +243,3 @@ class Config:
     def frame_shape(self) -> tuple[int, int]:
         """Returns the height and width of a frame, in pixels."""
         return self.env.frame_height, self.env.frame_width
-
-    def steps_per_update(self) -> int:
-        """Agent steps, over all devices, that one update learns from."""
-        return self.num_envs * self.agent.rollout_length
-
-    def num_updates(self) -> int:
-        """Updates of the whole run; the last ones, up to a merge, may pass total_steps."""
-        between = max(self.parallel.sync_every, 1)
-        return -(-self.total_steps // (self.steps_per_update() * between)) * between
-
-    def initial_learning_rate(self) -> float:
-        """The learning rate at the start, scaled as `optimizer.lr_scaling` says."""
-        optimizer = self.optimizer
-        factor = self.num_envs / (optimizer.recipe_envs or self.num_envs)
-        power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[optimizer.lr_scaling]
-        return optimizer.learning_rate * factor**power
-
-
-def gradient_steps(config: Config) -> int:
-    """Gradient steps of one update."""
-    return config.agent.gradient_steps(config.num_envs)

@@ -11,7 +11,7 @@ from jaxrl.types import EnvEngine
 def make_engine(
     config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
-    """The engine that plays the configuration's game, with `num_envs` on each local device."""
+    """Returns the engine of the configured game, with `num_envs` on each local device."""
     make = make_catch if config.game == CATCH else make_envpool
     return make(config, num_envs, num_local_devices, group)
 
@@ -19,7 +19,7 @@ def make_engine(
 def make_engines(
     config: Config, num_envs: int, num_local_devices: int = 1
 ) -> tuple[EnvEngine, ...]:
-    """One engine for each of `config.groups`, which share a device's `num_envs`."""
+    """Returns one engine for each of `parallel.groups`, which share a device's `num_envs`."""
     return tuple(
         make_engine(
             config,

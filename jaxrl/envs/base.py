@@ -1,4 +1,4 @@
-"""What every engine shares: which environments it holds, and how seeds are spread."""
+"""Shared by all engines: the environments of each, their cores and their seeds."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class EnvGroup:
-    """Which of the equal groups of each device's environments an engine holds."""
+    """One of the equal groups of each device's environments."""
 
     index: int = 0
     count: int = 1
@@ -21,10 +21,10 @@ WHOLE = EnvGroup()
 
 
 def env_ids(num_envs: int, num_local_devices: int, group: EnvGroup) -> np.ndarray:
-    """Numbers of a group's environments among all: i64[local devices, E].
+    """Returns the numbers of a group's environments among all: i64[local devices, E].
 
-    Environments are counted device by device, group by group, so that neither the number of
-    devices nor that of groups changes what is played.
+    Environments are counted device by device, then group by group, so neither the number of devices
+    nor that of groups changes the games.
     """
     device = jax.process_index() * num_local_devices + np.arange(num_local_devices)
     first = (device * group.count + group.index) * num_envs
@@ -32,16 +32,16 @@ def env_ids(num_envs: int, num_local_devices: int, group: EnvGroup) -> np.ndarra
 
 
 def cores() -> list[int]:
-    """Numbers of the cores that this process may use."""
+    """Returns the numbers of the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def cores_by_device(num_local_devices: int) -> list[list[int]]:
-    """The cores for the emulators of each local device: equal shares that do not overlap.
+    """Returns the cores for the emulators of each local device: equal, disjoint shares.
 
-    With more devices than cores, devices take turns at one each; a remainder stays with XLA.
+    With more devices than cores several devices share a core; a remainder is left to XLA.
     """
     mine = cores()
     share = max(1, len(mine) // num_local_devices)
@@ -51,7 +51,7 @@ def cores_by_device(num_local_devices: int) -> list[list[int]]:
 
 @contextlib.contextmanager
 def on_cores(chosen: list[int]) -> Iterator[None]:
-    """Threads that are made inside run on the chosen cores: they inherit it from their maker."""
+    """Runs threads that the block starts on the chosen cores: they inherit their parent's cores."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -64,10 +64,10 @@ def on_cores(chosen: list[int]) -> Iterator[None]:
 
 
 def first_env_seed(seed: int) -> int:
-    """A seed for environment 0, far from that of other runs; environment i plays with it + i.
+    """Returns a seed for environment 0, far from that of other runs.
 
-    EnvPool seeds environment i with seed + i, so that the runs 1 and 2 would share all but one of
-    their games if a run's seed were taken as it is.
+    EnvPool seeds environment i with seed + i: with a run's own seed, the runs 1 and 2 would share
+    all but one of their games.
     """
     spread = np.random.SeedSequence(seed).generate_state(1)[0]
     return int(spread % 2**30)  # leaves room below EnvPool's 2**31 for as many environments

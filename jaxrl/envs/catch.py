@@ -1,10 +1,11 @@
 """Catch in pure JAX: move a paddle under a falling ball; drawn as frames of any size.
 
 The ball starts in a random column of the top row, falls one row a step, and the game ends when it
-reaches the paddle's row: +1 if the paddle is under it, else -1 (bsuite's Catch). It answers as
-EnvPool does, with the reset in a row of its own, so that it tests the whole path.
+reaches the paddle's row: +1 if the paddle is under it, else -1 (bsuite's Catch). As with EnvPool a
+reset is a separate row, so Catch tests the whole path.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import chex
@@ -22,9 +23,9 @@ MAX_SCORE = 1.0
 
 
 class CatchState(NamedTuple):
-    """Where everything is, before or after `send`."""
+    """The board of each game, before or after `send`."""
 
-    key: jax.Array  # key[E], of the games to come
+    key: jax.Array  # key[E], for the next games
     ball_row: jax.Array  # i32[E]
     ball_column: jax.Array  # i32[E]
     paddle: jax.Array  # i32[E], column
@@ -33,13 +34,14 @@ class CatchState(NamedTuple):
 
 
 def _new_game(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """key[E] -> (key[E] of the next game, ball column i32[E])."""
+    """Draws new games: key[E] -> (key[E] of the next game, ball column i32[E])."""
     keys = jax.vmap(jax.random.split)(key)
     column = jax.vmap(lambda k: jax.random.randint(k, (), 0, COLUMNS))(keys[:, 1])
     return keys[:, 0], column
 
 
 def _move(state: CatchState, action: jax.Array) -> CatchState:
+    """Moves paddle and ball by one step; a game that has ended is reset instead."""
     next_key, new_column = _new_game(state.key)
     row = jnp.where(state.done, 0, state.ball_row + 1)
     paddle = jnp.clip(state.paddle + action - 1, 0, COLUMNS - 1)
@@ -54,7 +56,7 @@ def _move(state: CatchState, action: jax.Array) -> CatchState:
 
 
 def _draw(state: CatchState, frame_shape: tuple[int, int]) -> jax.Array:
-    """u8[E, 84, 84]: ball 255, paddle 128."""
+    """Draws the frames u8[E, 84, 84]: ball 255, paddle 128."""
     height, width = frame_shape
     row = jnp.arange(height) * ROWS // height
     column = jnp.arange(width) * COLUMNS // width
@@ -65,7 +67,8 @@ def _draw(state: CatchState, frame_shape: tuple[int, int]) -> jax.Array:
     return jnp.where(ball, 255, jnp.where(paddle, 128, 0)).astype(jnp.uint8)
 
 
-def _answer(state: CatchState, frame_shape: tuple[int, int]) -> TimeStep:
+def _time_step(state: CatchState, frame_shape: tuple[int, int]) -> TimeStep:
+    """Returns the newest row."""
     caught = jnp.where(state.paddle == state.ball_column, MAX_SCORE, -MAX_SCORE)
     reward = jnp.where(state.done, caught, 0.0).astype(jnp.float32)
     return TimeStep(
@@ -79,53 +82,70 @@ def _answer(state: CatchState, frame_shape: tuple[int, int]) -> TimeStep:
     )
 
 
+@partial(jax.jit, static_argnames=("max_steps", "frame_shape"))
+def _start(
+    numbers: jax.Array, seed: jax.Array, max_steps: int, frame_shape: tuple[int, int]
+) -> tuple[CatchState, TimeStep]:
+    """Starts a game in each environment and plays up to `max_steps` random steps in it.
+
+    Each environment plays its own random number of steps, so their games end at different times.
+
+    Args:
+      numbers: i64[E], of the environments among all.
+      seed: u32[], of environment 0.
+      max_steps: most random steps.
+      frame_shape: pixels of a frame.
+    """
+    roots = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), numbers)
+    split = jax.vmap(lambda root: jax.random.split(root, 3))(roots)
+    games_key, steps_key, moves_key = split[:, 0], split[:, 1], split[:, 2]
+    key, column = _new_game(games_key)
+    zeros = jnp.zeros(len(numbers), jnp.int32)
+    no = jnp.zeros(len(numbers), bool)
+    state = CatchState(key, zeros, column, zeros + COLUMNS // 2, no, no)
+    draw = jax.vmap(lambda k, high: jax.random.randint(k, (), 0, high), (0, None))
+    steps = draw(steps_key, max_steps + 1)
+
+    def move(step: jax.Array, state: CatchState) -> CatchState:
+        move_key = jax.vmap(jax.random.fold_in, (0, None))(moves_key, step)
+        moved = _move(state, draw(move_key, 3))
+        return jax.tree.map(lambda new, old: jnp.where(steps > step, new, old), moved, state)
+
+    state = jax.lax.fori_loop(0, max_steps, move, state)
+    return state, _time_step(state, frame_shape)
+
+
+def init(
+    ids: np.ndarray, max_steps: int, frame_shape: tuple[int, int], seed: int
+) -> tuple[CatchState, TimeStep]:
+    """Starts the games of all local devices; `ids` are their environments: i64[devices, E]."""
+    # Not the seed itself: `fold_in` and `split` of one key give the same keys, and the seed's own
+    # key is where parameters and actions come from.
+    return _start(ids.ravel(), np.uint32(first_env_seed(seed)), max_steps, frame_shape)
+
+
+def send(num_envs: int, state: CatchState, action: jax.Array) -> CatchState:
+    """Takes a step; `action` is i32[E]."""
+    chex.assert_shape(action, (num_envs,))
+    return _move(state, action)
+
+
+def recv(frame_shape: tuple[int, int], state: CatchState) -> tuple[CatchState, TimeStep]:
+    """Returns the row of the newest step."""
+    return state, _time_step(state, frame_shape)
+
+
 def make_catch(
     config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
-    """An engine of `num_envs` games of Catch on each of this process's devices."""
+    """Returns an engine of `num_envs` games of Catch on each of this process's devices."""
     ids = env_ids(num_envs, num_local_devices, group)
-    shape = config.frame_shape()
-    spec = EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), CATCH, shape)
-
-    @jax.jit
-    def start(numbers: jax.Array, seed: jax.Array) -> tuple[CatchState, TimeStep]:
-        """Each environment plays a random number of random steps, so that games end apart."""
-        roots = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), numbers)
-        split = jax.vmap(lambda root: jax.random.split(root, 3))(roots)
-        games_key, steps_key, moves_key = split[:, 0], split[:, 1], split[:, 2]
-        key, column = _new_game(games_key)
-        zeros = jnp.zeros(len(numbers), jnp.int32)
-        no = jnp.zeros(len(numbers), bool)
-        state = CatchState(key, zeros, column, zeros + COLUMNS // 2, no, no)
-        max_steps = min(config.env.random_start_steps, ROWS)
-        draw = jax.vmap(lambda k, high: jax.random.randint(k, (), 0, high), (0, None))
-        steps = draw(steps_key, max_steps + 1)
-
-        def move(step: jax.Array, state: CatchState) -> CatchState:
-            move_key = jax.vmap(jax.random.fold_in, (0, None))(moves_key, step)
-            moved = _move(state, draw(move_key, 3))
-            return jax.tree.map(lambda new, old: jnp.where(steps > step, new, old), moved, state)
-
-        state = jax.lax.fori_loop(0, max_steps, move, state)
-        return state, _answer(state, shape)
-
-    def init(seed: int) -> tuple[CatchState, TimeStep]:
-        # Not the seed itself: `fold_in` and `split` of one key give the same keys, and the seed's
-        # own key is where parameters and actions come from.
-        return start(ids.ravel(), np.uint32(first_env_seed(seed)))
-
-    def send(state: CatchState, action: jax.Array) -> CatchState:
-        chex.assert_shape(action, (num_envs,))
-        return _move(state, action)
-
-    def recv(state: CatchState) -> tuple[CatchState, TimeStep]:
-        return state, _answer(state, shape)
-
+    max_steps, frame_shape = min(config.env.random_start_steps, ROWS), config.frame_shape()
     return EnvEngine(
-        spec,
-        init,
-        send,
-        recv,
+        EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), CATCH, frame_shape),
+        init=partial(init, ids, max_steps, frame_shape),
+        send=partial(send, num_envs),
+        recv=partial(recv, frame_shape),
         close=lambda: None,
         restorable=True,
         env_ids=ids,

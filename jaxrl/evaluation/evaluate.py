@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -119,7 +120,7 @@ def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorStat
     """Returns a run's configuration, its newest or the given policy, and that policy's step."""
     config = load_config(run_dir)
     engine = make_engine(config, 1)
-    agent = make_agent(config, engine.spec)
+    agent = make_agent(resolve(config), engine.spec)
     shapes = jax.eval_shape(lambda: agent.init(jax.random.key(0))).actor
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     template = jax.tree.map(

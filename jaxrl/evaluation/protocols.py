@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import CATCH
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.envpool.engine import presses_fire
@@ -68,7 +69,7 @@ def set_up(config: Config, protocol: str, num_envs: int) -> EvaluationSetup:
     """Makes the environments of a protocol, and the agent that plays in them."""
     played = protocol_config(config, protocol)
     engine = make_engine(played, num_envs)
-    agent = make_agent(played, engine.spec)
+    agent = make_agent(resolve(played), engine.spec)
     played_under = conditions(config, protocol)
     if played_under.fire_steps:
         engine = press_fire(engine)

@@ -21,14 +21,15 @@ import numpy as np
 
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import CATCH
-from jaxrl.config.schema import Config, gradient_steps
+from jaxrl.config.plan import resolve
+from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
 from jaxrl.envs.base import cores
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import UserError
 from jaxrl.experiments.scaling import NOTHING, Traffic, traffic
-from jaxrl.program.program import envs_per_device, envs_per_learner, make_program
+from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.training import memory_budget
 from jaxrl.training.display import Display
@@ -88,15 +89,15 @@ def _random(agent: Agent, num_actions: int) -> Agent:
 
 def _compiled(config: Config, kind: str) -> Load:
     mesh = make_mesh(config.parallel.num_devices)
-    num_envs = envs_per_device(config, mesh)
-    engines = make_engines(config, num_envs, num_local_devices(mesh))
-    spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
-    agent = make_agent(config, spec)
+    plan = resolve(config, mesh.size)
+    engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh))
+    spec = engines[0].spec._replace(num_envs=plan.envs_per_learner)
+    agent = make_agent(plan, spec)
     if kind != "training":
         agent = _player(agent)
     if kind == "emulation":
         agent = _random(agent, spec.num_actions)
-    program = make_program(config, agent, engines, mesh)
+    program = make_program(plan, agent, engines, mesh)
     length = agent.rollout_length
     least = length * program.updates_between_merges
 
@@ -120,7 +121,7 @@ def _compiled(config: Config, kind: str) -> Load:
             engine.check()
 
     merges = program.updates_between_merges
-    moved = traffic(compiled.as_text(), gradient_steps(config)) if mesh.size > 1 else NOTHING
+    moved = traffic(compiled.as_text(), plan.gradient_steps) if mesh.size > 1 else NOTHING
     per_update = Traffic(*(number / merges for number in moved))
     chunk = least * -(-10 // least)
     return Load(run, config.num_envs, chunk, close, compile_seconds, per_update)
@@ -150,7 +151,7 @@ def prepare(config: Config) -> Config:
     # Training is timed, not the filling of a replay before it, nor its size.
     config = config.replaced(agent=config.agent.for_timing(config.num_envs))
     mesh = make_mesh(config.parallel.num_devices)
-    envs_per_device(config, mesh)
+    resolve(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     return config
 

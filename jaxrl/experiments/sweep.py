@@ -22,7 +22,7 @@ from jaxrl.experiments.sweep_plan import Row, SweepMember
 from jaxrl.formatting import duration
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
-from jaxrl.runs.lock import hold, is_held
+from jaxrl.runs.lock import hold_lock, is_locked
 
 if TYPE_CHECKING:
     from jaxrl.training.display import Display
@@ -181,7 +181,7 @@ def held(root: Path) -> Iterator[None]:
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = contextlib.ExitStack()
-        lock.enter_context(hold(root))
+        lock.enter_context(hold_lock(root))
     except UserError as error:
         raise UserError(str(error).replace("--run-dir", "--root")) from None
     except (OSError, ValueError) as error:
@@ -200,7 +200,7 @@ def run(members: list[SweepMember], root: Path, display: "Display", stop: Signal
       stop: what ends it early.
     """
     for member in members:
-        if is_held(member.run_dir):  # a sweep that is killed leaves its member training
+        if is_locked(member.run_dir):  # a sweep that is killed leaves its member training
             raise UserError(
                 f"'{member.run_dir}' is in training by another process: wait for it, or stop it"
             )

@@ -14,12 +14,13 @@ from jaxrl.atari.games import known_games
 from jaxrl.atari.scores import reference_scores
 from jaxrl.config.diff import flat
 from jaxrl.config.overrides import FREE
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import as_recipe, find, load
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, layout
-from jaxrl.runs.directory import check_new, load_config, replace_text
+from jaxrl.runs.directory import check_new_run, load_config, replace_text
 
 FILE = "sweep.json"
 # Nested subsets of Aitchison et al. 2022 ("Atari-5: Distilling the Arcade Learning Environment down
@@ -71,7 +72,7 @@ class SweepMember:
     @property
     def total_steps(self) -> int:
         """Agent steps of the whole run, which ends with a whole update."""
-        return self.config.num_updates() * self.config.steps_per_update()
+        return resolve(self.config).total_steps
 
 
 # --- which there are ------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def check_directory(member: SweepMember) -> None:
     run_dir, asked = member.run_dir, member.config
     try:
         if not (run_dir / layout.CONFIG).is_file():
-            check_new(asked)
+            check_new_run(asked)
             return
     except (OSError, ValueError, UserError) as error:
         reason = f"{error}" if isinstance(error, OSError | ValueError) else "it holds no run"

@@ -1,4 +1,4 @@
-"""Torsos, heads and observation normalization (Flax Linen)."""
+"""The networks of the agents: a torso and heads (Flax Linen)."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from jaxrl.networks.torsos import Torso
 
 
 class PolicyValue(NamedTuple):
-    """What a policy-value network says of each row."""
+    """The outputs of a policy-value network."""
 
     logits: jax.Array  # f32[B, A], of the policy
     value: jax.Array  # f32[B], expected return
@@ -25,7 +25,7 @@ class PolicyValueNetwork(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> PolicyValue:
-        """f32[B, 84, 84, 4], as `normalize` gives it."""
+        """Maps observations f32[B, 84, 84, 4] from `normalize` to policies and values."""
         (x,) = Torso(self.config)(x)
         logits = Dense(self.num_actions, 0.01, self.config.init)(x)
         value = Dense(1, 1.0, self.config.init)(x)
@@ -33,7 +33,7 @@ class PolicyValueNetwork(nn.Module):
 
 
 class ActionValueNetwork(nn.Module):
-    """For every action its value, or the logits of its return's distribution.
+    """A torso and a head with every action's value, or the logits of its return's distribution.
 
     With `config.dueling` (Wang 2016, eq. 9): Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'),
     for each atom.
@@ -45,9 +45,9 @@ class ActionValueNetwork(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any = None) -> jax.Array:
-        """f32[B, 84, 84, 4], as `normalize` gives it -> f32[B, A, atoms]; f32[B, A] for 1 atom.
+        """Maps f32[B, 84, 84, 4] from `normalize` to f32[B, A, atoms]; f32[B, A] for 1 atom.
 
-        Of noisy networks with the noise of key[B], or with none.
+        Noisy networks draw their noise from key[B]; with None they use their mean weights.
         """
 
         def head(features: int, number: int, x: jax.Array) -> jax.Array:

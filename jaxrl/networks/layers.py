@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from jaxrl.networks.convolution import conv2d
 
-# --- layers ---------------------------------------------------------------------------------------
+NOISE = 0.5  # initial deviation of noisy weights, times the root of the inputs (Fortunato 2018)
 
 
 def uniform_fan_in(fan_in: int) -> nn.initializers.Initializer:
-    """U(±1/sqrt(fan in)) for weights and biases: Torch 7's, used by A3C and PAAC."""
+    """Returns Torch 7's U(±1/sqrt(fan in)) for weights and biases, used by A3C and PAAC."""
     bound = fan_in**-0.5
 
     def init(key: jax.Array, shape: Any, dtype: Any = jnp.float32) -> jax.Array:
@@ -31,7 +31,7 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """[B, H, W, C] -> [B, H', W', filters], computed in the dtype of x."""
+        """Maps [B, H, W, C] to [B, H', W', filters], computed in the dtype of x."""
         uniform = uniform_fan_in(self.size * self.size * x.shape[-1])
         orthogonal = self.init == "orthogonal"
         kernel = self.param(
@@ -52,7 +52,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """[B, C] -> [B, features], computed in the dtype of x."""
+        """Maps [B, C] to [B, features], computed in the dtype of x."""
         if self.init == "orthogonal":
             weights = nn.initializers.orthogonal(self.gain)
             return nn.Dense(self.features, kernel_init=weights, dtype=x.dtype)(x)
@@ -65,15 +65,15 @@ class NoisyDense(nn.Module):
 
     y = (μ + σ ⊙ f(εₒ) f(εᵢ)ᵀ) x + μ_b + σ_b ⊙ f(εₒ),  f(ε) = sgn(ε) √|ε|
 
-    with normal εᵢ and εₒ of every row's own.
+    with separate normal εᵢ and εₒ for every row.
     """
 
     features: int
-    number: int  # of the layer in the network, so that no two have the same noise
+    number: int  # of the layer in the network; no two layers have the same noise
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any) -> jax.Array:
-        """[B, C], key[B] -> [B, features], in the dtype of x; without keys the mean weights."""
+        """Maps [B, C], key[B] to [B, features] in the dtype of x; without keys by mean weights."""
         inputs = x.shape[-1]
         uniform, shape = uniform_fan_in(inputs), (inputs, self.features)
         deviation = nn.initializers.constant(NOISE * inputs**-0.5)
@@ -90,9 +90,3 @@ class NoisyDense(nn.Module):
 
         within, out = jnp.split(jax.vmap(draw)(noise).astype(x.dtype), [inputs], axis=1)
         return y + out * ((x * within) @ kernel_noise.astype(x.dtype) + bias_noise.astype(x.dtype))
-
-
-# --- the networks --------------------------------------------------------------------------------
-
-# Deviation of noisy weights at the start, times the root of the inputs (Fortunato 2018).
-NOISE = 0.5

@@ -1,4 +1,4 @@
-"""Running statistics of observations and values, alike on every device."""
+"""Running statistics of observations and values, equal on every device."""
 
 from typing import Any, NamedTuple
 
@@ -9,13 +9,11 @@ from jaxrl.config.schema import NetworkConfig
 from jaxrl.runtime.collectives import mean_over_devices, sum_over_devices
 from jaxrl.types import AXIS, FRAME_SHAPE
 
-# --- running statistics ---------------------------------------------------------------------------
-
 
 class RunningStatistics(NamedTuple):
-    """Mean and variance of all that was seen, over all environments and devices."""
+    """Mean and variance of all samples so far, over all environments and devices."""
 
-    samples: jax.Array  # f32[], seen so far
+    samples: jax.Array  # f32[], so far
     mean: jax.Array  # f32[...], of observations f32[84, 84, 1], pixels scaled to [0, 1]
     variance: jax.Array  # f32[...]
 
@@ -25,16 +23,16 @@ CLIP = 5.0  # standard deviations
 
 
 def new_statistics(shape: tuple[int, ...]) -> RunningStatistics:
-    """Of nothing yet: mean 0, variance 1."""
+    """Returns the statistics of no samples: mean 0, variance 1."""
     return RunningStatistics(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
 
 
 def merge_statistics(
     statistics: RunningStatistics, mean: jax.Array, square: jax.Array, count: jax.Array | float
 ) -> RunningStatistics:
-    """Adds `count` samples whose mean and mean square are given (Chan 1979).
+    """Adds `count` samples by their mean and mean square (Chan 1979).
 
-    Both are those of all devices together, so that every device holds the same statistics.
+    Both are those of all devices together, which keeps the statistics equal on every device.
     """
     seen = statistics.samples + count
     share = count / jnp.maximum(seen, 1)
@@ -50,16 +48,16 @@ def merge_statistics(
 
 
 def join_statistics(before: RunningStatistics, own: RunningStatistics) -> RunningStatistics:
-    """Statistics that learners went on with apart, [L, ...] on each device, as of all samples.
+    """Joins the statistics that learners continued separately, [L, ...] on each device.
 
-    Learner d has added n_d - n₀ samples to the n₀ before, so that with N = n₀ + Σ_d (n_d - n₀)
+    Learner d has added n_d - n₀ samples to the n₀ before. With N = n₀ + Σ_d (n_d - n₀)
 
     x̄ = x₀ + Σ_d (x_d - x₀) n_d / N
 
-    for the mean, and for the mean square about the mean before.
+    is the mean; the mean square about the mean before follows the same rule.
 
     Args:
-      before: what all began with; samples f32[], the rest f32[...].
+      before: the statistics that all began with; samples f32[], the rest f32[...].
       own: of this device's learners; samples f32[L], the rest f32[L, ...].
     """
     rank = before.mean.ndim
@@ -77,7 +75,7 @@ def join_statistics(before: RunningStatistics, own: RunningStatistics) -> Runnin
 
 
 def init_statistics(config: NetworkConfig, frame_shape: tuple[int, int] = FRAME_SHAPE) -> Any:
-    """Of each pixel; () where the configuration does not normalize."""
+    """Returns initial statistics of each pixel; () where the configuration does not normalize."""
     return new_statistics((*frame_shape, 1)) if config.normalize_observations else ()
 
 
@@ -91,10 +89,10 @@ def update_statistics(statistics: Any, frames: jax.Array) -> Any:
 
 
 def normalize(observation: jax.Array, statistics: Any) -> jax.Array:
-    """u8[..., 84, 84, 4] -> f32: scaled to [0, 1], or by the statistics and clipped to ±5."""
+    """Scales u8[..., 84, 84, 4] to [0, 1], or by the statistics with a clip at ±5; f32."""
     x = observation.astype(jnp.float32) / 255
     if statistics == ():
         return x
-    # A pixel that has never changed has no variance; what it shows later is clipped.
+    # A pixel that has never changed has no variance; later values are clipped.
     x = (x - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)
     return jnp.clip(x, -CLIP, CLIP)

@@ -20,7 +20,7 @@ class ImpalaSection(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[B, H, W, C] -> f32[B, ceil(H / 2), ceil(W / 2), filters]."""
+        """Maps f32[B, H, W, C] to f32[B, ceil(H / 2), ceil(W / 2), filters]."""
 
         def same(x: jax.Array) -> jax.Array:
             x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -33,14 +33,14 @@ class ImpalaSection(nn.Module):
 
 
 class Torso(nn.Module):
-    """Pixels to features, and as many hidden layers of units on top as heads want their own."""
+    """Convolutions, and on top one hidden layer for each stream of heads."""
 
     config: NetworkConfig
     streams: int = 1
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any = None) -> tuple[jax.Array, ...]:
-        """f32[B, 84, 84, 4], as `normalize` gives it -> one f32[B, units] per stream."""
+        """Maps f32[B, 84, 84, 4] from `normalize` to one f32[B, units] per stream."""
         init = self.config.init
 
         def activate(x: jax.Array) -> jax.Array:

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
     """Draws one action per row; key[E], logits f32[E, A] -> i32[E].
 
-    Every environment has a key of its own, so that a row's action depends neither on the number
-    of devices nor on the row's place in the batch.
+    Each row has its own key: its action depends neither on the number of devices nor on its place
+    in the batch.
     """
     return jax.vmap(jax.random.categorical)(key, logits).astype(jnp.int32)
 
 
 def log_probabilities(logits: jax.Array, epsilon: float = 0.0) -> jax.Array:
-    """log π for every action; f32[..., A] -> f32[..., A].
+    """Returns log π of every action; f32[..., A] -> f32[..., A].
 
     With epsilon > 0: log(π + ε), which bounds the gradient of rare actions (GA3C, Babaeizadeh
     2017, section 3.3).
@@ -26,36 +26,36 @@ def log_probabilities(logits: jax.Array, epsilon: float = 0.0) -> jax.Array:
 
 
 def select(table: jax.Array, action: jax.Array) -> jax.Array:
-    """table f32[..., A] at action i32[...] -> f32[...]."""
+    """Returns the entries of a table f32[..., A] at actions i32[...]: f32[...]."""
     return jnp.take_along_axis(table, action[..., None], axis=-1)[..., 0]
 
 
 def entropy(logits: jax.Array, epsilon: float = 0.0) -> jax.Array:
-    """H(π) = -Σₐ π(a) log π(a) in nats, with `log_probabilities`; f32[..., A] -> f32[...]."""
+    """Returns H(π) = -Σₐ π(a) log π(a) in nats, by `log_probabilities`; f32[..., A] -> f32[...]."""
     return -jnp.sum(jax.nn.softmax(logits) * log_probabilities(logits, epsilon), axis=-1)
 
 
 def support(v_min: float, v_max: float, num_atoms: int) -> jax.Array:
-    """The atoms zᵢ = v_min + i · Δz, evenly from v_min to v_max (C51); f32[N]."""
+    """Returns the atoms zᵢ = v_min + i · Δz, evenly from v_min to v_max (C51); f32[N]."""
     return jnp.linspace(v_min, v_max, num_atoms)
 
 
-def project(atoms_tp1: jax.Array, probabilities: jax.Array, atoms: jax.Array) -> jax.Array:
-    """A distribution on other atoms, with the same mean (C51, Bellemare 2017, eq. 7).
+def project(atoms_tp1: jax.Array, probabilities: jax.Array, support: jax.Array) -> jax.Array:
+    """Projects a distribution onto a support, with the same mean (C51, Bellemare 2017, eq. 7).
 
     pᵢ = Σⱼ [1 - |clip(zⱼ', z₀, z_N) - zᵢ| / Δz]₀¹ · pⱼ'
 
     Args:
       atoms_tp1: f32[M], where the probability lies: r + γz for a Bellman target.
       probabilities: f32[M], sum 1.
-      atoms: f32[N], even and increasing.
+      support: f32[N], even and increasing.
 
     Returns:
-      f32[N], sum 1. The mean is kept but for what was clipped.
+      f32[N], sum 1. The mean changes only where atoms were clipped.
     """
-    chex.assert_rank([atoms_tp1, probabilities, atoms], 1)
+    chex.assert_rank([atoms_tp1, probabilities, support], 1)
     chex.assert_equal_shape([atoms_tp1, probabilities])
-    spacing = atoms[1] - atoms[0]
-    clipped = jnp.clip(atoms_tp1, atoms[0], atoms[-1])
-    share = 1 - jnp.abs(clipped[None, :] - atoms[:, None]) / spacing
+    spacing = support[1] - support[0]
+    clipped = jnp.clip(atoms_tp1, support[0], support[-1])
+    share = 1 - jnp.abs(clipped[None, :] - support[:, None]) / spacing
     return jnp.sum(jnp.clip(share, 0, 1) * probabilities[None, :], axis=1)

@@ -6,14 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config.algorithms import ValueConfig
-from jaxrl.config.schema import Config
 
-# Mnih 2016, section 5.1: (share of the actors, where their epsilon ends).
+# Mnih 2016, section 5.1: (share of the actors, their final epsilon).
 SPREAD = ((0.4, 0.1), (0.3, 0.01), (0.3, 0.5))
 
 
 def _final(config: ValueConfig, num_envs: int) -> jax.Array:
-    """Where epsilon ends: f32[E], as many of each as the shares say."""
+    """Returns the final epsilon of each environment: f32[E], in the proportions of SPREAD."""
     if not config.epsilon_spread:
         return jnp.full(num_envs, config.epsilon_end)
     place = (jnp.arange(num_envs) + 0.5) / num_envs
@@ -22,25 +21,22 @@ def _final(config: ValueConfig, num_envs: int) -> jax.Array:
 
 
 def epsilon(config: ValueConfig, steps: jax.Array, num_envs: int) -> jax.Array:
-    """The probability of a random action after so many agent steps: linear, then constant.
+    """Returns the probability of a random action after `steps` agent steps: linear, then constant.
 
-    Returns f32[E], of each environment of one call of `Agent.act`.
+    f32[E], of each environment of one call of `Agent.act`.
     """
     share = jnp.minimum(steps / config.epsilon_decay_steps, 1.0)
     return config.epsilon_start + share * (_final(config, num_envs) - config.epsilon_start)
 
 
-def schedule(config: Config) -> Callable[[jax.Array, int], jax.Array]:
-    """`epsilon` of so many updates i32[] and E environments -> f32[E], by `config.agent`."""
-    settings = config.agent
-    assert isinstance(settings, ValueConfig)
-    # As floats: 2³¹ agent steps are within reach.
-    steps_per_update = float(config.steps_per_update())
-    return lambda updates, num_envs: epsilon(settings, updates * steps_per_update, num_envs)
+def schedule(config: ValueConfig, steps_per_update: int) -> Callable[[jax.Array, int], jax.Array]:
+    """Returns `epsilon` as a function of the updates done i32[] and E: f32[E]."""
+    steps = float(steps_per_update)  # 2³¹ agent steps are within reach of int32
+    return lambda updates, num_envs: epsilon(config, updates * steps, num_envs)
 
 
 def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """The best action, or with probability ε any; key[E], f32[E, A], f32[E] -> i32[E]."""
+    """Returns the best action, or any with probability ε; key[E], f32[E, A], f32[E] -> i32[E]."""
     keys = jax.vmap(jax.random.split)(key)
     explores = jax.vmap(jax.random.uniform)(keys[:, 0]) < epsilon
     draw = jax.vmap(lambda k: jax.random.randint(k, (), 0, values.shape[-1]))

@@ -1,4 +1,4 @@
-"""Means over devices, gradients in micro-batches, clipping, the optimizers, learning rates."""
+"""Gradients of weighted sums, in micro-batches and averaged over devices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,18 +6,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrl.ops.batches import flatten, unflatten
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import PyTree
 
-CPU_MICRO_BATCH = 48  # rows of one pass on a CPU: more gain nothing and need more memory
+CPU_MICRO_BATCH = 48  # rows of a pass on a CPU: more gain no speed and need more memory
 Objective = Callable[[PyTree, PyTree], tuple[jax.Array, dict[str, jax.Array]]]
 
 
 def row_weights(valid: jax.Array) -> jax.Array:
-    """Weights w: Σ w·loss, averaged over devices, is the mean over all devices' valid rows.
+    """Returns weights w that make Σ w·loss, averaged over devices, the mean over all valid rows.
 
-    wᵢ = validᵢ / mean_d(Σᵢ validᵢ): devices that hold different numbers of valid rows still count
-    each row once. Without a valid row all weights are 0.
+    wᵢ = validᵢ / mean_d(Σᵢ validᵢ): each row counts once, also where devices hold different numbers
+    of valid rows. Without a valid row all weights are 0.
 
     Args:
       valid: b[...], rows that the loss counts.
@@ -30,14 +31,14 @@ def row_weights(valid: jax.Array) -> jax.Array:
 
 
 def gradient(
-    objective: Objective, params: PyTree, rows: PyTree, micro_batch: int, rows_per_item: int = 1
+    objective: Objective, params: PyTree, batch: PyTree, micro_batch: int, rows_per_item: int = 1
 ) -> tuple[PyTree, dict[str, jax.Array]]:
-    """The mean over devices of the gradient of Σ w·loss, taken in micro-batches that fit a cache.
+    """Returns the gradient of Σ w·loss, averaged over devices, in micro-batches that fit a cache.
 
     Args:
-      objective: (params, rows) -> (weighted sum of the rows' losses, further sums for the log).
+      objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
       params: of which the gradient is taken.
-      rows: arrays [B, ...]; the weights of `row_weights` among them.
+      batch: arrays [B, ...]; the weights of `row_weights` among them.
       micro_batch: items of one pass, a divisor of B; 0 takes up to 48 rows on a CPU, elsewhere all.
       rows_per_item: observations in each of the B items.
 
@@ -45,45 +46,45 @@ def gradient(
       The gradient and the sums, both means over devices.
     """
 
-    def without_each(params: PyTree, part: PyTree) -> tuple[jax.Array, Any]:
+    def without_aux(params: PyTree, part: PyTree) -> tuple[jax.Array, Any]:
         total, sums = objective(params, part)
         return total, (sums, ())
 
-    return gradient_and_rows(without_each, params, rows, micro_batch, rows_per_item)[:2]
+    return gradient_with_aux(without_aux, params, batch, micro_batch, rows_per_item)[:2]
 
 
-def gradient_and_rows(
+def gradient_with_aux(
     objective: Callable[[PyTree, PyTree], tuple[jax.Array, Any]],
     params: PyTree,
-    rows: PyTree,
+    batch: PyTree,
     micro_batch: int,
     rows_per_item: int = 1,
 ) -> tuple[PyTree, dict[str, jax.Array], PyTree]:
-    """As `gradient`, of an objective that also says something of each row.
+    """Returns the gradient and the sums as `gradient`, and auxiliary arrays of each item.
 
     Args are those of `gradient`, but the objective returns (weighted sum, (further sums, arrays
-    [B, ...] of this device's rows)), and the latter come back as they are.
+    [B, ...] of this device's items)). The arrays are joined over micro-batches, not over devices.
     """
     grad = jax.grad(objective, has_aux=True)
-    num_items = jax.tree.leaves(rows)[0].shape[0]
+    num_items = jax.tree.leaves(batch)[0].shape[0]
     size = micro_batch or _default_micro_batch(num_items, rows_per_item)
     if size == num_items:
-        gradients, (sums, each) = grad(params, rows)
-        return *mean_over_devices((gradients, sums)), each
-    parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
+        gradients, (sums, aux) = grad(params, batch)
+        return *mean_over_devices((gradients, sums)), aux
+    parts = unflatten(batch, (num_items // size, size))
     shapes, (sum_shapes, _) = jax.eval_shape(grad, params, jax.tree.map(lambda x: x[0], parts))
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (shapes, sum_shapes))
 
     def add(total: PyTree, part: PyTree) -> tuple[PyTree, PyTree]:
-        gradients, (sums, each) = grad(params, part)
-        return jax.tree.map(jnp.add, total, (gradients, sums)), each
+        gradients, (sums, aux) = grad(params, part)
+        return jax.tree.map(jnp.add, total, (gradients, sums)), aux
 
-    totals, each = jax.lax.scan(add, zeros, parts)
-    joined = jax.tree.map(lambda x: x.reshape(num_items, *x.shape[2:]), each)
-    return *mean_over_devices(totals), joined
+    totals, aux = jax.lax.scan(add, zeros, parts)
+    return *mean_over_devices(totals), flatten(aux)
 
 
 def _default_micro_batch(num_items: int, rows_per_item: int) -> int:
+    """Returns the largest divisor of `num_items` within CPU_MICRO_BATCH rows; all on a GPU."""
     if jax.default_backend() != "cpu":
         return num_items
     most = max(1, min(num_items, CPU_MICRO_BATCH // rows_per_item))

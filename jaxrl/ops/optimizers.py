@@ -4,26 +4,27 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.schema import Config, OptimizerConfig
+from jaxrl.config.plan import Plan
+from jaxrl.config.schema import OptimizerConfig
 from jaxrl.types import PyTree
 
 
-def learning_rate(config: Config) -> optax.Schedule:
-    """The learning rate by update: constant, or linearly to 0 at the end."""
-    start = config.initial_learning_rate()
-    if config.optimizer.schedule == "linear":
-        return optax.linear_schedule(start, 0.0, max(config.num_updates(), 1))
-    return lambda _: jnp.float32(start)  # optax's own would give a number without a dtype
+def learning_rate(plan: Plan) -> optax.Schedule:
+    """Returns the learning rate by update: constant, or linearly to 0 at the end."""
+    start = plan.learning_rate
+    if plan.config.optimizer.schedule == "linear":
+        return optax.linear_schedule(start, 0.0, max(plan.num_updates, 1))
+    return lambda _: jnp.float32(start)  # optax's own has no dtype
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Clipping by the global norm, then RMSProp or Adam; `apply` multiplies by the learning rate.
+    """Returns clipping by the global norm, then RMSProp or Adam, without the learning rate.
 
     RMSProp as A3C writes it (Mnih 2016, eq. 8 and 9), ε inside the root:
 
     g ← αg + (1 - α)Δθ²,  θ ← θ - ηΔθ / √(g + ε)
 
-    With `eps_inside_root = false` it is √g + ε, as PyTorch has it.
+    With `eps_inside_root = false` it is √g + ε, as in PyTorch. `apply` multiplies by the rate η.
     """
     if config.name == "rmsprop":
         scale = optax.scale_by_rms(
@@ -43,10 +44,10 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 def apply(
     optimizer: optax.GradientTransformation,
     gradients: PyTree,
-    state: PyTree,
+    opt_state: PyTree,
     params: PyTree,
     learning_rate: jax.Array,
 ) -> tuple[PyTree, PyTree]:
-    """One step of gradient descent: (params, optimizer state) after it."""
-    direction, state = optimizer.update(gradients, state, params)
-    return jax.tree.map(lambda p, d: p - learning_rate * d, params, direction), state
+    """Takes one step of gradient descent; returns (params, opt_state) after it."""
+    direction, opt_state = optimizer.update(gradients, opt_state, params)
+    return jax.tree.map(lambda p, d: p - learning_rate * d, params, direction), opt_state

@@ -1,4 +1,4 @@
-"""Statistics of whole games, kept on the device while it plays."""
+"""Statistics of whole games, kept on the device during play."""
 
 from typing import NamedTuple
 
@@ -25,8 +25,8 @@ class Episodes(NamedTuple):
 class EpisodeSummary(NamedTuple):
     """The last WINDOW games over all devices; None before the first.
 
-    The first games to end are the shortest of those that began together, so that early means favor
-    short games: `jaxrl.metrics.games_needed` says until when.
+    The first games to end are the shortest of those that began together, so early means favor short
+    games; `jaxrl.runs.metrics.games_needed` says for how long.
     """
 
     episodes: int  # ended so far
@@ -37,7 +37,7 @@ class EpisodeSummary(NamedTuple):
 
 
 def new_games(num_envs: int, counted: bool) -> dict[str, jax.Array]:
-    """The fields of games just begun; `counted` is False if others played their first steps."""
+    """Returns the fields of new games; `counted` is False if others played their first steps."""
     return {
         "score": jnp.zeros(num_envs),
         "length": jnp.zeros(num_envs, jnp.int32),
@@ -46,7 +46,7 @@ def new_games(num_envs: int, counted: bool) -> dict[str, jax.Array]:
 
 
 def init(num_envs: int, num_devices: int, counted: bool) -> Episodes:
-    """No games yet; the rows of all devices in one, as sharding wants them."""
+    """Returns empty statistics of all devices, joined along the first axis for sharding."""
     ring = num_devices * WINDOW
     return Episodes(
         **new_games(num_envs * num_devices, counted),
@@ -65,7 +65,7 @@ def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
     over = timestep.game_over
     ends = over & episodes.counted
     order = jnp.cumsum(ends)  # 1 for the first game that ends in this row
-    # Of more than WINDOW games that end at once the last stay; others are written nowhere.
+    # If more than WINDOW games end at once, only the last are written.
     place = jnp.where(
         ends & (order > order[-1] - WINDOW), (episodes.ended + order - 1) % WINDOW, WINDOW
     )
@@ -88,7 +88,7 @@ def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
 
 
 def summarize(*groups: Episodes) -> EpisodeSummary:
-    """The last WINDOW games by their end, of all devices and groups; on the host."""
+    """Summarizes the last WINDOW games of all devices and groups, by their end; on the host."""
     episodes = jax.tree.map(lambda *rings: np.concatenate(rings), *groups)
     order = np.argsort(episodes.ended_at, kind="stable")
     last = order[episodes.ended_at[order] >= 0][-WINDOW:]

@@ -1,6 +1,7 @@
-"""Not a number, or infinite: found in losses, parameters and optimizer, or skipped."""
+"""NaN and infinity: found in losses, parameters and optimizer state, or skipped."""
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,54 +22,63 @@ def _as_mean(value: Any) -> Mean:
 
 
 def guarded(agent: Agent, skip: bool) -> Agent:
-    """The agent, of whose updates, with `skip`, those leave no trace that are not finite.
+    """Returns the agent, which undoes updates that are not finite if `skip`.
 
-    Parameters, statistics and optimizer stay as they were, but for what `Agent.skip` does; the
-    memory has what was played, and the update counts for the schedules. The metrics are means over
-    the other updates; they have the same form without `skip`, so that a run may change it.
+    A skipped update leaves parameters, statistics and optimizer state unchanged, except by
+    `Agent.skip`; the memory keeps the played steps, and the update counts for the schedules. The
+    metrics are means over the other updates. They have the same form without `skip`, so a run may
+    change it.
     """
 
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        new, metrics = agent.update(state, trajectory, key)
-        if not skip:
-            sums: Metrics = {name: _as_mean(value) for name, value in metrics.items()}
-            return new, sums | {SKIPPED: Count(jnp.float32(0))}
-        losses = [value for name, value in metrics.items() if name.startswith("loss/")]
-        floats = [x for x in jax.tree.leaves((new.actor, new.optimizer, losses)) if _is_float(x)]
-        here = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in floats]))
-        # All devices must take the same parameters.
-        fine = mean_over_devices(here.astype(jnp.float32)) == 1
+    return agent._replace(update=partial(_guarded_update if skip else _counted_update, agent))
 
-        def choose(new: PyTree, old: PyTree) -> PyTree:
-            return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, old)
 
-        def counted(value: Any) -> Mean:
-            total, number = _as_mean(value)
-            return Mean(jnp.where(fine, total, 0), jnp.where(fine, number, 0))
+def _counted_update(
+    agent: Agent, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Updates the agent; the metrics have the form of `_guarded_update`."""
+    new, metrics = agent.update(state, trajectory, key)
+    sums: Metrics = {name: _as_mean(value) for name, value in metrics.items()}
+    return new, sums | {SKIPPED: Count(jnp.float32(0))}
 
-        old = agent.skip(state)
-        actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
-        kept: Metrics = {name: counted(value) for name, value in metrics.items()}
-        kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
-        return AgentState(actor, choose(new.optimizer, old.optimizer), new.memory), kept
 
-    return agent._replace(update=update)
+def _guarded_update(
+    agent: Agent, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Updates the agent, or skips the update if it is not finite."""
+    new, metrics = agent.update(state, trajectory, key)
+    losses = [value for name, value in metrics.items() if name.startswith("loss/")]
+    floats = [x for x in jax.tree.leaves((new.actor, new.train_state, losses)) if _is_float(x)]
+    here = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in floats]))
+    # All devices must take the same parameters.
+    fine = mean_over_devices(here.astype(jnp.float32)) == 1
+
+    def choose(new: PyTree, old: PyTree) -> PyTree:
+        return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, old)
+
+    def counted(value: Any) -> Mean:
+        total, number = _as_mean(value)
+        return Mean(jnp.where(fine, total, 0), jnp.where(fine, number, 0))
+
+    old = agent.skip(state)
+    actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
+    kept: Metrics = {name: counted(value) for name, value in metrics.items()}
+    kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
+    return AgentState(actor, choose(new.train_state, old.train_state), new.memory), kept
 
 
 @jax.jit
 def _faults(tree: PyTree) -> PyTree:
-    """For each array whether it holds a nan, and whether an infinity: b[2]."""
+    """Returns for each array whether it holds a nan, and whether an infinity: b[2]."""
     return jax.tree.map(lambda x: jnp.stack([jnp.isnan(x).any(), jnp.isinf(x).any()]), tree)
 
 
 def faults(state: AgentState) -> list[str]:
-    """What is not finite in parameters and optimizer: "parameters Dense_0.kernel are nan", ..."""
+    """Names the arrays that are not finite: "parameters Dense_0.kernel have nan", ..."""
     named = {
         "parameters": state.actor.params,
         "statistics": state.actor.statistics,
-        "optimizer": state.optimizer,
+        "train_state": state.train_state,
     }
     leaves = jax.tree_util.tree_flatten_with_path(named)[0]
     floats = {path: x for path, x in leaves if _is_float(x)}
@@ -82,7 +92,7 @@ def faults(state: AgentState) -> list[str]:
 
 
 def lost(means: dict[str, float | None]) -> list[str]:
-    """The losses that are not finite: "loss/value is nan", ..."""
+    """Names the losses that are not finite: "loss/value is nan", ..."""
     return [
         f"{name} is {value}"
         for name, value in means.items()

@@ -1,9 +1,10 @@
-"""A policy that lags: what acts is some updates older than what learns (GA3C's study of it).
+"""A policy lag: the acting parameters are some updates older than the learning ones.
 
-GA3C's queues make the lag vary with the load of the machine (Babaeizadeh 2017, section 3.3); here
-it is the same at every step of every run, so that what it costs can be measured.
+GA3C's queues make the lag vary with the load of the machine (Babaeizadeh 2017, section 3.3). Here
+it is the same at every step of every run, so its cost can be measured.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,37 +14,41 @@ from jaxrl.types import Agent, AgentState, Metrics, PyTree, Trajectory
 
 
 class Delayed(NamedTuple):
-    """What an agent learns, with what will act later."""
+    """The agent's train_state, and the actors of the next updates."""
 
-    learner: PyTree  # the agent's own `optimizer`
+    train_state: PyTree  # the agent's own
     actors: PyTree  # [lag, ...], the next to act first, the newest last
 
 
 def delayed(agent: Agent, lag: int) -> Agent:
-    """The agent, whose actions come from parameters `lag` updates old; 0 is the agent itself.
+    """Returns the agent with actions from parameters `lag` updates old; 0 is the agent itself.
 
-    Gradients, and what is computed for them (the bootstrap after the last step), are of the newest
-    parameters; what an agent keeps of acting (values, probabilities) is of the older ones.
-    `AgentState.actor` is the one that acts.
+    Gradients and their inputs (the bootstrap after the last step) come from the newest parameters;
+    the values and probabilities that acting stores come from the older ones. `AgentState.actor` is
+    the acting one.
     """
     if lag == 0:
         return agent
 
-    def init(key: jax.Array) -> AgentState:
-        state = agent.init(key)
-        actors = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], lag, axis=0), state.actor)
-        return state._replace(optimizer=Delayed(state.optimizer, actors))
+    return agent._replace(init=partial(_init, agent, lag), update=partial(_update, agent))
 
-    def update(
-        state: AgentState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[AgentState, Metrics]:
-        learner, actors = state.optimizer
-        newest = jax.tree.map(lambda x: x[-1], actors)
-        learned, metrics = agent.update(AgentState(newest, learner, state.memory), trajectory, key)
-        acts = jax.tree.map(lambda x: x[0], actors)
-        waiting = jax.tree.map(
-            lambda old, new: jnp.concatenate([old[1:], new[None]]), actors, learned.actor
-        )
-        return AgentState(acts, Delayed(learned.optimizer, waiting), learned.memory), metrics
 
-    return agent._replace(init=init, update=update)
+def _init(agent: Agent, lag: int, key: jax.Array) -> AgentState:
+    """Returns the initial state, with the same actor for the first `lag` updates."""
+    state = agent.init(key)
+    actors = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], lag, axis=0), state.actor)
+    return state._replace(train_state=Delayed(state.train_state, actors))
+
+
+def _update(
+    agent: Agent, state: AgentState, trajectory: Trajectory, key: jax.Array
+) -> tuple[AgentState, Metrics]:
+    """Updates the newest actor; the oldest waiting one acts next."""
+    train_state, actors = state.train_state
+    newest = jax.tree.map(lambda x: x[-1], actors)
+    learned, metrics = agent.update(AgentState(newest, train_state, state.memory), trajectory, key)
+    acts = jax.tree.map(lambda x: x[0], actors)
+    waiting = jax.tree.map(
+        lambda old, new: jnp.concatenate([old[1:], new[None]]), actors, learned.actor
+    )
+    return AgentState(acts, Delayed(learned.train_state, waiting), learned.memory), metrics

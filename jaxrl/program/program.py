@@ -1,6 +1,8 @@
 """The one compiled program: many turns of play and update on every device of the mesh."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxrl.config.plan import resolve
+from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
 from jaxrl.program import async_learners, episode_statistics, nonfinite, policy_lag, rollout
 from jaxrl.runtime.mesh import (
@@ -23,7 +25,7 @@ from jaxrl.types import Agent, AgentState, EnvEngine, LoopState, Metrics
 
 # How each part lies on the mesh: a tree of specs, in the shape of the state.
 SPECS: Any = LoopState(
-    agent=AgentState(actor=REPLICATED, optimizer=REPLICATED, memory=SHARDED),
+    agent=AgentState(actor=REPLICATED, train_state=REPLICATED, memory=SHARDED),
     games=SHARDED,
     key=REPLICATED,
     metrics=REPLICATED,
@@ -31,165 +33,235 @@ SPECS: Any = LoopState(
 
 
 class Program(NamedTuple):
-    """What the host calls."""
+    """The functions that the host calls."""
 
     init: Callable[[], LoopState]
-    # restart(state, seed, moved=False) -> state: new games, where a checkpoint could not keep the
-    # old ones; on other devices (moved) each environment has a new random key too. Before the
-    # first `run`, which would go on with the pools that are gone.
+    # restart(state, seed, moved=False) -> state: starts new games, because a checkpoint could not
+    # hold the old ones. On other devices (moved) each environment gets a new random key too. Call
+    # it before the first `run`: a compiled `run` would step the closed pools.
     restart: Callable[..., LoopState]
-    # jitted: run(state, num_updates i32[]) -> state; the state is donated. As many updates as
-    # `updates_between_merges` divides.
+    # jitted: run(state, num_updates i32[]) -> state; donates the state. `updates_between_merges`
+    # divides num_updates.
     run: Any
     steps_per_update: int  # agent steps over all devices
     updates_between_merges: int
 
 
-def envs_per_device(config: Config, mesh: Mesh) -> int:
-    """Environments on each device. Raises `UserError` if they do not divide."""
-    return resolve(config, mesh.size).envs_per_device
+class Turn:
+    """One turn of play and update, traced once for its metrics' names and for the program itself.
+
+    A trace holds the addresses of EnvPool's pools, so restarted engines need a new trace.
+    """
+
+    def __init__(self, agent: Agent, engines: rollout.Engines) -> None:
+        self._agent, self._engines = agent, engines
+        self.retrace()
+
+    def retrace(self) -> None:
+        """Drops the trace; the next call traces again."""
+        # JAX caches traces by function: a new function has none.
+        self._traced = jax.jit(_named(turn, self._agent, self._engines))
+
+    def __call__(
+        self, learner: AgentState, groups: rollout.GroupStates, key: jax.Array
+    ) -> tuple[rollout.TurnResult, jax.Array]:
+        """Returns the result of the turn, and the key of the turns that follow."""
+        result: tuple[rollout.TurnResult, jax.Array] = self._traced(learner, groups, key)
+        return result
 
 
-def envs_per_learner(config: Config, mesh: Mesh) -> int:
-    """Environments that one agent is made for."""
-    return config.num_envs // (config.parallel.num_learners or mesh.size)
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a program that training does not change."""
+
+    config: Config
+    learners: async_learners.Learners
+    engines: rollout.Engines  # one per group
+    mesh: Mesh
+    turn: Turn
+
+    def compile(
+        self, program: Callable[..., Any], in_specs: tuple[Any, ...], out_specs: Any
+    ) -> Any:
+        """Returns the jitted per-device program over the mesh; its first argument is donated."""
+        mapped = map_over_devices(program, self.mesh, in_specs, out_specs)
+        return jax.jit(mapped, donate_argnums=0, compiler_options=compiler_options(self.mesh))
 
 
-def _start_games(
-    config: Config, engine: EnvEngine, mesh: Mesh, seed: int, key: jax.Array
-) -> rollout.RolloutState:
-    """New games of one group on every device, laid out over the mesh; `key` is the actions'."""
-    local = num_local_devices(mesh)
-    env, timestep = engine.init(seed)
-    # One key per environment, by its number: devices and groups change no action.
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, engine.env_ids.ravel())
-    games = episode_statistics.init(
-        engine.spec.num_envs, local, counted=config.env.random_start_steps == 0
-    )
-    return put(mesh, rollout.start(env, timestep, keys, games), SHARDED)
+def _named(function: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
+    """Binds the first arguments in a new function of the same name, which profiles show."""
+
+    def bound(*arguments: Any) -> Any:
+        return function(*fixed, *arguments)
+
+    bound.__name__ = function.__name__
+    return bound
 
 
-def make_program(config: Config, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
-    """Builds the functions; nothing runs or compiles before they are called.
+def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
+    """Builds the program's functions; nothing runs or compiles before they are called.
 
     Args:
-      config: what to train.
-      agent: made for the environments of one learner (`envs_per_learner`).
-      engines: of each group.
+      plan: sizes of the run on these devices.
+      agent: made for the environments of one learner (`plan.envs_per_learner`).
+      engines: one per group.
       mesh: the devices.
     """
-    overlapped = config.parallel.order == "overlapped"
+    config = plan.config
     agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
     agent = policy_lag.delayed(agent, config.parallel.lag)
-    team = async_learners.make(config, agent, mesh.size)
-
-    def make_collect() -> Any:
-        """Jitted, to be traced once for its metrics' names and for the program itself."""
-
-        def collect(
-            learner: AgentState, games: rollout.Games, key: jax.Array
-        ) -> tuple[rollout.Learned, jax.Array]:
-            key, update_key = jax.random.split(key)
-            return rollout.collect(team.agent, engines, learner, games, update_key), key
-
-        return jax.jit(collect)
-
-    # A trace holds the addresses of the pools that its engines had, so that engines that are
-    # started anew need a new one.
-    collects = [make_collect()]
-
-    def update(_: Any, state: LoopState) -> LoopState:
-        learned, key = collects[-1](state.agent, state.games, state.key)
-        return LoopState(
-            agent=learned.agent,
-            games=learned.games,
-            key=key,
-            metrics=jax.tree.map(jnp.add, state.metrics, learned.metrics),
-        )
-
-    def updates_and_merge(_: Any, state: LoopState) -> LoopState:
-        own = state._replace(agent=team.spread(state.agent))
-        if team.updates == 1:  # XLA keeps a loop of one round, and copies what it carries
-            own = update(0, own)
-        else:
-            own = jax.lax.fori_loop(0, team.updates, update, own)
-        return own._replace(
-            agent=team.merge(state.agent, own.agent), metrics=team.average(own.metrics)
-        )
-
-    def run(state: LoopState, num_updates: jax.Array) -> LoopState:
-        return jax.lax.fori_loop(0, num_updates // team.updates, updates_and_merge, state)
-
-    mapped = map_over_devices(run, mesh, (SPECS, REPLICATED), SPECS)
-    options = compiler_options(mesh)
-
-    def send_first(state: LoopState) -> LoopState:
-        actor = team.spread(state.agent).actor
-        return state._replace(games=rollout.send_all(team.agent, engines, actor, state.games))
-
-    def under_way(state: LoopState) -> LoopState:
-        """With the first step sent, where the order is overlapped."""
-        if not overlapped:
-            return state
-        mapped = map_over_devices(send_first, mesh, (SPECS,), SPECS)
-        return jax.jit(mapped, donate_argnums=0, compiler_options=options)(state)
-
-    def no_metrics(state: LoopState) -> Metrics:
-        def metrics(state: LoopState) -> Metrics:
-            return collects[-1](team.spread(state.agent), state.games, state.key)[0].metrics
-
-        mapped_metrics = map_over_devices(metrics, mesh, (SPECS,), REPLICATED)
-        shapes = jax.eval_shape(mapped_metrics, state)
-        return jax.tree.map(lambda _: np.float32(0), shapes)
-
-    def init() -> LoopState:
-        params_key, update_key, act_key = jax.random.split(jax.random.key(config.seed), 3)
-        # Apart, because the first is the same program for every size of the second. Each device
-        # makes its own memory, where it stays.
-        learner = jax.jit(lambda key: team.agent.init(key)._replace(memory=()))(params_key)
-        memory = map_over_devices(
-            lambda key: team.agent.init(key).memory, mesh, (REPLICATED,), SHARDED
-        )
-        replicated_key = put(mesh, params_key, REPLICATED)
-        state = LoopState(
-            agent=put(mesh, learner, REPLICATED)._replace(memory=jax.jit(memory)(replicated_key)),
-            games=tuple(
-                _start_games(config, engine, mesh, config.seed, act_key) for engine in engines
-            ),
-            key=put(mesh, update_key, REPLICATED),
-            metrics={},
-        )
-        state = under_way(state)
-        state = state._replace(metrics=put(mesh, no_metrics(state), REPLICATED))
-        return jax.block_until_ready(state)
-
-    def interrupt(state: LoopState) -> LoopState:
-        """The new games do not continue the newest steps of the old ones."""
-        memory = team.agent.interrupt(state.agent.memory)
-        return state._replace(agent=state.agent._replace(memory=memory))
-
-    def new_games(
-        engine: EnvEngine, old: rollout.RolloutState, seed: int, moved: bool
-    ) -> rollout.RolloutState:
-        act_key = jax.random.fold_in(jax.random.key(config.seed), seed)
-        fresh = _start_games(config, engine, mesh, seed, act_key)
-        started = {name: getattr(fresh.episodes, name) for name in ("score", "length", "counted")}
-        return fresh._replace(
-            keys=fresh.keys if moved else old.keys, episodes=old.episodes._replace(**started)
-        )
-
-    def restart(state: LoopState, seed: int, moved: bool = False) -> LoopState:
-        jax.block_until_ready(state)  # no call may still be on its way to the old pools
-        games = [new_games(*group, seed, moved) for group in zip(engines, state.games, strict=True)]
-        collects[:] = [make_collect()]
-        mapped = map_over_devices(interrupt, mesh, (SPECS,), SPECS)
-        state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(games)))
-        return jax.block_until_ready(under_way(state))
-
+    learners = async_learners.make_learners(plan, agent)
+    parts = Parts(config, learners, engines, mesh, Turn(learners.agent, engines))
     return Program(
-        init=init,
-        restart=restart,
-        run=jax.jit(mapped, donate_argnums=0, compiler_options=options),
-        steps_per_update=config.steps_per_update(),
-        updates_between_merges=team.updates,
+        init=partial(init, parts),
+        restart=partial(restart, parts),
+        run=parts.compile(_named(run, parts), (SPECS, REPLICATED), SPECS),
+        steps_per_update=plan.steps_per_update,
+        updates_between_merges=learners.updates_between_merges,
     )
+
+
+# --- on each device ------------------------------------------------------------------------------
+
+
+def turn(
+    agent: Agent,
+    engines: rollout.Engines,
+    learner: AgentState,
+    groups: rollout.GroupStates,
+    key: jax.Array,
+) -> tuple[rollout.TurnResult, jax.Array]:
+    """Plays one trajectory and updates once; returns the key of the turns that follow too."""
+    key, update_key = jax.random.split(key)
+    return rollout.play_and_update(agent, engines, learner, groups, update_key), key
+
+
+def update(parts: Parts, state: LoopState) -> LoopState:
+    """Takes one turn; `state` is every learner's."""
+    result, key = parts.turn(state.agent, state.games, state.key)
+    return LoopState(
+        agent=result.agent,
+        games=result.groups,
+        key=key,
+        metrics=jax.tree.map(jnp.add, state.metrics, result.metrics),
+    )
+
+
+def updates_and_merge(parts: Parts, state: LoopState) -> LoopState:
+    """Spreads the common state over the learners, lets each update it, and merges the results."""
+    learners = parts.learners
+    own = state._replace(agent=learners.spread(state.agent))
+    if learners.updates_between_merges == 1:  # XLA keeps a loop of one round, and copies its carry
+        own = update(parts, own)
+    else:
+        own = jax.lax.fori_loop(
+            0, learners.updates_between_merges, lambda _, own: update(parts, own), own
+        )
+    return own._replace(
+        agent=learners.merge(state.agent, own.agent), metrics=learners.average(own.metrics)
+    )
+
+
+def run(parts: Parts, state: LoopState, num_updates: jax.Array) -> LoopState:
+    """Trains for `num_updates` updates."""
+    rounds = num_updates // parts.learners.updates_between_merges
+    return jax.lax.fori_loop(0, rounds, lambda _, state: updates_and_merge(parts, state), state)
+
+
+def send_first(parts: Parts, state: LoopState) -> LoopState:
+    """Starts the first step of every group, as the overlapped order needs."""
+    agent, actor = parts.learners.agent, parts.learners.spread(state.agent).actor
+    return state._replace(games=rollout.send_all(agent, parts.engines, actor, state.games))
+
+
+def metrics_of_turn(parts: Parts, state: LoopState) -> Metrics:
+    """Returns the metrics of one turn; the program traces this for their names only."""
+    learner = parts.learners.spread(state.agent)
+    return parts.turn(learner, state.games, state.key)[0].metrics
+
+
+def interrupt(parts: Parts, state: LoopState) -> LoopState:
+    """Marks in the memory that the next games do not continue its newest steps."""
+    memory = parts.learners.agent.interrupt(state.agent.memory)
+    return state._replace(agent=state.agent._replace(memory=memory))
+
+
+# --- on the host ---------------------------------------------------------------------------------
+
+
+def init(parts: Parts) -> LoopState:
+    """Returns the state at the start of training, laid out over the mesh."""
+    params_key, update_key, act_key = jax.random.split(jax.random.key(parts.config.seed), 3)
+    groups = (start_group(parts, engine, parts.config.seed, act_key) for engine in parts.engines)
+    state = LoopState(
+        agent=_new_agent(parts, params_key),
+        games=tuple(groups),
+        key=put(parts.mesh, update_key, REPLICATED),
+        metrics={},
+    )
+    state = _with_first_step(parts, state)
+    state = state._replace(metrics=put(parts.mesh, _zero_metrics(parts, state), REPLICATED))
+    return jax.block_until_ready(state)
+
+
+def restart(parts: Parts, state: LoopState, seed: int, moved: bool = False) -> LoopState:
+    """Returns the state with new games of every group (see `Program.restart`)."""
+    jax.block_until_ready(state)  # no call may still be on its way to the old pools
+    act_key = jax.random.fold_in(jax.random.key(parts.config.seed), seed)
+    groups = []
+    for engine, old in zip(parts.engines, state.games, strict=True):
+        groups.append(_continue(old, start_group(parts, engine, seed, act_key), moved))
+    parts.turn.retrace()
+    mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (SPECS,), SPECS)
+    state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(groups)))
+    return jax.block_until_ready(_with_first_step(parts, state))
+
+
+def start_group(
+    parts: Parts, engine: EnvEngine, seed: int, act_key: jax.Array
+) -> rollout.RolloutState:
+    """Starts the games of one group on every device, laid out over the mesh."""
+    env, timestep = engine.init(seed)
+    # One key per environment, by its number: devices and groups change no action.
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(act_key, engine.env_ids.ravel())
+    episodes = episode_statistics.init(
+        engine.spec.num_envs,
+        num_local_devices(parts.mesh),
+        counted=parts.config.env.random_start_steps == 0,
+    )
+    return put(parts.mesh, rollout.start(env, timestep, keys, episodes), SHARDED)
+
+
+def _continue(
+    old: rollout.RolloutState, new: rollout.RolloutState, moved: bool
+) -> rollout.RolloutState:
+    """Returns new games with the old statistics, and the old keys on the same devices."""
+    started = {name: getattr(new.episodes, name) for name in ("score", "length", "counted")}
+    return new._replace(
+        keys=new.keys if moved else old.keys, episodes=old.episodes._replace(**started)
+    )
+
+
+def _new_agent(parts: Parts, params_key: jax.Array) -> AgentState:
+    """Returns the initial agent, laid out over the mesh."""
+    agent, mesh = parts.learners.agent, parts.mesh
+    # Two programs, because the one without the memory is the same for every size of memory. Each
+    # device makes its own memory, where it stays.
+    learner = jax.jit(lambda key: agent.init(key)._replace(memory=()))(params_key)
+    memory = map_over_devices(lambda key: agent.init(key).memory, mesh, (REPLICATED,), SHARDED)
+    replicated_key = put(mesh, params_key, REPLICATED)
+    return put(mesh, learner, REPLICATED)._replace(memory=jax.jit(memory)(replicated_key))
+
+
+def _with_first_step(parts: Parts, state: LoopState) -> LoopState:
+    """Sends the first actions if the order is overlapped."""
+    if parts.config.parallel.order != "overlapped":
+        return state
+    sent: LoopState = parts.compile(_named(send_first, parts), (SPECS,), SPECS)(state)
+    return sent
+
+
+def _zero_metrics(parts: Parts, state: LoopState) -> Metrics:
+    """Returns a zero for each metric of a turn."""
+    mapped = map_over_devices(partial(metrics_of_turn, parts), parts.mesh, (SPECS,), REPLICATED)
+    return jax.tree.map(lambda _: np.float32(0), jax.eval_shape(mapped, state))

@@ -1,1 +1,1 @@
-"""Memories of past steps on the device."""
+"""Memories of past steps, on the device."""

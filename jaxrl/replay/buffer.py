@@ -1,7 +1,7 @@
-"""The replay on the device: a ring of steps for every environment, each frame stored once.
+"""The replay on the device: a ring buffer of steps for every environment, each frame stored once.
 
-A step holds only the newest frame of the stack that its action was chosen from; sampling rebuilds
-the stacks. So a million transitions take 7.1 GB instead of 56. The replay is sharded by device:
+A step holds only the newest frame of the stack that its action was chosen from; reading rebuilds
+the stacks. A million transitions take 7.1 GB instead of 56. The replay is sharded by device:
 each holds the steps of its own environments, and a batch draws from all of them.
 
     step         oldest ... a-3 a-2 a-1  a  ...  a+m  ...  newest
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl.ops import batches
 from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, PyTree, Trajectory
 
 PIXELS = 4  # side by side, travel as one u32
@@ -42,14 +43,14 @@ class Replay(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where transitions begin."""
+    """The first steps of transitions."""
 
     env: jax.Array  # i32[B], among this device's
     step: jax.Array  # i32[B], since the beginning
 
 
 class Transitions(NamedTuple):
-    """Up to n steps each, of B places."""
+    """Transitions over up to n steps from each of B places."""
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
@@ -60,20 +61,20 @@ class Transitions(NamedTuple):
 
 
 def transition_bytes(frame_shape: tuple[int, int]) -> int:
-    """Bytes of one transition."""
+    """Returns the bytes of one transition."""
     return frame_shape[0] * frame_shape[1] + BESIDE
 
 
 def new(
     num_envs: int, rows: int, frame_shape: tuple[int, int] = FRAME_SHAPE, extras: PyTree = ()
 ) -> Replay:
-    """An empty replay of `rows` steps for each of this device's environments.
+    """Returns an empty replay of `rows` steps for each of this device's environments.
 
     Args:
       num_envs: E.
       rows: C.
       frame_shape: pixels, height x width; the width is a multiple of 4.
-      extras: dtypes of what lies beside each step.
+      extras: dtypes of the extras of each step.
     """
     shape = (num_envs, rows)
     ring = Steps(
@@ -89,22 +90,22 @@ def new(
 
 
 def rows_per_env(capacity: int, num_envs: int, rollout_length: int) -> int:
-    """C for `capacity` transitions over all environments: whole rollouts, so that none wraps."""
+    """Returns C for `capacity` transitions over all environments; rollouts never wrap."""
     return max(1, capacity // num_envs // rollout_length) * rollout_length
 
 
 def rows_for_window(length: int, rollout_length: int) -> int:
-    """C for windows of `length` steps with whole stacks, in whole rollouts, so that none wraps."""
+    """Returns C for windows of `length` steps with whole stacks; rollouts never wrap."""
     return -(-(length + STACK_SIZE - 1) // rollout_length) * rollout_length
 
 
 def holds_window(replay: Replay, length: int) -> jax.Array:
-    """b[]: whether so many steps have been played that the oldest of `length` stacks is whole."""
+    """Returns b[], whether the oldest stack of a window of `length` steps is whole."""
     return replay.steps[0] >= length + STACK_SIZE - 1
 
 
 def add(replay: Replay, trajectory: Trajectory) -> Replay:
-    """Writes T steps of every environment over the oldest ones; T divides C."""
+    """Writes a trajectory [T, E] over the oldest steps; T divides C."""
     stacks = trajectory.observation[:-1]
     length, newest = len(trajectory.action), stacks[..., -1]
     # Four equal bytes; compared as one word.
@@ -113,7 +114,7 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
         frame=jax.lax.bitcast_convert_type(
             newest.reshape(*newest.shape[:-1], -1, PIXELS), jnp.uint32
         ),
-        # Four equal frames may also come from a picture that stands still: the same stack.
+        # A picture that stands still has four equal frames, too, and the same stack.
         fresh=jnp.all(same, axis=(2, 3)),
         action=trajectory.action.astype(jnp.uint8),
         reward=trajectory.reward,
@@ -132,55 +133,49 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
 
 
 def interrupt(replay: Replay) -> Replay:
-    """Ends the newest step without a successor, where other games follow (a resumed run)."""
+    """Marks the newest step as invalid, where other games follow (a resumed run)."""
     row = (replay.steps[0] - 1) % replay.ring.valid.shape[1]
     valid = replay.ring.valid.at[:, row].set(False)
     return replay._replace(ring=replay.ring._replace(valid=valid))
 
 
 def first_step(replay: Replay) -> jax.Array:
-    """i32[], the oldest step whose whole stack is there."""
+    """Returns i32[], the oldest step with a whole stack."""
     return jnp.maximum(replay.steps[0] - replay.ring.valid.shape[1], 0) + STACK_SIZE - 1
 
 
 def num_places(replay: Replay, n_step: int) -> jax.Array:
-    """i32[], steps of each environment that a window of n steps can begin at."""
+    """Returns i32[], the steps of each environment at which a window of n steps can begin."""
     return jnp.maximum(replay.steps[0] - n_step - first_step(replay), 0)
 
 
-def batch_rows(batch_size: int) -> jax.Array:
-    """Numbers among the whole batch of this device's rows: i32[B]."""
-    return jax.lax.axis_index(AXIS) * batch_size + jnp.arange(batch_size)
-
-
 def draw_uniform(key: jax.Array, replay: Replay, batch_size: int, n_step: int) -> Place:
-    """Places for this device's share of a batch, uniform over steps and environments.
+    """Draws this device's share of a batch, uniformly over steps and environments.
 
-    Row b of the whole batch draws from the b-th part of all environments with a key of its own,
-    so that the batch does not depend on the number of devices.
+    Transition b of the whole batch is drawn from the b-th part of all environments by a separate
+    key: the batch does not depend on the number of devices.
 
     Args:
       key: the same on every device.
       replay: with at least one place.
-      batch_size: B, rows on this device.
+      batch_size: B, transitions on this device.
       n_step: n, steps of a window.
     """
     num_envs, device = replay.ring.valid.shape[0], jax.lax.axis_index(AXIS)
-    rows = batch_rows(batch_size)
-    row_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
-    env_key, step_key = jnp.unstack(jax.vmap(jax.random.split)(row_keys), axis=1)
-    part = rows + jax.vmap(jax.random.uniform)(env_key)
+    keys = batches.keys_per_index(key, batch_size)
+    env_key, step_key = jnp.unstack(jax.vmap(jax.random.split)(keys), axis=1)
+    part = batches.global_indices(batch_size) + jax.vmap(jax.random.uniform)(env_key)
     env = jnp.floor(part * (num_envs / batch_size)).astype(jnp.int32) - device * num_envs
     draw = jax.vmap(lambda k: jax.random.randint(k, (), 0, num_places(replay, n_step)))
     return Place(jnp.clip(env, 0, num_envs - 1), first_step(replay) + draw(step_key))
 
 
 def _stack(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
-    """The stack that was played at each place: u8[B, 84, 84, 4], oldest frame first."""
+    """Rebuilds the stack at each place: u8[B, 84, 84, 4], oldest frame first."""
     rows = replay.ring.valid.shape[1]
     steps = step[:, None] + jnp.arange(1 - STACK_SIZE, 1)  # [B, 4]
     env = env[:, None]
-    # Frames before the newest fresh one belong to another game; it stands for them.
+    # Frames before the newest fresh one belong to another game; the fresh one replaces them.
     fresh = replay.ring.fresh[env, steps % rows].at[:, 0].set(True)
     oldest = jnp.max(jnp.where(fresh, steps, 0), axis=1, keepdims=True)
     words = replay.ring.frame[env, jnp.maximum(steps, oldest) % rows]
@@ -194,14 +189,14 @@ def _stack(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions:
-    """The transitions that begin at `place`.
+    """Reads the transitions that begin at `place`.
 
-    With m the rows before the first invalid one, at most n:
+    With m the number of rows before the first invalid one, at most n:
 
     G = Σ_{k<m} γᵏ · (Π_{l<k} discount_l) · r_k,  bootstrap at step m with γᵐ · Π_{l<m} discount_l
 
-    So the window ends at a termination (discount 0), at a truncation (the bootstrap is the frame
-    that came with it), and before a reset row, and never passes the newest step.
+    The window ends at a termination (discount 0), at a truncation (the bootstrap is the frame that
+    came with it), and before a reset row. It never passes the newest step.
     """
     rows = replay.ring.valid.shape[1]
     steps = (place.step[:, None] + jnp.arange(n_step)) % rows  # [B, n]
@@ -223,7 +218,7 @@ def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions
 
 
 def window(replay: Replay, env: jax.Array, length: int, newest: jax.Array) -> Trajectory:
-    """The last `length` steps of some environments, as they were played.
+    """Reads the last `length` steps of some environments.
 
     Args:
       replay: of `length` + 3 steps or more, as `rows_for_window` makes it.

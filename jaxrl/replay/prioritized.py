@@ -1,9 +1,9 @@
-"""Prioritized replay: transitions are drawn as often as they surprise (Schaul 2016).
+"""Prioritized replay: transitions are drawn in proportion to their last error (Schaul 2016).
 
 P(i) = pᵢ^α / Σⱼ pⱼ^α,  wᵢ = (N · P(i))^-β / max over the batch,  pᵢ the last error of i
 
-Drawing takes two levels: among the sums of blocks of a hundred steps or so, then within one. The
-sums are made anew for every batch, so that there is no tree to keep, and no error that adds up.
+Drawing has two levels: among the sums of blocks of about a hundred steps, then within a block. The
+sums are recomputed for every batch: there is no tree to maintain, and no rounding error adds up.
 Each device draws its share of a batch among its own steps.
 """
 
@@ -12,39 +12,40 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl.ops import batches
 from jaxrl.replay import buffer
 from jaxrl.replay.buffer import Place, Replay
 from jaxrl.runtime.collectives import max_over_devices
 
 BLOCK = 128  # steps, at most; docs/performance.md has the cost
-SMALLEST = 1e-6  # added to an error, so that every transition is drawn again
-LARGEST = 100.0  # error that counts, so that one that exploded does not reign for ever
+SMALLEST = 1e-6  # added to an error: every transition can be drawn again
+LARGEST = 100.0  # upper limit of errors: one that exploded does not dominate for ever
 
 
 class Priorities(NamedTuple):
-    """Of the steps of a replay, by environment and row."""
+    """The priorities of the steps of a replay, by environment and row."""
 
-    power: jax.Array  # f32[E, blocks, rows], p^α; 0 for what must not be drawn
-    largest: jax.Array  # f32[1], of all there have been; a new transition's
+    power: jax.Array  # f32[E, blocks, rows], p^α; 0 for steps that must not be drawn
+    largest: jax.Array  # f32[1], p^α, the largest so far; a new transition's
 
 
 def new(num_envs: int, rows: int) -> Priorities:
-    """For an empty replay of `rows` steps of each environment."""
+    """Returns the priorities of an empty replay of `rows` steps of each environment."""
     blocks = -(-rows // BLOCK)
     power = jnp.zeros((num_envs, blocks, -(-rows // blocks)))  # the last rows may be no step
     return Priorities(power, jnp.ones(1))
 
 
 def _set(power: jax.Array, rows: jax.Array, value: jax.Array) -> jax.Array:
-    """With `value` at these rows of every environment; rows beyond the last are left out."""
+    """Sets these rows of every environment to `value`; ignores rows beyond the last."""
     flat = power.reshape(power.shape[0], -1)
     return flat.at[:, rows].set(value, mode="drop").reshape(power.shape)
 
 
 def follow(memory: Replay, length: int, n_step: int) -> Replay:
-    """After `replay.add` of `length` steps: those that begin whole windows of n steps may be drawn.
+    """Updates the priorities after `buffer.add` of `length` steps.
 
-    They have the largest priority so far; what was overwritten has none.
+    Steps that begin whole windows of n steps get the largest priority so far, overwritten ones 0.
     """
     priorities: Priorities = memory.priorities
     capacity, nowhere = memory.ring.valid.shape[1], priorities.power[0].size
@@ -53,14 +54,14 @@ def follow(memory: Replay, length: int, n_step: int) -> Replay:
     power = _set(priorities.power, jnp.where(gone >= 0, gone % capacity, nowhere), jnp.float32(0))
     whole = newest - n_step - length + jnp.arange(length)
     rows = whole % capacity
-    # The answer to an action that a reset ignored is no transition.
+    # A row whose action a reset ignored is no transition.
     value = jnp.where(memory.ring.valid[:, rows], priorities.largest, 0.0)
     power = _set(power, jnp.where(whole >= first, rows, nowhere), value)
     return memory._replace(priorities=priorities._replace(power=power))
 
 
 def draw(key: jax.Array, memory: Replay, batch_size: int) -> tuple[Place, jax.Array]:
-    """Places for this device's share of a batch, and the probability f32[B] that each had.
+    """Draws this device's share of a batch, and returns the probability f32[B] of each draw.
 
     The b-th place is drawn from the b-th part of the sum of priorities, which is less noisy than
     independent draws.
@@ -70,7 +71,7 @@ def draw(key: jax.Array, memory: Replay, batch_size: int) -> tuple[Place, jax.Ar
     blocks = power.reshape(num_envs * num_blocks, length)
     ends = jnp.cumsum(blocks.sum(axis=1))
     total = ends[-1]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, buffer.batch_rows(batch_size))
+    keys = batches.keys_per_index(key, batch_size)
     part = jnp.arange(batch_size) + jax.vmap(jax.random.uniform)(keys)
     point = part * (total / batch_size)
     block = _find(ends, point)
@@ -84,16 +85,16 @@ def draw(key: jax.Array, memory: Replay, batch_size: int) -> tuple[Place, jax.Ar
 
 
 def _find(ends: jax.Array, point: jax.Array) -> jax.Array:
-    """Which part a point lies in, of parts that end at `ends`.
+    """Returns the index of the part that contains a point, of parts that end at `ends`.
 
-    Rounding may put a point into an empty one, in one of a million draws: it weighs nothing.
+    Rounding puts a point into an empty part in one of a million draws: its weight is 0.
     """
     last = jnp.searchsorted(ends, ends[-1], side="left")
     return jnp.minimum(jnp.searchsorted(ends, point, side="right"), last).astype(jnp.int32)
 
 
 def importance(probability: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Weights that make up for drawing unevenly, at most 1; f32[B], f32[] -> f32[B].
+    """Returns weights that correct for uneven drawing, at most 1; f32[B], f32[] -> f32[B].
 
     N is the same for all and cancels.
     """
@@ -102,18 +103,18 @@ def importance(probability: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def update(memory: Replay, place: Place, error: jax.Array, exponent: float) -> Priorities:
-    """The priorities with the newest errors f32[B] of the transitions at `place`.
+    """Returns the priorities after the errors f32[B] of the transitions at `place`.
 
-    Errors that are no numbers change none: the update may be skipped, and the memory goes on.
+    Non-finite errors change nothing: the update may be skipped, but the memory remains.
     """
     priorities: Priorities = memory.priorities
     power = (jnp.minimum(jnp.abs(error), LARGEST) + SMALLEST) ** exponent
     row = place.step % memory.ring.valid.shape[1]
     length = priorities.power.shape[2]
     at = place.env, row // length, row % length
-    # What must not be drawn stays so.
+    # Steps that must not be drawn keep priority 0.
     before = priorities.power[at]
     changed = jnp.where((before > 0) & jnp.isfinite(error), power, before)
     largest = jnp.maximum(priorities.largest, max_over_devices(changed.max()))
-    # One that was drawn twice has the larger error, on every platform.
+    # A transition drawn twice gets the larger error, on every platform.
     return Priorities(priorities.power.at[at].set(0.0).at[at].max(changed), largest)

@@ -1,11 +1,11 @@
-"""Checkpoints by Orbax: asynchronous, atomic, checksummed, the newest and the best kept.
+"""Checkpoints by Orbax: asynchronous, atomic, checksummed; the newest and the best are kept.
 
-A checkpoint is three flat tables of arrays and `progress`, a JSON object: `actor` is what playing
-needs, `learner` what else is the same on every device, `local` what each device has of its own
-(games, their statistics and keys, memory). Arrays are named by their path, so that the format does
-not depend on the classes that held them. On another number of devices `local` is not read.
+A checkpoint is three flat tables of arrays and `progress`, a JSON object. `actor` is enough
+to play; `learner` is the rest that is the same on every device; `local` differs between devices
+(games, their statistics and keys, memory). Arrays are named by their path, so the format does not
+depend on the classes that held them. On another number of devices `local` is not read.
 
-A checkpoint is there when its directory has its final name, and is good when its SHA256SUMS holds.
+A checkpoint is complete when its directory has its final name, and good when its SHA256SUMS holds.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ from jaxrl.runs import checkpoint_files, checksums
 from jaxrl.runtime import malloc
 from jaxrl.types import AgentState, LoopState, PyTree
 
-GAMES = ("env", "timestep", "observation", "sent")  # of a group, where games cannot be saved
+GAMES = ("env", "timestep", "observation", "sent")  # of a group; saved if the engine is restorable
 ITEMS = ("actor", "learner", "local", "progress")
 
 # Orbax logs a traceback for every thread of a save that fails, and TensorStore prints one for every
-# write that Orbax no longer waits for; it is told in one line here.
+# write that Orbax no longer waits for; this module reports the failure in one line.
 for _name_of_logger in ("absl", "asyncio"):
     logging.getLogger(_name_of_logger).setLevel(logging.CRITICAL)
 _hook_before = sys.unraisablehook
@@ -47,13 +47,13 @@ sys.unraisablehook = _hook
 
 
 class _Summed(ocp.path.atomicity.AtomicRenameTemporaryPath):
-    """Orbax's directory of a save, which gets its final name when it is summed and on the disk."""
+    """Orbax's directory of a save; it gets its final name when its checksums are on the disk."""
 
     _final_path: Any
 
     async def finalize(self) -> None:
         final = self._final_path
-        if not final.name.isdecimal():  # of one item, inside the checkpoint
+        if not final.name.isdecimal():  # the directory of one item, inside the checkpoint
             await super().finalize()
             return
         # Orbax completes all files, then renames: to another temporary name.
@@ -74,19 +74,21 @@ def _name(path: Any) -> str:
 
 
 def _vacate(x: jax.Array) -> jax.ShapeDtypeStruct:
-    """The place of an array, whose buffer is freed."""
+    """Frees the buffer of an array and returns its shape and sharding."""
     place = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
     x.delete()
     return place
 
 
 def _flatten(tree: PyTree) -> dict[str, jax.Array]:
-    """A table of arrays by path; random keys as their data."""
+    """Returns a table of arrays by path, with random keys as their data."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {_name(path): jax.random.key_data(x) if _is_key(x) else x for path, x in leaves}
 
 
 def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
+    """Returns the arrays of a table in the structure of the template."""
+
     def find(path: Any, leaf: jax.Array) -> jax.Array:
         array = table[_name(path)]
         return jax.random.wrap_key_data(array) if _is_key(leaf) else array
@@ -95,17 +97,17 @@ def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
 
 
 def _learner(state: LoopState) -> dict[str, PyTree]:
-    """What is the same on every device, beside the actor."""
-    return {"optimizer": state.agent.optimizer, "key": state.key, "metrics": state.metrics}
+    """Returns the state that is the same on every device, without the actor."""
+    return {"train_state": state.agent.train_state, "key": state.key, "metrics": state.metrics}
 
 
 def num_devices(state: LoopState) -> int:
-    """Devices that the state lies on."""
+    """Returns the number of devices that hold the state."""
     return len(state.key.sharding.device_set)
 
 
 def _restore(run_dir: Path, step: int, tables: dict[str, PyTree]) -> dict[str, PyTree]:
-    """The named tables, laid out as the templates are."""
+    """Reads the named tables in the layout of their templates."""
     arguments = {name: ocp.args.StandardRestore(_flatten(t)) for name, t in tables.items()}
     options = ocp.CheckpointManagerOptions(read_only=True, lightweight_initialize=True)
     with ocp.CheckpointManager(
@@ -122,29 +124,28 @@ def _restore(run_dir: Path, step: int, tables: dict[str, PyTree]) -> dict[str, P
 
 
 def restore_actor(run_dir: Path, template: PyTree, step: int | None = None) -> tuple[PyTree, int]:
-    """What playing needs, of the newest good checkpoint or of `step`, and the agent step of it."""
+    """Reads the actor of the newest good checkpoint, or of `step`; returns its agent step too."""
     step = checkpoint_files.newest_good(run_dir, step)
     checkpoint_files.describe(run_dir, step)
     return _restore(run_dir, step, {"actor": template})["actor"], step
 
 
 class Checkpoints:
-    """Reads and writes the checkpoints of one run; only one at a time may do so."""
+    """The checkpoints of one run; only one object at a time may read and write them."""
 
     def __init__(
         self, run_dir: Path, config: Config, restorable: bool = True, newest: int | None = None
     ) -> None:
-        """With the games, if they are `restorable`, and the memory as `config` says.
+        """Saves the games if they are `restorable`, and the memory if the configuration asks.
 
-        `newest` is the step of the checkpoint that training goes on from.
-
-        Several processes share one directory, and call everything together.
+        `newest` is the step of the checkpoint that training continues from. Several processes share
+        one directory and call every method together.
         """
         self._run_dir, self._config, self._restorable = run_dir, config, restorable
-        self._empty_deleted()  # what a kill left
+        self._empty_deleted()  # left by a kill
         self._manager = self._open()
-        self._started: int | None = None  # step of the newest save
-        self.newest = newest  # step of the newest that is complete
+        self._started: int | None = None  # step of the save that is being written
+        self.newest = newest  # step of the newest complete checkpoint
 
     def _open(self) -> ocp.CheckpointManager:
         def by_return(metrics: dict[str, float | None]) -> float:
@@ -155,17 +156,17 @@ class Checkpoints:
         best = policies.BestN(get_metric_fn=by_return, n=1, keep_checkpoints_without_metrics=False)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policies.AnyPreservationPolicy([newest, best]),
-            best_fn=by_return,  # without it the returns are not written, and forgotten on a resume
+            best_fn=by_return,  # without it Orbax does not store the returns that it compares
             temporary_path_class=_Summed,
             todelete_subdir=checkpoint_files.DELETED,
-            cleanup_tmp_directories=True,  # what a kill left
+            cleanup_tmp_directories=True,  # left by a kill
         )
         return ocp.CheckpointManager(
             checkpoint_files.directory(self._run_dir), options=options, item_names=ITEMS
         )
 
     def _local(self, state: LoopState, memory: bool) -> dict[str, PyTree]:
-        """What each device has of its own, without what no checkpoint holds."""
+        """Returns the state that differs between devices, without what no checkpoint holds."""
         games: Any = state.games
         if not self._restorable:
             nothing: Any = dict.fromkeys(GAMES, ())
@@ -177,8 +178,8 @@ class Checkpoints:
     ) -> None:
         """Starts writing and returns; the state may be donated afterwards.
 
-        A memory may be too large to copy: with one, it returns when all is written. Raises
-        `StorageError` where this save cannot be begun, or the one before has failed.
+        A memory may be too large to copy: with one, the call returns when everything is written.
+        Raises `StorageError` if this save cannot begin, or the previous one has failed.
         """
         self.wait()
         if progress.step == self.newest:
@@ -194,7 +195,7 @@ class Checkpoints:
             "config": dataclasses.asdict(self._config),
         }
         self._started = progress.step
-        with self._failures_told():
+        with self._one_line_failures():
             self._manager.save(
                 progress.step,
                 args=ocp.args.Composite(
@@ -209,8 +210,8 @@ class Checkpoints:
             self.wait()
 
     def wait(self) -> None:
-        """Until what is being written is complete. Raises `StorageError` where that failed."""
-        with self._failures_told():
+        """Waits until the current save is complete. Raises `StorageError` if it failed."""
+        with self._one_line_failures():
             self._manager.wait_until_finished()
         self.newest = self._started if self._started is not None else self.newest
         if self._started is not None:
@@ -226,23 +227,23 @@ class Checkpoints:
             )
 
     def poll(self) -> None:
-        """As `wait`, if nothing is being written any more; else returns at once."""
+        """Notes that the current save is complete, if it is; never waits."""
         if self._started is not None and not self._manager.is_saving_in_progress():
             self.wait()
 
     @contextlib.contextmanager
-    def _failures_told(self) -> Any:
+    def _one_line_failures(self) -> Any:
         try:
             yield
         except (OSError, ValueError) as error:
             step, self._started = self._started, None
             if jax.process_count() > 1 and _errno(error) is None:
                 raise  # another process may have been lost
-            if jax.process_count() > 1:  # all would have to begin anew together
+            if jax.process_count() > 1:  # all would have to restart together
                 raise StorageError(
                     f"checkpoint {step} could not be written: {_reason(error)}"
                 ) from error
-            # Orbax leaves what it wrote, and has forgotten some that are still there.
+            # Orbax leaves partial files, and has forgotten some checkpoints that are still there.
             with contextlib.suppress(OSError, ValueError):
                 self._manager.close()
             self._empty_deleted()
@@ -250,7 +251,7 @@ class Checkpoints:
             if step is not None and not checksums.damage(
                 checkpoint_files.directory(self._run_dir) / str(step)
             ):
-                self.newest = step  # it was complete; another could not be deleted
+                self.newest = step  # this one is complete; another could not be deleted
                 print(f"warning: after checkpoint {step}: {_reason(error)}", file=sys.stderr)
                 return
             raise StorageError(
@@ -260,10 +261,10 @@ class Checkpoints:
     def restore(
         self, template: LoopState, step: int
     ) -> tuple[LoopState, checkpoint_files.Described]:
-        """The checkpoint of `step`, laid out as the template is.
+        """Reads the checkpoint of `step` in the layout of the template, which is used up.
 
-        What no checkpoint holds (the games, the memory) is the template's, which is used up. So is
-        all that a device has of its own, where the checkpoint is from another number of devices.
+        The template provides what no checkpoint holds (the games, the memory). It provides all of
+        `local` if the checkpoint is from another number of devices.
         """
         described = checkpoint_files.describe(self._run_dir, step)
         same = described.devices == num_devices(template)
@@ -271,7 +272,7 @@ class Checkpoints:
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         if same:
             local = self._local(template, memory_saved)
-            # A device may have no room for a second one.
+            # A device may have no room for a second memory.
             tables["local"] = local | {"memory": jax.tree.map(_vacate, local["memory"])}
         restored = _restore(self._run_dir, step, tables)
         actor, learner = restored["actor"], restored["learner"]
@@ -285,7 +286,7 @@ class Checkpoints:
                     for kept, new in zip(games, template.games, strict=True)
                 )
         state = LoopState(
-            agent=AgentState(actor, learner["optimizer"], memory),
+            agent=AgentState(actor, learner["train_state"], memory),
             games=games,
             key=learner["key"],
             metrics=learner["metrics"],
@@ -293,18 +294,18 @@ class Checkpoints:
         return state, described
 
     def close(self) -> None:
-        """Waits for what is being written. Raises `StorageError` where that failed."""
+        """Waits for the current save and closes. Raises `StorageError` if it failed."""
         self.wait()
         self._manager.close()
 
 
 def _errno(error: BaseException) -> int | None:
-    """The system's number of an error, which TensorStore tells in its message."""
+    """Returns the system's number of an error, which TensorStore writes in its message."""
     found = str(error).partition("os_error_code='")[2].partition("'")[0]
     return int(found) if found.isdecimal() else getattr(error, "errno", None)
 
 
 def _reason(error: BaseException) -> str:
-    """What the system said, out of the long message of a library."""
+    """Returns the system's message, without the long text of a library."""
     number = _errno(error)
     return " ".join(str(error).split())[:300] if number is None else os.strerror(number)

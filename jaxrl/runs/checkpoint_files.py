@@ -1,7 +1,4 @@
-"""The checkpoints in a run directory: which there are, what they say, whether they are good.
-
-Needs neither JAX nor Orbax.
-"""
+"""The checkpoints in a run directory: listed, described and checked, without JAX or Orbax."""
 
 import contextlib
 import json
@@ -14,13 +11,14 @@ from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checksums, layout
 
 FORMAT = 5
-DAMAGED = "damaged"  # where checkpoints go that are not what was written
-DELETED = "deleted"  # where those go that are not kept, for a moment: what has its name is whole
+DAMAGED = "damaged"  # directory of checkpoints that have changed since they were written
+# A checkpoint is moved here before its files are deleted, so a step's directory is always whole.
+DELETED = "deleted"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands, for the host."""
+    """The progress of a run, for the host."""
 
     step: int  # agent steps over all devices
     updates: int
@@ -32,19 +30,19 @@ class Found(NamedTuple):
     """The checkpoints of a run directory."""
 
     good: list[int]  # agent steps, oldest first
-    damaged: dict[int, str]  # agent step -> what is wrong
+    damaged: dict[int, str]  # agent step -> damage
 
 
 class Described(NamedTuple):
-    """What a checkpoint says of itself."""
+    """The description in a checkpoint."""
 
     progress: Progress
-    devices: int  # that it was saved on
+    devices: int  # number it was saved on
     config: dict[str, Any]  # of the run, as a table
 
 
 def directory(run_dir: Path) -> Path:
-    """Where the checkpoints of a run lie."""
+    """Returns the directory of a run's checkpoints."""
     return (run_dir / layout.CHECKPOINTS).absolute()
 
 
@@ -53,7 +51,7 @@ def _is_number(name: str) -> bool:
 
 
 def steps(run_dir: Path) -> list[int]:
-    """Agent steps of the checkpoints that are complete, good or not, oldest first."""
+    """Returns the agent steps of the complete checkpoints, good or damaged, oldest first."""
     if not directory(run_dir).is_dir():
         return []
     names = [path.name for path in directory(run_dir).iterdir() if path.is_dir()]
@@ -61,7 +59,7 @@ def steps(run_dir: Path) -> list[int]:
 
 
 def describe(run_dir: Path, step: int) -> Described:
-    """What a checkpoint says of itself. Raises `UserError` where it is of another format."""
+    """Reads a checkpoint's description. Raises `UserError` if it has another format."""
     try:
         path = directory(run_dir) / str(step) / "progress" / "metadata"
         said = json.loads(path.read_text(encoding="utf-8"))
@@ -84,15 +82,15 @@ def describe(run_dir: Path, step: int) -> Described:
         raise DamagedError(f"checkpoint {step} of '{run_dir}' cannot be read: {reason}") from None
     advice = "install a newer jaxrl" if form > FORMAT else "use the jaxrl that wrote it"
     raise UserError(
-        f"checkpoint {step} of '{run_dir}' is of format {form}, and this jaxrl reads {FORMAT}: "
+        f"checkpoint {step} of '{run_dir}' has format {form}, and this jaxrl reads {FORMAT}: "
         f"{advice}"
     )
 
 
 def damage(run_dir: Path, step: int) -> str:
-    """What is wrong with a checkpoint, in a few words; empty if nothing.
+    """Returns the damage of a checkpoint, in a few words; empty if none.
 
-    Raises `UserError` where it is of another format.
+    Raises `UserError` if it has another format.
     """
     found = checksums.damage(directory(run_dir) / str(step))
     if found == f"{layout.CHECKSUMS} is missing":  # older formats had none
@@ -102,21 +100,21 @@ def damage(run_dir: Path, step: int) -> str:
 
 
 def survey(run_dir: Path) -> Found:
-    """Checks every checkpoint. Raises `DamagedError` where there are some and none is good."""
+    """Checks every checkpoint. Raises `DamagedError` if there are some and none is good."""
     states = {step: damage(run_dir, step) for step in steps(run_dir)}
     damaged = {step: wrong for step, wrong in states.items() if wrong}
     found = Found([step for step in states if step not in damaged], damaged)
     if damaged and not found.good:
         listed = "; ".join(f"{step}: {wrong}" for step, wrong in damaged.items())
         raise DamagedError(
-            f"no checkpoint of '{run_dir}' is what was written ({listed}): nothing was changed; "
-            "bring one back from a copy, or train anew in another directory"
+            f"every checkpoint of '{run_dir}' is damaged, and nothing was changed ({listed}): "
+            "restore one from a copy, or train again in another directory"
         )
     return found
 
 
 def set_aside(run_dir: Path, damaged: dict[int, str]) -> str:
-    """Moves damaged checkpoints out of the way of those to come, and says so; returns where to."""
+    """Moves damaged checkpoints out of the way, with a warning; returns the new directory."""
     for step, wrong in damaged.items():
         target = run_dir / DAMAGED / str(step)
         number = 1
@@ -130,7 +128,7 @@ def set_aside(run_dir: Path, damaged: dict[int, str]) -> str:
 
 
 def newest_good(run_dir: Path, step: int | None) -> int:
-    """The step of the newest good checkpoint, or `step` itself."""
+    """Returns the step of the newest good checkpoint, or `step`, if that one is good."""
     present = steps(run_dir)
     if not present:
         raise UserError("no checkpoint yet: train longer, or lower checkpoint.interval")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from jaxrl.runs import layout
 
-OF_DAMAGE = (None, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ELOOP)  # others may pass
+OF_DAMAGE = (None, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ELOOP)  # others may be temporary
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    """Every file below, by its path from there."""
+    """Returns every file below the directory, by its relative path."""
     files = {}
     for path in sorted(directory.rglob("*")):
         if path.is_symlink():
@@ -22,15 +22,16 @@ def _files(directory: Path) -> dict[str, Path]:
 
 
 def _sum(path: Path, sync: bool = False) -> str:
+    """Returns the checksum of a file, after writing it to the disk if `sync`."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if sync:  # what follows is only worth something once this is on the disk
+        if sync:
             os.fsync(file.fileno())
     return digest
 
 
 def write(directory: Path) -> None:
-    """Sums all files of a directory into its SHA256SUMS; all are on the disk when it returns."""
+    """Writes the checksums of all files to SHA256SUMS; all are on the disk when it returns."""
     lines = [f"{_sum(path, sync=True)}  {name}\n" for name, path in _files(directory).items()]
     with (directory / layout.CHECKSUMS).open("w", encoding="utf-8") as file:
         file.writelines(lines)
@@ -41,7 +42,7 @@ def write(directory: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Names of files are on the disk when it returns."""
+    """Waits until the names of a directory's files are on the disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -50,7 +51,7 @@ def sync_directory(path: Path) -> None:
 
 
 def damage(directory: Path) -> str:
-    """What is wrong with a directory that `write` has summed, in a few words; empty if nothing."""
+    """Returns the damage of a directory that `write` has summed, in a few words; empty if none."""
     try:
         lines = (directory / layout.CHECKSUMS).read_text(encoding="utf-8").splitlines()
         files = _files(directory)

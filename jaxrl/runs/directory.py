@@ -9,17 +9,17 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.lock import hold
+from jaxrl.runs.lock import hold_lock
 
 
-def default_name(config: Config) -> str:
-    """runs/GAME-ALGORITHM-seedSEED-TIME, new at every start."""
+def default_run_dir(config: Config) -> str:
+    """Returns runs/GAME-ALGORITHM-seedSEED-TIME, a new name at every start."""
     now = time.strftime("%Y%m%d-%H%M%S")
     return f"runs/{config.game}-{config.algorithm}-seed{config.seed}-{now}"
 
 
-def check_new(config: Config) -> Path:
-    """Refuses a directory that holds something. Raises `UserError`."""
+def check_new_run(config: Config) -> Path:
+    """Returns the run directory. Raises `UserError` if it holds anything already."""
     run_dir = Path(config.run_dir)
     try:
         if run_dir.exists() and (not run_dir.is_dir() or _names(run_dir)):
@@ -32,21 +32,21 @@ def check_new(config: Config) -> Path:
 
 
 def _names(run_dir: Path) -> set[str]:
-    """What lies in the directory, but for the lock and what a kill left half written."""
+    """Returns the names in the directory, without the lock and half-written files of a kill."""
     return {p.name for p in run_dir.iterdir() if p.name != layout.LOCK and p.suffix != ".tmp"}
 
 
-def create(config: Config, held: contextlib.ExitStack) -> Path:
-    """Makes the directory, locks it and writes config.toml.
+def create_run(config: Config, held: contextlib.ExitStack) -> Path:
+    """Makes the directory, locks it until `held` closes and writes config.toml.
 
-    Raises `UserError` rather than overwrite.
+    Raises `UserError` rather than overwrite anything.
     """
-    run_dir = check_new(config)
+    run_dir = check_new_run(config)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        check_inside(run_dir)
-        held.enter_context(hold(run_dir))
-        check_new(config)  # another may have come first
+        check_links(run_dir)
+        held.enter_context(hold_lock(run_dir))
+        check_new_run(config)  # another process may have been first
         write_config(run_dir, config)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot write the run directory '{run_dir}': {error}") from None
@@ -60,7 +60,7 @@ def write_config(run_dir: Path, config: Config) -> None:
 
 def replace_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
-    # A name of its own: two may write the same file.
+    # The process's number: two processes may write the same file.
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -70,26 +70,27 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def load_config(run_dir: Path) -> Config:
-    """The configuration of a run. Raises `UserError` where there is none."""
+    """Reads the configuration of a run. Raises `UserError` if there is none."""
     try:
         present = (run_dir / layout.CONFIG).is_file()
     except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
         raise UserError(f"cannot read '{run_dir}': {error}") from None
     if not present:
         raise UserError(f"'{run_dir}' is no run directory: it has no config.toml")
-    check_inside(run_dir)
+    check_links(run_dir)
     return load(run_dir / layout.CONFIG)
 
 
 def _leads_inside(link: Path, home: Path) -> bool:
+    """Returns whether a link stays inside `home`."""
     try:
         return link.resolve().is_relative_to(home)
     except (OSError, RuntimeError):  # a loop
         return False
 
 
-def check_inside(run_dir: Path) -> None:
-    """Refuses a run directory with links that lead out of it: what is written there would too."""
+def check_links(run_dir: Path) -> None:
+    """Raises `UserError` if a link leads out of the run directory: writes would follow it."""
     try:
         home = run_dir.resolve()
     except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, a loop
@@ -98,5 +99,5 @@ def check_inside(run_dir: Path) -> None:
         for name in [*folders, *files]:
             path = Path(folder) / name
             if path.is_symlink() and not _leads_inside(path, home):
-                raise UserError(f"'{path}' is a link out of the run directory: replace it by what "
-                                "it links to")  # fmt: skip
+                raise UserError(f"'{path}' is a link out of the run directory: replace it by its "
+                                "target")  # fmt: skip

@@ -1,9 +1,4 @@
-"""What evaluations found: read, written, told; and their aggregates over games and seeds.
-
-Scores of different games are compared when they are human-normalized: 0 is random play, 1 a human.
-A cell is a game and a configuration; it holds one score for each seed. Aggregates are those of
-Agarwal et al. 2021 ("Deep Reinforcement Learning at the Edge of the Statistical Precipice").
-"""
+"""evaluation.json: the scores of a trained policy and how its games were played."""
 
 import dataclasses
 import json
@@ -20,12 +15,12 @@ from jaxrl.errors import UserError
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
 
-# Both play whole games of at most 27,000 agent steps (30 minutes of the console).
+# Both play whole games of at most 27,000 agent steps (30 minutes on the console).
 PROTOCOLS = {
     "noop": "up to 30 no-ops, no sticky actions",
     "sticky": "sticky actions, probability 0.25",
 }
-# What the published scores beside them were played by.
+# The conditions of the published scores that results are compared with.
 PUBLISHED = {
     "noop": "1 to 30 no-ops at the start of a game, no sticky actions, nothing pressed for the "
     "agent, at most 108,000 frames",
@@ -33,19 +28,19 @@ PUBLISHED = {
     "source has them",
 }
 STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
-LARGEST = 1e12  # no score of any game is near it
+LARGEST = 1e12  # no game has a score near it
 
 
 @dataclass(frozen=True)
 class Conditions:
     """Starts, resets, stickiness, actions and time limit of an evaluation's games."""
 
-    noops: tuple[int, int]  # fewest and most that a game begins with
-    fire: bool  # pressed after them
-    fire_steps: int  # agent steps with FIRE that follow, where it may be ignored
-    life_resets: bool  # all of this again after every lost life, as in training
+    noops: tuple[int, int]  # fewest and most no-ops at the start of a game
+    fire: bool  # FIRE is pressed after them
+    fire_steps: int  # more agent steps with FIRE, because the emulator may ignore one
+    life_resets: bool  # all of this also after every lost life, as in training
     stickiness: float  # probability that an action is repeated
-    all_actions: bool  # 18 instead of those that the game uses
+    all_actions: bool  # all 18, not only those that the game uses
     max_steps: int  # agent steps of a game; 0 without a limit
 
     def describe(self) -> str:
@@ -67,11 +62,11 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluation.json holds."""
+    """The content of evaluation.json."""
 
     game: str
     protocol: str
-    step: int | None  # agent steps of training that the policy has seen
+    step: int | None  # agent steps of training before it
     episodes: int
     mean: float
     median: float
@@ -79,7 +74,7 @@ class Evaluation:
     human_normalized_mean: float | None  # None where the game has no published human score
     scores: list[float]
     lengths: list[int]  # agent steps
-    epsilon: float | None = None  # how often a value-based agent acted at random; None of others
+    epsilon: float | None = None  # probability of a random action of a value-based agent, else None
     conditions: Conditions | None = None  # None in files of an older jaxrl
 
 
@@ -97,7 +92,7 @@ def summarize(
     epsilon: float | None = None,
     conditions: Conditions | None = None,
 ) -> Evaluation:
-    """The evaluation of games with these unclipped scores f[N] and lengths i[N]."""
+    """Summarizes games with these unclipped scores f[N] and lengths i[N]."""
     scores = scores.astype(float)
     return Evaluation(
         game=game,
@@ -123,16 +118,16 @@ def write(run_dir: Path, result: Evaluation) -> None:
 
 
 def read(run_dir: Path) -> Evaluation:
-    """The newest evaluation of a run. Raises `UserError` where there is none, or none to read."""
+    """Reads the newest evaluation of a run. Raises `UserError` if there is none to read."""
     path = run_dir / layout.EVALUATION
     try:
-        if path.exists() and not path.is_file():  # a pipe would keep us waiting
+        if path.exists() and not path.is_file():  # a pipe would block
             raise ValueError("it is no file")
         found = json.loads(path.read_text(encoding="utf-8"))
         scores, lengths = _numbers(found["scores"]), _numbers(found["lengths"])
         step, protocol, game = found["step"], found["protocol"], found["game"]
         if len(lengths) != len(scores):
-            raise ValueError("not as many lengths as scores")
+            raise ValueError("the numbers of lengths and scores differ")
         if protocol not in PROTOCOLS:
             raise ValueError(f"unknown protocol {protocol!r}")
         if game not in known_games():
@@ -164,9 +159,9 @@ def _numbers(given: Any) -> np.ndarray:
 
 
 def read_conditions(given: Any) -> Conditions | None:
-    """Returns the conditions that a file names; an older file has none.
+    """Reads the conditions of a file; an older file has none.
 
-    Raises `ValueError`, `KeyError` or `TypeError` where they make no sense.
+    Raises `ValueError`, `KeyError` or `TypeError` if they make no sense.
     """
     if given is None:
         return None
@@ -187,7 +182,7 @@ def read_conditions(given: Any) -> Conditions | None:
 
 
 def is_of_end(run_dir: Path, total_steps: int) -> bool:
-    """Whether a run's evaluation is of a policy that was trained to the end."""
+    """Returns whether a run's evaluation is of a policy that was trained to the end."""
     try:
         step = read(run_dir).step
     except UserError:
@@ -196,7 +191,7 @@ def is_of_end(run_dir: Path, total_steps: int) -> bool:
 
 
 def describe(result: Evaluation) -> str:
-    """One line for a person."""
+    """Returns one line for people."""
     human = result.human_normalized_mean
     normalized = "" if human is None else f", human-normalized {human:.2f}"
     trained = "" if result.step is None else f" after {result.step:,} steps"

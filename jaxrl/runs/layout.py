@@ -2,10 +2,10 @@
 
 CONFIG = "config.toml"  # every key of the configuration
 METRICS = "metrics.jsonl"  # one line per interval
-EVENTS = "events.out.tfevents"  # the same for TensorBoard; the file's name goes on
+EVENTS = "events.out.tfevents"  # the same for TensorBoard; a time and a host follow in the name
 CHECKPOINTS = "checkpoints"  # directory of one directory per step
 CHECKSUMS = "SHA256SUMS"  # of a checkpoint's files, in its directory
-PROVENANCE = "provenance.json"  # machine, packages and changes of every start
+PROVENANCE = "provenance.json"  # machine, packages and changed settings of every start
 LEARNING_CURVE = "learning_curve.png"
 EVALUATION = "evaluation.json"
 VIDEO = "video.mp4"

@@ -19,9 +19,10 @@ except ImportError:  # Windows
 
 
 def _lock(file: Any) -> None:
+    """Locks an open file. Raises `BlockingIOError` if another process holds the lock."""
     if fcntl is None:
         return
-    for patience in (0.05, 0.2, 0.5, 0.0):  # `is_held` may look at this moment
+    for patience in (0.05, 0.2, 0.5, 0.0):  # `is_locked` may hold it for a moment
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
@@ -31,26 +32,26 @@ def _lock(file: Any) -> None:
             time.sleep(patience)
 
 
-def is_held(run_dir: Path) -> bool:
-    """Whether a process trains in the directory, as far as this machine can tell."""
+def is_locked(run_dir: Path) -> bool:
+    """Returns whether a process trains in the directory, as far as this machine knows."""
     path = run_dir / layout.LOCK
     try:
-        if fcntl is None or not path.is_file():  # a pipe would keep us waiting
+        if fcntl is None or not path.is_file():  # a pipe would block
             return False
         with path.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no lock, or no file system for it
+    except OSError:  # no lock file, or a file system without locks
         return False
     return False
 
 
 @contextlib.contextmanager
-def hold(run_dir: Path) -> Iterator[None]:
-    """Keeps other processes from training in the directory; the system lets go when this one ends.
+def hold_lock(run_dir: Path) -> Iterator[None]:
+    """Holds the lock of the directory; the system releases it when this process ends.
 
-    Raises `UserError` where another trains there.
+    Raises `UserError` if another process trains there.
     """
     with (run_dir / layout.LOCK).open("a+", encoding="utf-8") as file:
         try:

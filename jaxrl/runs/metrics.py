@@ -1,7 +1,7 @@
 """metrics.jsonl and TensorBoard: one line per interval, none lost or repeated across a resume.
 
-A line is whole or not there: what a full disk cuts is taken back and kept until there is room.
-TensorBoard's file says the same; where it may not, it is written anew from the lines.
+A line is whole or absent: one that a full disk cuts is removed, and kept until there is room.
+TensorBoard's file has the same rows; after a failed write it is rewritten from the lines.
 """
 
 import contextlib
@@ -51,9 +51,9 @@ def of_first_games(rows: list[dict[str, Any]], num_envs: int, restorable: bool) 
 
 
 def read(run_dir: Path) -> list[dict[str, Any]]:
-    """The lines of a run, oldest first, without a last one that a crash tore.
+    """Reads the rows of a run, oldest first, without a last line that a crash cut off.
 
-    Raises `UserError` where there are none, or one is no line of metrics.
+    Raises `UserError` if there is no such file, or a line is no row of metrics.
     """
     try:
         if (run_dir / layout.METRICS).exists() and not (run_dir / layout.METRICS).is_file():
@@ -64,7 +64,7 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no path
         raise UserError(f"cannot read '{run_dir / layout.METRICS}': {error}") from None
     rows = []
-    # A torn line lies after the newest checkpoint, so a resumed run writes it again.
+    # A cut line comes after the newest checkpoint, so a resumed run writes it again.
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
             rows.append(_row(json.loads(line)))
@@ -74,7 +74,7 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def _row(row: Any) -> dict[str, Any]:
-    """The row, if it can be drawn."""
+    """Returns the row. Raises `ValueError` if it cannot be plotted."""
     if not isinstance(row, dict):
         raise ValueError("is no object")
     for name in ("step", "frames", "seconds"):
@@ -86,13 +86,13 @@ def _row(row: Any) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> float | None:
-    """The number, if it is one and a plot has room for it."""
+    """Returns the value if it is a number that a plot can hold, else None."""
     fits = type(value) in (int, float) and abs(value) < LARGEST  # also not NaN
     return value if fits else None
 
 
 def means(sums: Metrics, updates: int) -> dict[str, float | None]:
-    """The means of metrics that were summed over so many updates; None where none had one."""
+    """Returns the means of metrics summed over `updates` updates; None if no update had one."""
 
     def mean(value: Any) -> float | None:
         if isinstance(value, Count):
@@ -104,14 +104,14 @@ def means(sums: Metrics, updates: int) -> dict[str, float | None]:
 
 
 class MetricsLog:
-    """Writes a run's lines, from agent step `step` on."""
+    """The writer of a run's rows, from agent step `step` on."""
 
     def __init__(self, run_dir: Path, step: int) -> None:
         path = run_dir / layout.METRICS
         rows = read(run_dir) if path.exists() else []
-        # Of all that ran, also of what a kill undid.
+        # All the time that the run took, also for steps that a kill undid.
         self.wall_seconds = float(rows[-1].get("wall_seconds") or 0) if rows else 0.0
-        kept = [row for row in rows if row["step"] <= step]  # training writes the others again
+        kept = [row for row in rows if row["step"] <= step]  # a resumed run writes the others again
         replacement = run_dir / (layout.METRICS + ".tmp")
         with replacement.open("w", encoding="utf-8") as file:
             file.writelines(map(_line, kept))
@@ -124,14 +124,14 @@ class MetricsLog:
         self._board: _Board | None = _Board(run_dir, kept)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Appends one line, null for what is not finite; TensorBoard gets it by the agent step.
+        """Appends one row, with null for values that are not finite; TensorBoard's x is the step.
 
         Raises `OSError` if it cannot be written now; the next call tries again.
         """
         row = {k: None if v is None or not math.isfinite(v) else v for k, v in row.items()}
         self._pending.append(_line(row).encode())
         self.flush()
-        if self._board is None:  # the old file may lack lines, or hold half of one
+        if self._board is None:  # the old file may lack rows, or hold half of one
             self._board = _Board(self._run_dir, read(self._run_dir))
             return
         board, self._board = self._board, None
@@ -139,23 +139,25 @@ class MetricsLog:
         self._board = board
 
     def flush(self) -> None:
-        """Writes what is pending, and waits until the disk has all of it. Raises `OSError`."""
+        """Writes the pending lines and waits until they are on the disk. Raises `OSError`."""
         while self._pending:
             size = self._file.seek(0, os.SEEK_END)
             line = self._pending[0]
             try:
                 if self._file.write(line) != len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(self._file.fileno())  # some file systems say only here that they are full
+                os.fsync(
+                    self._file.fileno()
+                )  # some file systems report only here that they are full
             except OSError:
                 with contextlib.suppress(OSError):
                     self._file.truncate(size)
-                self._board = None  # it would miss this line
+                self._board = None  # it would miss this row
                 raise
             del self._pending[0]
 
     def close(self) -> None:
-        """Writes out what is left. Raises `OSError`."""
+        """Writes the pending lines and closes the files. Raises `OSError`."""
         self.flush()
         self._file.close()
         if self._board is None:
@@ -168,7 +170,11 @@ def _line(row: dict[str, Any]) -> str:
 
 
 class _Board:
-    """TensorBoard's file of events, with the given rows to begin with; older files are removed."""
+    """TensorBoard's file of events; it begins with the given rows and replaces older files.
+
+    tensorboardX's `SummaryWriter` cannot do this: it writes in a thread that dies on a full disk,
+    after which training blocks on its queue, and its `flush` does not wait for that queue.
+    """
 
     def __init__(self, run_dir: Path, rows: list[dict[str, Any]]) -> None:
         before = list(run_dir.glob(f"{layout.EVENTS}.*"))

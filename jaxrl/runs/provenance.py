@@ -26,8 +26,9 @@ PACKAGES = (
 )
 
 
-def _git_commit() -> str | None:
-    root = Path(__file__).resolve().parents[1]
+def git_commit() -> str | None:
+    """Returns the commit of the package's repository; None if there is none."""
+    root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
@@ -38,8 +39,8 @@ def _git_commit() -> str | None:
     return found.stdout.strip() or None
 
 
-def overridden(run_dir: Path) -> dict[str, Any]:
-    """Values by key that the resumes of a run have been told to change."""
+def overridden_values(run_dir: Path) -> dict[str, Any]:
+    """Returns the values, by key, that the resumes of a run have overridden."""
     try:
         provenance = json.loads((run_dir / layout.PROVENANCE).read_text(encoding="utf-8"))
         changes = [resumed.get("overridden", {}) for resumed in provenance.get("resumed", [])]
@@ -49,9 +50,9 @@ def overridden(run_dir: Path) -> dict[str, Any]:
 
 
 def write_provenance(run_dir: Path, devices: list[Any], changes: dict[str, Any]) -> None:
-    """Where a run comes from: commit, packages, devices, command line; every resume is added.
+    """Writes where a run comes from: commit, packages, devices, command line; a resume is added.
 
-    `changes` of the configuration are those of this resume, by key: [before, now].
+    `changes` are the values that this resume overrides, by key: [before, now].
     """
     versions: dict[str, str | None] = {}
     for package in PACKAGES:
@@ -60,7 +61,7 @@ def write_provenance(run_dir: Path, devices: list[Any], changes: dict[str, Any])
         except metadata.PackageNotFoundError:
             versions[package] = None
     provenance = {
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "packages": versions,
         "python": sys.version.split()[0],
         "devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in devices],
@@ -76,5 +77,5 @@ def write_provenance(run_dir: Path, devices: list[Any], changes: dict[str, Any])
             first = dict(json.loads(path.read_text(encoding="utf-8")))
             provenance = first | {"resumed": [*first.get("resumed", []), provenance]}
         except (OSError, ValueError, TypeError, RecursionError) as error:
-            print(f"warning: '{path}' cannot be read ({error}): written anew", file=sys.stderr)
+            print(f"warning: '{path}' cannot be read ({error}): replaced", file=sys.stderr)
     replace_text(path, json.dumps(provenance, indent=2) + "\n")

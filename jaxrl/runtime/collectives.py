@@ -8,15 +8,15 @@ from jaxrl.types import AXIS
 
 
 def mean_over_devices(tree: Any) -> Any:
-    """The synchronous all-reduce: the mean of every leaf over the mesh."""
+    """Returns the mean of every leaf over the mesh: the synchronous all-reduce."""
     return jax.lax.pmean(tree, AXIS)
 
 
 def sum_over_devices(tree: Any) -> Any:
-    """The sum of every leaf over the mesh."""
+    """Returns the sum of every leaf over the mesh."""
     return jax.lax.psum(tree, AXIS)
 
 
 def max_over_devices(tree: Any) -> Any:
-    """The largest of every leaf over the mesh."""
+    """Returns the elementwise maximum of every leaf over the mesh."""
     return jax.lax.pmax(tree, AXIS)

@@ -1,4 +1,4 @@
-"""Ends the process from any thread: its main thread may be deep in compiled code."""
+"""Ends the process from any thread, because the main thread may be inside compiled code."""
 
 import contextlib
 import os
@@ -8,11 +8,11 @@ SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
 
 
 def print_at_once(line: str) -> None:
-    """One line on standard error, in one piece; it may come in the middle of another print."""
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    """Writes one line to standard error in one piece, even in the middle of another print."""
+    with contextlib.suppress(OSError):  # the reader is gone
         os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + f"\n{line}\n".encode())
 
 
 def exit_now(status: int) -> NoReturn:
-    """Ends at once: nothing is waited for, nothing more is written."""
+    """Ends the process at once, without waiting or writing anything."""
     os._exit(status)

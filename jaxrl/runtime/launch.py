@@ -1,4 +1,4 @@
-"""How a process is told who trains with it: by options, or by a launcher's environment."""
+"""The processes that train together, from options or from a launcher's environment."""
 
 import dataclasses
 import importlib.util
@@ -10,7 +10,7 @@ from jaxrl.errors import UserError
 
 @dataclass(frozen=True)
 class Launch:
-    """How this process finds those that train with it. Differs between them: not part of a run."""
+    """The place of this process among those that train together; not part of a run."""
 
     coordinator: str = ""
     """HOST:PORT of process 0, the same for all; default is what SLURM, Open MPI or Cloud TPU say
@@ -27,7 +27,7 @@ class Launch:
 
 
 def check_launch(launch: Launch) -> None:
-    """Refuses options that do not say which of how many processes this is."""
+    """Raises `UserError` if the options do not identify this process and the number of all."""
     for name in ("join_within", "lost_after"):
         value = getattr(launch, name)
         if not 5 <= value <= 10**6:
@@ -38,7 +38,7 @@ def check_launch(launch: Launch) -> None:
     if launch.num_processes < 0 or launch.process_id < -1:
         raise UserError("num_processes and process_id: must not be negative")
     if launch == dataclasses.replace(Launch(), num_processes=1):
-        return  # alone, whatever a launcher says
+        return  # alone, whatever a launcher has set
     if launch.num_processes and launch.process_id == -1:
         raise UserError("--process-id is missing: which of the processes this is, from 0")
     if launch.process_id >= 0 and not launch.num_processes:
@@ -53,7 +53,7 @@ def check_launch(launch: Launch) -> None:
 
 
 def launched_together(environment: Mapping[str, str]) -> bool:
-    """Whether a launcher that JAX knows says that it has started several processes."""
+    """Returns whether a launcher that JAX knows has started several processes."""
     if "SLURM_STEP_NODELIST" in environment and int(environment.get("SLURM_NTASKS", 1)) > 1:
         return True  # a step of srun, not the script of sbatch
     if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
@@ -64,10 +64,10 @@ def launched_together(environment: Mapping[str, str]) -> bool:
 
 
 def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None:
-    """Which of the GPUs that it sees this process takes; None where no launcher numbers it.
+    """Returns the visible GPUs that this process takes; None if no launcher numbers the process.
 
-    JAX by itself gives the i-th process of a machine the i-th GPU: none, where the launcher shows
-    each process only its own, and only the first, where a machine runs a single process.
+    By default JAX gives the i-th process of a machine the i-th GPU. That is none if the launcher
+    shows each process only its own GPUs, and only the first if a machine runs a single process.
 
     Args:
       environment: of this process.

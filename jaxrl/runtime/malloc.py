@@ -1,7 +1,7 @@
-"""The heap of glibc, which grows with every checkpoint unless it is told otherwise.
+"""Two settings of glibc's heap, which otherwise grows with every checkpoint.
 
-The threads of each save would take their memory from arenas of their own, where what is free lies
-between what is not: some 1.7 MB a checkpoint, none of it in use. Other libcs are left alone.
+By default the threads of each save allocate from separate arenas, whose free memory is scattered
+between blocks in use: it grows by about 1.7 MB per checkpoint. Other C libraries are left alone.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ M_ARENA_MAX = -8  # <malloc.h>
 
 
 def share_arenas() -> None:
-    """All threads that begin from now on share two arenas."""
+    """Makes all threads that start later share two arenas."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
 def trim() -> None:
-    """Gives whole pages that are free back to the system."""
+    """Returns free whole pages to the system."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

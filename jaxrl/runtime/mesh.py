@@ -1,7 +1,7 @@
-"""The mesh, how states lie on it, and the only shard_map.
+"""The mesh, the layout of states on it, and the only shard_map.
 
-One device or many, the per-device program is mapped over the 1-D mesh; `jax.shard_map` is what
-`jax.pmap` is built on. Parameters are replicated, environments are sharded.
+The per-device program is mapped over the 1-D mesh, whether it has one device or many; `jax.pmap` is
+built on the same `jax.shard_map`. Parameters are replicated, environments are sharded.
 """
 
 from collections.abc import Callable
@@ -23,28 +23,31 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-# Typed Any because a tree of specs has the shape of the state that it describes.
+# Typed Any because a tree of specs has the structure of the state that it describes.
 REPLICATED: Any = PartitionSpec()
 SHARDED: Any = PartitionSpec(AXIS)  # rows of all devices along the first axis
 
 
 def simulate_cpu_devices(count: int) -> None:
-    """Makes a CPU pass for at least `count` devices; before anything touches a device."""
+    """Splits the CPU into at least `count` devices; call it before anything touches a device."""
     if jax.config.values["jax_num_cpu_devices"] < count:
         jax.config.update("jax_num_cpu_devices", count)
 
 
 def make_mesh(num_devices: int) -> Mesh:
-    """The 1-D mesh of the first devices of every process; 0 takes every accelerator, or one CPU.
+    """Returns the 1-D mesh of the first devices of every process.
 
-    Raises `UserError` if there are fewer, or they do not divide among the processes.
+    0 takes every accelerator, or one CPU per process. Raises `UserError` if there are too few
+    devices, or they do not divide among the processes.
     """
     devices, processes = jax.devices(), jax.process_count()
     by_process = [[d for d in devices if d.process_index == p] for p in range(processes)]
     most = len(devices)
     if len(set(map(len, by_process))) > 1:
         each = ", ".join(str(len(own)) for own in by_process)
-        raise UserError(f"processes have different numbers of devices: {each}; give each as many")
+        raise UserError(
+            f"processes have different numbers of devices: {each}; give each the same number"
+        )
     if num_devices > most:
         raise UserError(
             f"num_devices = {num_devices}: there are {most} "
@@ -66,12 +69,12 @@ def make_mesh(num_devices: int) -> Mesh:
 
 
 def compiler_options(mesh: Mesh) -> dict[str, bool] | None:
-    """Returns what XLA must know of a program that calls emulators; None if nothing.
+    """Returns XLA's options for a program that calls emulators; None if it needs none.
 
     Processes with GPUs divide the tuning of kernels: each waits up to 24 hours for the results that
     the others store under the fingerprint of the whole module (`GetKvStoreKey` in XLA's
-    xla/backends/autotuner/autotuner.cc). The addresses of the emulators are in it, so that no two
-    processes have the same one, and none would ever compile. Each tunes for itself.
+    xla/backends/autotuner/autotuner.cc). The module holds the addresses of the emulators, so its
+    fingerprint differs between processes and none would ever compile. So each tunes for itself.
     """
     devices = list(mesh.devices.flat)
     together = len({device.process_index for device in devices}) > 1
@@ -80,12 +83,15 @@ def compiler_options(mesh: Mesh) -> dict[str, bool] | None:
 
 
 def num_local_devices(mesh: Mesh) -> int:
-    """Devices of the mesh that belong to this process."""
+    """Returns how many devices of the mesh belong to this process."""
     return len(mesh.local_devices)
 
 
 def free_host_memory() -> int:
-    """Bytes that this process may still take: the machine's, or its container's if that is less."""
+    """Returns the bytes of host memory that this process may still take.
+
+    The least of the machine's, the container's and the address space's limit.
+    """
     free = psutil.virtual_memory().available
     if resource is not None:
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]  # as `ulimit -v` sets it
@@ -101,7 +107,7 @@ def free_host_memory() -> int:
 
 
 def free_device_memory(mesh: Mesh) -> int | None:
-    """Bytes that each accelerator of the mesh has free; None where the platform does not tell."""
+    """Returns the free bytes of each accelerator; None if the platform does not report them."""
     statistics = mesh.local_devices[0].memory_stats() or {}
     if "bytes_limit" not in statistics:
         return None
@@ -123,7 +129,7 @@ def put(mesh: Mesh, tree: PyTree, spec: PartitionSpec) -> PyTree:
 
 
 def fetch(tree: PyTree) -> PyTree:
-    """Arrays of all devices, as NumPy arrays in every process; all processes must call it."""
+    """Returns the arrays of all devices as NumPy arrays; all processes must call it."""
     if jax.process_count() == 1:
         return jax.device_get(tree)
     return multihost_utils.process_allgather(tree, tiled=True)
@@ -132,7 +138,7 @@ def fetch(tree: PyTree) -> PyTree:
 def map_over_devices(
     program: Callable[..., Any], mesh: Mesh, in_specs: PyTree, out_specs: PyTree
 ) -> Callable[..., Any]:
-    """The per-device program, mapped over the mesh.
+    """Maps the per-device program over the mesh.
 
     Replication is not checked: with the check, a mean of the gradient over devices would come out
     as their sum (pinned by a test).

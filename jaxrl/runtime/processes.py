@@ -1,8 +1,8 @@
-"""Several processes that train as one: how they join, agree, notice a loss, and end.
+"""Several processes that train as one: they join, agree, detect a loss, and end together.
 
-`jax.distributed` connects them; SLURM, Open MPI, Kubernetes and Cloud TPU tell each who it is, or
-the command line does. Every process then runs the same program over global arrays, so whatever
-the host decides between two compiled calls must be decided alike everywhere (`agree`).
+`jax.distributed` connects them. SLURM, Open MPI, Kubernetes, Cloud TPU or the command line gives
+each process its number. Every process then runs the same program over global arrays, so all hosts
+must make the same decisions between two compiled calls (`agree`).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-# The key-value store of the coordinator has no public name; JAX's own multihost tools use this one.
+# The coordinator's key-value store has no public name; JAX's multihost tools use this one too.
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
@@ -29,29 +29,29 @@ from jaxrl.runtime.exit import print_at_once
 from jaxrl.runtime.launch import Launch, launched_together, local_gpus
 from jaxrl.runtime.rendezvous import meet
 
-LOST = 75  # exit status of those that are left (EX_TEMPFAIL: try again)
+LOST = 75  # exit status of the processes that remain (EX_TEMPFAIL: try again)
 BEAT = 1.0  # seconds between two signs of life
-LONGEST = 7 * 24 * 3600  # seconds that the others may wait for the last one at the end
-MESSAGE = 32_768  # bytes of what process 0 tells the others
+LONGEST = 7 * 24 * 3600  # seconds that the first may wait for the last one at the end
+MESSAGE = 32_768  # bytes, most that process 0 sends to the others
 ALIVE = "jaxrl/alive"
 _ended = threading.Event()
-_ending = threading.Event()  # the watch ends this process
+_ending = threading.Event()  # the watchdog ends this process
 _patience = 30.0  # seconds without a sign of life
-_advice = ""  # what to do when a process was lost
+_advice = ""  # the end of the message when a process was lost
 
 
 def count() -> int:
-    """Processes that train together; touches no device."""
+    """Returns the number of processes that train together; touches no device."""
     return distributed.global_state.num_processes
 
 
 def index() -> int:
-    """Which of them this is; touches no device."""
+    """Returns the number of this process among them; touches no device."""
     return distributed.global_state.process_id
 
 
 def _store() -> Any:
-    """Of keys and values, in process 0."""
+    """Returns the client of the key-value store, which lives in process 0."""
     return distributed.global_state.client
 
 
@@ -62,9 +62,9 @@ def _on_tpu() -> bool:
 
 
 def join(launch: Launch) -> None:
-    """Connects this process to the others, if there are any; before anything touches a device.
+    """Connects this process to the others, if there are any; call it before touching a device.
 
-    Raises `UserError` where the others cannot be found.
+    Raises `UserError` if the others cannot be found.
     """
     global _patience
     _patience = launch.lost_after
@@ -75,7 +75,7 @@ def join(launch: Launch) -> None:
     given: dict[str, Any] = {"local_device_ids": local_gpus(os.environ, present)}
     if launch.coordinator:
         given["coordinator_address"] = launch.coordinator
-    if launch.coordinator and "OMPI_COMM_WORLD_SIZE" in os.environ:  # Open MPI 5 says no more
+    if launch.coordinator and "OMPI_COMM_WORLD_SIZE" in os.environ:  # Open MPI 5 has no more
         rank, size = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("RANK", "SIZE"))
         given |= {"num_processes": size, "process_id": rank}
     if launch.num_processes:
@@ -86,7 +86,7 @@ def join(launch: Launch) -> None:
         jax.distributed.initialize(
             **given,
             initialization_timeout=round(launch.join_within),
-            # JAX aborts a process that this module's own watch has not ended.
+            # JAX aborts a process that this module's watchdog has not ended.
             heartbeat_timeout_seconds=round(2 * launch.lost_after) + 20,
             shutdown_timeout_seconds=60,
         )
@@ -94,16 +94,16 @@ def join(launch: Launch) -> None:
         if not together and isinstance(error, ValueError):
             return  # one host of a TPU, outside a pod
         raise UserError(
-            f"cannot join the other processes: {str(error).splitlines()[0]} (tell each of them "
+            f"cannot join the other processes: {str(error).splitlines()[0]} (give each of them "
             "--coordinator HOST:PORT, --num-processes N and its --process-id)"
         ) from None
     if count() > 1:
         _share_cores()
-        threading.Thread(target=_watch, daemon=True).start()
+        threading.Thread(target=_watchdog, daemon=True).start()
 
 
 def _host() -> str:
-    """A name of this machine, the same in all its containers."""
+    """Returns a name of this machine, the same in all its containers."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -128,22 +128,22 @@ def _share_cores() -> None:
 
 
 def _signs() -> dict[int, str]:
-    """What each process showed last: a number that grows, or "left STATUS: " and why."""
+    """Returns each process's last sign: a growing number, or "left STATUS: " and the reason."""
     signs = {process: "" for process in range(count())}
     found = _store().key_value_dir_get(ALIVE)
     return signs | {int(name.rsplit("/", 1)[1]): sign for name, sign in found}
 
 
-def advise(what: str) -> None:
-    """What those who are left tell the user when a process is lost."""
+def advise(advice: str) -> None:
+    """Sets the advice to the user for the case that a process is lost."""
     global _advice
-    _advice = f"; {what}"
+    _advice = f"; {advice}"
 
 
-def _watch() -> None:
-    """Shows a sign of life, and ends this process when another shows none.
+def _watchdog() -> None:
+    """Shows signs of life, and ends this process if another shows none.
 
-    A device that waits for a lost one in a collective would wait for ever.
+    Otherwise a device would wait forever in a collective for a lost one.
     """
     now = answered = time.monotonic()
     seen = {process: ("", now) for process in range(count())}
@@ -156,13 +156,13 @@ def _watch() -> None:
             signs, answered = _signs(), now
         except jax.errors.JaxRuntimeError:
             if now - answered > _patience:
-                _end_for("process 0, which holds all together, was lost")
+                _end_for("process 0, the coordinator, was lost")
             continue
         for process, sign in signs.items():
             if sign != seen[process][0]:
                 seen[process] = (sign, now)
             if sign.startswith("left"):
-                time.sleep(2 * BEAT)  # a mistake that all have made, each tells itself
+                time.sleep(2 * BEAT)  # every process reports a mistake that all have made
                 status, _, reason = sign.removeprefix("left ").partition(": ")
                 _end_for(
                     f"process {process} left: {reason}", LOST if status == "1" else int(status)
@@ -172,7 +172,7 @@ def _watch() -> None:
 
 
 def _end_for(reason: str, status: int = LOST) -> NoReturn:
-    """The main thread may hang in a collective, so that only the system can end it."""
+    """Ends this process at once, because its main thread may hang in a collective."""
     _ending.set()
     print_at_once(f"jaxrl: {reason}; process {index()} ends too{_advice}")
     _let_others_read()
@@ -180,15 +180,15 @@ def _end_for(reason: str, status: int = LOST) -> NoReturn:
 
 
 def _let_others_read() -> None:
-    """The store ends with process 0, and JAX then aborts those that have not read it."""
+    """Waits in process 0: its end closes the store, and JAX aborts those that still read it."""
     if index() == 0:
         time.sleep(5 * BEAT)
 
 
 def find_lost(error: BaseException) -> None:
-    """After an error that may come from the loss of another process: waits for the watch to say.
+    """Waits until it is known whether an error comes from the loss of another process.
 
-    Returns if all others live on, so that the error is this process's own.
+    If so, the watchdog ends this process. Returns if all others live: the error is this process's.
     """
     if isinstance(error, UserError | RunError | KeyboardInterrupt):
         return
@@ -202,7 +202,7 @@ def find_lost(error: BaseException) -> None:
             if all(_beats(signs[p]) >= _beats(before[p]) + 3 for p in others):
                 return
         time.sleep(BEAT)
-    while _ending.is_set():  # it has said so, and ends this process
+    while _ending.is_set():  # the watchdog ends this process
         time.sleep(BEAT)
 
 
@@ -211,8 +211,8 @@ def _beats(sign: str) -> int:
 
 
 def leave(status: int, error: BaseException) -> NoReturn:
-    """Ends this process after an error, and tells the others why, so that they end soon."""
-    _ended.set()  # the watch must not end it first
+    """Ends this process after an error, and sends the reason to the others, which end soon."""
+    _ended.set()  # the watchdog must not end it first
     reason = " ".join(str(error).split())[:500] or type(error).__name__
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         sign = f"left {status}: {reason}"
@@ -224,7 +224,7 @@ def leave(status: int, error: BaseException) -> NoReturn:
 
 
 def finish() -> None:
-    """Waits until all processes have come to the end, and disconnects."""
+    """Waits until all processes have reached the end, and disconnects."""
     if count() == 1:
         return
     _store().wait_at_barrier("jaxrl/end", LONGEST * 1000)
@@ -233,44 +233,46 @@ def finish() -> None:
 
 
 def from_first(make: Callable[[], str]) -> str:
-    """What `make` returns in process 0, told to all; its `UserError` is raised in all."""
+    """Calls `make` in process 0 and returns its text in all; its `UserError` is raised in all."""
     if count() == 1:
         return make()
-    said = b""
+    sent = b""
     if index() == 0:
         try:
-            said = b"+" + make().encode()
+            sent = b"+" + make().encode()
         except UserError as error:
-            said = b"-" + str(error).encode()
+            sent = b"-" + str(error).encode()
     buffer = np.zeros(MESSAGE, np.uint8)
-    buffer[: len(said[:MESSAGE])] = np.frombuffer(said[:MESSAGE], np.uint8)
-    told = bytes(multihost_utils.broadcast_one_to_all(buffer)).rstrip(b"\0").decode()
-    if told.startswith("-"):
-        raise UserError(told[1:])
-    return told[1:]
+    buffer[: len(sent[:MESSAGE])] = np.frombuffer(sent[:MESSAGE], np.uint8)
+    text = bytes(multihost_utils.broadcast_one_to_all(buffer)).rstrip(b"\0").decode()
+    if text.startswith("-"):
+        raise UserError(text[1:])
+    return text[1:]
 
 
 def agree(*mine: int) -> np.ndarray:
-    """The numbers of all processes: i64[processes, numbers]."""
+    """Returns the numbers of all processes: i64[processes, numbers]."""
     if count() == 1:
         return np.array([mine])
     return multihost_utils.process_allgather(np.array(mine))
 
 
 def check_same(settings: str) -> None:
-    """Refuses processes that were started with different settings, lines of TOML."""
+    """Raises `UserError` if processes were started with different settings, lines of TOML."""
     first = from_first(lambda: settings)
     pairs = zip(first.splitlines(), settings.splitlines(), strict=False)
     differ = [f"{mine}, and process 0 {theirs}" for theirs, mine in pairs if theirs != mine]
     others = np.flatnonzero(agree(len(differ))[:, 0])
     if others.size:
         hint = f"has {differ[0]}" if differ else "was started with other settings"
-        raise UserError(f"process {index() if differ else others[0]} {hint}: start all alike")
+        raise UserError(
+            f"process {index() if differ else others[0]} {hint}: start all with the same settings"
+        )
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what Gloo prints, from C++, to standard output when several processes connect."""
+    """Silences Gloo, which prints from C++ to standard output when processes connect."""
     if count() == 1:
         yield
         return
@@ -280,7 +282,7 @@ def quiet() -> Iterator[None]:
     try:
         yield
     finally:
-        ctypes.CDLL(None).fflush(None)  # C buffers what does not go to a terminal
+        ctypes.CDLL(None).fflush(None)  # C buffers output that goes to no terminal
         os.dup2(before, 1)
         os.close(before)
         os.close(nothing)

@@ -1,7 +1,7 @@
-"""Processes that are started by hand meet before JAX connects them.
+"""Lets processes that are started by hand meet before JAX connects them.
 
-JAX aborts a process whose others do not come, with a stack trace. So process 0 first waits itself,
-at the same address: each of the others says who it is, and all go on when the last has come.
+JAX aborts a process with a stack trace if the others do not come. So process 0 first listens at the
+same address: each of the others sends its number, and all continue when the last has arrived.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ WELCOME, REFUSED = "welcome", "refused: "
 
 
 def meet(launch: Launch) -> None:
-    """Returns when all processes are there. Raises `UserError` that names those that are not."""
+    """Waits until all processes have arrived. Raises `UserError` that names the missing ones."""
     deadline = time.monotonic() + launch.join_within
     if launch.process_id:
         _arrive(launch, deadline)
@@ -25,6 +25,7 @@ def meet(launch: Launch) -> None:
 
 
 def _listen(launch: Launch) -> socket.socket:
+    """Opens the port of the coordinator. Raises `UserError` if it is taken."""
     port = int(launch.coordinator.rpartition(":")[2])
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -38,7 +39,7 @@ def _listen(launch: Launch) -> socket.socket:
 
 
 def _hear(server: socket.socket, deadline: float) -> tuple[socket.socket, list[str]]:
-    """The next that comes, and what it says. Raises `TimeoutError` at the deadline."""
+    """Returns the next guest and its two numbers. Raises `TimeoutError` at the deadline."""
     while True:
         server.settimeout(max(deadline - time.monotonic(), 0.01))
         guest = server.accept()[0]
@@ -51,7 +52,7 @@ def _hear(server: socket.socket, deadline: float) -> tuple[socket.socket, list[s
 
 
 def _receive(launch: Launch, deadline: float) -> None:
-    """Process 0: collects the others."""
+    """Collects the other processes, in process 0."""
     count, address = launch.num_processes, launch.coordinator
     guests: dict[int, socket.socket] = {}
     print(
@@ -82,14 +83,15 @@ def _receive(launch: Launch, deadline: float) -> None:
 
 
 def _answer(guests: list[socket.socket], what: str) -> None:
+    """Sends a message to the guests and hangs up."""
     for guest in guests:
         with contextlib.suppress(OSError), guest:
             guest.sendall(what.encode())
-            guest.recv(1)  # it hangs up first, so that the port is free at once
+            guest.recv(1)  # the guest hangs up first, which frees the port at once
 
 
 def _arrive(launch: Launch, deadline: float) -> None:
-    """Any other process: says who it is, and waits for the rest."""
+    """Reports this process to process 0, and waits for the rest."""
     host, _, port = launch.coordinator.rpartition(":")
     hello = f"{launch.process_id} {launch.num_processes}".encode()
     reason: object = "no answer"
@@ -111,5 +113,5 @@ def _arrive(launch: Launch, deadline: float) -> None:
         time.sleep(0.5)
     raise UserError(
         f"cannot join the other processes at {launch.coordinator} within {launch.join_within:g} s "
-        f"({reason}): check --coordinator, and that process 0 and all others run"
+        f"({reason}): check --coordinator, and that all processes run"
     )

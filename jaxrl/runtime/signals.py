@@ -1,7 +1,7 @@
-"""Signals that stop training: the first one saves, then ends; the second ends at once.
+"""Signals that stop training: after the first one it saves and ends, after the second at once.
 
-Python runs its handlers between two steps of the main thread, which may wait for a compiled call
-of a minute. So a thread reads the signals from a pipe as they come.
+Python runs its handlers between two steps of the main thread, which may wait a minute for a
+compiled call. So a thread reads the signals from a pipe as they arrive.
 """
 
 import contextlib
@@ -19,34 +19,32 @@ SIGNALS = tuple(
 
 
 class StopSignal:
-    """Notes the first signal, so that training saves and ends."""
+    """A flag that the first signal sets; training reads it, saves and ends."""
 
     def __init__(self) -> None:
-        self.signal: int | None = None  # that any process was sent
-        self._here = False  # whether this one was
-        self.savable = False  # whether ending at once would lose what was trained
+        self.signal: int | None = None  # the first signal that any process got
+        self._here = False  # whether this process got one
+        self.savable = False  # whether ending at once would lose training
 
     def agreed(self) -> bool:
-        """Whether any process was told to stop; all of them ask together."""
-        told = int(processes.agree(self.signal or 0).max())
-        self.signal = told or self.signal  # one that came meanwhile waits for the next time
-        return bool(told)
+        """Returns whether any process got a signal; all processes must call it together."""
+        first = int(processes.agree(self.signal or 0).max())
+        self.signal = first or self.signal  # a signal that came meanwhile counts at the next call
+        return bool(first)
 
     def _note(self, number: int) -> None:
         if self._here:
-            print_at_once(
-                "jaxrl: stopped at once; what was trained since the newest checkpoint is lost"
-            )
+            print_at_once("jaxrl: stopped at once; training since the newest checkpoint is lost")
             exit_now(128 + number)
         if not self.savable and processes.count() == 1:
-            print_at_once("jaxrl: stopped before training began; nothing was to be saved")
+            print_at_once("jaxrl: stopped before training began; there was nothing to save")
             exit_now(128 + number)
         self.signal, self._here = number, True
-        print_at_once("saving, then stopping; once more stops at once")
+        print_at_once("saving, then stopping; a second signal stops at once")
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["StopSignal"]:
-        """Handlers are put back at the end; outside the main thread there are none."""
+        """Installs handlers for the block; outside the main thread it installs none."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
@@ -67,7 +65,7 @@ class StopSignal:
         wakeup_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         try:
             for number in before:
-                signal.signal(number, lambda *_: None)  # the thread hears of it by the pipe
+                signal.signal(number, lambda *_: None)  # the thread reads it from the pipe
             yield self
         finally:
             for number, handler in before.items():

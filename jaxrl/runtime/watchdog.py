@@ -1,4 +1,4 @@
-"""Notices what must return and does not, such as emulators that have stopped answering."""
+"""Ends the process if a call exceeds its deadline, as when the emulators stop answering."""
 
 import contextlib
 import threading
@@ -12,17 +12,17 @@ LOOK = 0.5  # seconds between two looks at the clock
 
 
 class Watchdog:
-    """Ends the process when something takes longer than it may.
+    """A thread that ends the process if a call of the main thread takes too long.
 
-    The main thread waits inside compiled code, which nothing can interrupt, so that only the
-    process can end; checkpoints are whole or not there.
+    The main thread waits inside compiled code, which nothing can interrupt: only the process can
+    end. Every checkpoint is either complete or absent.
     """
 
     def __init__(self, patience: float, advice: str = "") -> None:
-        """With `patience` in seconds; 0 waits for ever."""
+        """Starts the thread, unless `patience`, in seconds, is 0; `advice` ends its message."""
         self._patience, self._advice = patience, advice
-        self._expected: tuple[str, float] | None = None  # what, for how long
-        self._waited = 0.0  # seconds for it, without those when this process was stopped
+        self._expected: tuple[str, float] | None = None  # the awaited thing and its seconds
+        self._waited = 0.0  # seconds, without those when this process was stopped
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         if patience:
@@ -30,7 +30,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def expecting(self, what: str, at_least: float = 0.0) -> Iterator[None]:
-        """What is done inside may take the patience, or `at_least` so many seconds."""
+        """Ends the process if the block takes longer than the patience and `at_least` seconds."""
         self._waited = 0.0
         self._expected = (what, max(self._patience, at_least))
         try:

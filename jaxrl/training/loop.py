@@ -43,7 +43,7 @@ def run(
     # Games that ended before those of this session began together.
     ended_before = elsewhere if session.engines[0].restorable else progress.episodes
     session.stop.savable = True
-    while updates < session.num_updates and not session.stop.agreed():
+    while updates < session.plan.num_updates and not session.stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)
         state, call_seconds = _call(session, compiled, state, count, update_seconds)
         update_seconds, updates = call_seconds / count, updates + count
@@ -52,11 +52,11 @@ def run(
         step = updates * session.program.steps_per_update
         rate = (step - interval_start[0]) / (seconds - interval_start[1])
         games = _games(state, elsewhere)
-        since_line = (updates - 1) % session.log_updates + 1  # updates
+        since_line = (updates - 1) % session.plan.updates_per_line + 1  # updates
         means = metrics.means(jax.device_get(state.metrics), since_line)
         check_finite(session, state, step, means)
         progress = Progress(step, updates, seconds, games.episodes)
-        status = TrainingStatus(step, session.total_steps, rate, games, _note(means))
+        status = TrainingStatus(step, session.plan.total_steps, rate, games, _note(means))
         session.display.update(status, updates == boundary)
         if updates < boundary:
             continue

@@ -6,7 +6,7 @@ from jaxrl.training.session import TrainingSession
 
 def headline(session: TrainingSession) -> str:
     """Returns the lines that say what is trained, on which devices, for how long and where to."""
-    config, total = session.config, session.total_steps
+    config, total = session.config, session.plan.total_steps
     mesh = session.mesh
     devices = describe_devices(mesh.size, mesh.devices.flat[0].device_kind)
     if processes.count() > 1:
@@ -20,7 +20,7 @@ def headline(session: TrainingSession) -> str:
     if learners:
         often = "update" if every == 1 else f"{every} updates"
         lines.append(f"{learners} learners, which merge after every {often}")
-    rate, start = config.optimizer.learning_rate, config.initial_learning_rate()
+    rate, start = config.optimizer.learning_rate, session.plan.learning_rate
     if start != rate:
         lines.append(
             f"learning rate {start:.3g}: {rate:g} for {config.optimizer.recipe_envs} environments, "

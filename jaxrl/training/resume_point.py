@@ -13,8 +13,8 @@ from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.checkpoint import num_devices
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.lock import hold
-from jaxrl.runs.provenance import overridden
+from jaxrl.runs.lock import hold_lock
+from jaxrl.runs.provenance import overridden_values
 from jaxrl.training.messages import describe_devices
 from jaxrl.training.session import TrainingSession
 from jaxrl.types import LoopState
@@ -33,7 +33,7 @@ def find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
     Keys: `step`, None where no checkpoint exists yet, and otherwise the `config` that the
     checkpoint was saved with, the `damaged` checkpoints and the keys that were `overridden`.
     """
-    held.enter_context(hold(run_dir))
+    held.enter_context(hold_lock(run_dir))
     found = checkpoint_files.survey(run_dir)
     if not found.good:
         _check_may_start(run_dir, config)
@@ -44,7 +44,7 @@ def find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
             "step": found.good[-1],
             "config": saved.config,
             "damaged": found.damaged,
-            "overridden": overridden(run_dir),
+            "overridden": overridden_values(run_dir),
         }
     )
 
@@ -80,7 +80,7 @@ def check_divides_among(config: Config) -> None:
 
 def is_complete(config: Config, run_dir: Path) -> bool:
     """Returns whether a run that reached its last step was also evaluated and drawn."""
-    total = config.num_updates() * config.steps_per_update()
+    total = resolve(config).total_steps
     evaluated = not config.evaluation.episodes or evaluation_record.is_of_end(run_dir, total)
     return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
 

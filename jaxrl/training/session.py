@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 
+from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
 from jaxrl.program.program import Program
 from jaxrl.runs.checkpoint import Checkpoints
@@ -20,9 +21,9 @@ SECONDS_PER_CALL = 1.0
 
 
 class TrainingSession(NamedTuple):
-    """Configuration, devices, compiled program and outputs of one process that trains."""
+    """Plan, devices, compiled program and outputs of one process that trains."""
 
-    config: Config
+    plan: Plan
     run_dir: Path
     mesh: jax.sharding.Mesh
     engines: tuple[EnvEngine, ...]
@@ -34,21 +35,9 @@ class TrainingSession(NamedTuple):
     start_time: float  # of the session, by time.perf_counter
 
     @property
-    def log_updates(self) -> int:
-        """Updates between two log lines, so lines fall at the same steps in every run."""
-        whole = self.program.updates_between_merges
-        steps = self.program.steps_per_update * whole
-        return whole * max(1, round(self.config.log.interval / steps))
-
-    @property
-    def num_updates(self) -> int:
-        """Updates of the whole run."""
-        return self.config.num_updates()
-
-    @property
-    def total_steps(self) -> int:
-        """Agent steps at the end: whole updates, so at least the configured `total_steps`."""
-        return self.num_updates * self.program.steps_per_update
+    def config(self) -> Config:
+        """The configuration behind the plan."""
+        return self.plan.config
 
     def seconds_since_start(self) -> float:
         """Returns the wall-clock seconds since the session started."""
@@ -61,8 +50,7 @@ class TrainingSession(NamedTuple):
           updates: number of updates done so far.
           update_seconds: duration of one update in the call before.
         """
-        boundary = (updates // self.log_updates + 1) * self.log_updates
-        boundary = min(boundary, self.num_updates)
-        whole = self.program.updates_between_merges
+        lines, whole = self.plan.updates_per_line, self.plan.updates_per_merge
+        boundary = min((updates // lines + 1) * lines, self.plan.num_updates)
         count = max(1, int(SECONDS_PER_CALL / update_seconds / whole)) * whole
         return int(processes.agree(min(count, boundary - updates))[0, 0]), boundary

@@ -14,17 +14,18 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
 from jaxrl.envs.envpool.engine import has_custom_call
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
-from jaxrl.program.program import envs_per_device, envs_per_learner, make_program
+from jaxrl.program.program import make_program
 from jaxrl.runs import checkpoint_files, evaluation_record, layout
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.directory import create, load_config, write_config
+from jaxrl.runs.directory import create_run, load_config, write_config
 from jaxrl.runs.provenance import write_provenance
 from jaxrl.runtime import malloc, processes
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
@@ -57,7 +58,7 @@ def start(config: Config) -> Outcome:
     if config.parallel.sync_every and not config.parallel.num_learners:
         config = config.replaced(parallel={"num_learners": mesh.size})
     with contextlib.ExitStack() as held:
-        run_dir = Path(processes.from_first(lambda: str(create(config, held))))
+        run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
         return _train(config, run_dir, mesh, ResumePoint())
 
@@ -86,7 +87,7 @@ def resume(
                 print("no checkpoint yet: training begins from the start", file=sys.stderr)
             return _train(config, run_dir, mesh, ResumePoint())
         changes = overrides.check(found["config"], config, override, found["overridden"])
-        total = config.num_updates() * config.steps_per_update()
+        total = resolve(config, mesh.size).total_steps
         if step > total and "total_steps" in changes:
             raise UserError(f"total_steps = {config.total_steps:,}: the run has reached step "
                             f"{step:,} already")  # fmt: skip
@@ -116,7 +117,7 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
             "engine = 'xla': EnvPool has no custom call for this platform; take auto or callback"
         )
     mesh = make_mesh(config.parallel.num_devices)
-    envs_per_device(config, mesh)
+    resolve(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     with processes.quiet():  # the first connection, which Gloo announces on standard output
         processes.check_same(settings(config))
@@ -138,11 +139,10 @@ def _wait_for_directory(run_dir: Path) -> None:
 def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: ResumePoint) -> Outcome:
     """Builds the session's parts, trains, and finishes the run if no signal stopped it."""
     start_time = time.perf_counter()
-    num_envs = envs_per_device(config, mesh)
-    engines = make_engines(config, num_envs, num_local_devices(mesh))
-    spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
-    agent = make_agent(config, spec)
-    program = make_program(config, agent, engines, mesh)
+    plan = resolve(config, mesh.size)
+    engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh))
+    agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
+    program = make_program(plan, agent, engines, mesh)
     checkpoints = Checkpoints(run_dir, config, engines[0].restorable, origin.checkpoint)
     again = f"jaxrl resume {run_dir}" + " in every process" * (processes.count() > 1)
     processes.advise(f"go on with: {again}")
@@ -152,7 +152,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: Resum
         StopSignal().watching() as stop,
     ):
         session = TrainingSession(
-            config=config,
+            plan=plan,
             run_dir=run_dir,
             mesh=mesh,
             engines=engines,
@@ -178,7 +178,7 @@ def _run(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Prog
     """Starts or restores, compiles and trains; closes checkpoints and engines in any case."""
     try:
         state, progress = _begin(session, origin)
-        if progress.updates >= session.num_updates:
+        if progress.updates >= session.plan.num_updates:
             session.display.say("training had ended already")
             return state, progress
         with session.display.busy("compiling") as compiling:
@@ -213,7 +213,7 @@ def _begin(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Pr
     state, described = session.checkpoints.restore(state, origin.checkpoint)
     progress = described.progress
     display.say(f"resumed at step {progress.step:,}")
-    if progress.updates < session.num_updates:
+    if progress.updates < session.plan.num_updates:
         with session.watchdog.expecting("the emulators", longest):
             state = resume_point.replace_unsaved(session, state, progress, described.devices)
     return state, progress

@@ -7,6 +7,7 @@ import pytest
 
 from jaxrl.agents import a2c, make_agent
 from jaxrl.config.algorithms import A2CConfig
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.networks.heads import PolicyValue
@@ -20,7 +21,7 @@ SPEC = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
 
 
 def rows(weight):
-    return a2c.Rows(
+    return a2c.Batch(
         observation=jnp.zeros((2, 84, 84, 4), jnp.uint8),
         action=jnp.array([0, 1]),
         target=jnp.array([3.0, 9.0]),
@@ -69,7 +70,7 @@ def trajectory(seed=0, envs=4, steps=5):
 def update(data, **settings):
     config = catch_config(num_envs=4)
     config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, **settings))
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     return mapped(state, jax.tree.map(lambda x: x[None], data), jax.random.key(1))
@@ -102,11 +103,11 @@ def test_invalid_rows_change_nothing():
 def test_a2c_solves_catch():
     config = catch_config(total_steps=28_000)
     engine = make_engine(config, config.num_envs)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(20))
     start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(config.num_updates() - 20))
+    state = program.run(state, np.int32(resolve(config).num_updates - 20))
     end = episode_statistics.summarize(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

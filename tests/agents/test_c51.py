@@ -6,6 +6,7 @@ import rlax
 import scipy.stats
 
 from jaxrl.agents import c51, make_agent, q_learning
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.evaluation import protocols
 from jaxrl.networks.actors import init_params
@@ -24,19 +25,9 @@ def logits_of(probabilities):
     return jnp.log(jnp.array(probabilities))
 
 
-def method(atoms):
-    return q_learning.Method(
-        len(atoms),
-        lambda logits: jax.nn.softmax(logits) @ atoms,
-        lambda reward, discount, logits: c51.target(reward, discount, logits, atoms),
-        c51.error,
-        "loss/cross_entropy",
-    )
-
-
 def hand_target(table, selector, reward, discount):
     """Of one transition; logits [A, N]."""
-    bootstrap = q_learning.bootstrap(method(ATOMS), table[None], selector[None])
+    bootstrap = q_learning.bootstrap(c51.method(ATOMS), table[None], selector[None])
     return c51.target(jnp.array([reward]), jnp.array([discount]), bootstrap, ATOMS)[0]
 
 
@@ -68,10 +59,10 @@ def test_loss_equals_rlax(double):
     reward = jnp.asarray(random.normal(size=16) * 5, jnp.float32)
     discount = jnp.asarray(random.choice([0.0, 0.99], 16), jnp.float32)
     selector = selector_logits if double else target_logits
-    bootstrap = q_learning.bootstrap(method(atoms), target_logits, selector)
+    bootstrap = q_learning.bootstrap(c51.method(atoms), target_logits, selector)
     target = c51.target(reward, discount, bootstrap, atoms)
-    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
-    total, (parts, divergence) = q_learning.loss(method(atoms), online, rows)
+    rows = q_learning.Batch(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
+    total, (parts, divergence) = q_learning.loss(c51.method(atoms), online, rows)
     oracle = jax.vmap(rlax.categorical_double_q_learning, in_axes=(None, 0, 0, 0, 0, None, 0, 0))(
         atoms, online, action, reward, discount, atoms, target_logits,
         jax.nn.softmax(selector) @ atoms,
@@ -88,10 +79,10 @@ def test_loss_equals_rlax(double):
 def test_a_row_without_weight_does_not_count():
     logits = logits_of([[[0.2, 0.3, 0.5]], [[0.6, 0.2, 0.2]]])
     target = jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    rows = q_learning.Rows(
+    rows = q_learning.Batch(
         jnp.zeros(2), jnp.zeros(2, int), target, jnp.array([1.0, 0.0]), jnp.ones(2), None
     )
-    assert float(q_learning.loss(method(ATOMS), logits, rows)[0]) == pytest.approx(
+    assert float(q_learning.loss(c51.method(ATOMS), logits, rows)[0]) == pytest.approx(
         -np.log(0.3), rel=1e-5
     )
 
@@ -111,7 +102,7 @@ def trajectory(seed, steps=4, envs=4):
 def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
     settings = {"learning_starts": 48, "target_update_interval": 32, "batch_size": 32}
     config = catch_config("c51_fast", num_envs=4, agent=settings)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     history = [state]
@@ -128,7 +119,7 @@ def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
         return all((x == y).all() for x, y in pairs)
 
     params = [s.actor.params for s in history]
-    targets = [s.optimizer.target for s in history]
+    targets = [s.train_state.target_params for s in history]
     assert same(params[0], params[2])
     assert not same(params[2], params[3])
     # Copies are taken before updates 0, 2 and 4.
@@ -142,7 +133,7 @@ def test_training_intensity_is_transitions_trained_per_transition_played():
     """Gradient steps are counted by Adam: 8 x 16 steps played = 4 batches of 32."""
     settings = {"learning_starts": 0, "batch_size": 32, "training_intensity": 8.0}
     config = catch_config("c51_fast", num_envs=4, agent=settings)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     for i in range(3):
@@ -150,7 +141,7 @@ def test_training_intensity_is_transitions_trained_per_transition_played():
         state, _ = mapped(state, data, jax.random.key(i))
     counts = {
         int(leaf[0])
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state.optimizer.moments)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state.train_state.opt_state)
         if "count" in jax.tree_util.keystr(path)
     }
     # The first update has 4 steps of each environment: too few for a stack and a window of 3.
@@ -161,8 +152,10 @@ def test_evaluation_explores_as_it_says():
     config = catch_config("c51_fast", agent={"evaluation_epsilon": 0.0})
     played = protocols.protocol_config(config, "noop")
     assert played.agent.epsilon_start == played.agent.epsilon_end == 0.0
-    agent = make_agent(played, SPEC)
-    actor = make_agent(config, SPEC).init(jax.random.key(0)).actor  # no update yet: epsilon 1
+    agent = make_agent(resolve(played), SPEC)
+    actor = (
+        make_agent(resolve(config), SPEC).init(jax.random.key(0)).actor
+    )  # no update yet: epsilon 1
     observation = jnp.asarray(np.random.default_rng(0).integers(0, 256, (4, 84, 84, 4)), jnp.uint8)
     keys = jax.random.split(jax.random.key(0), (8, 4))
     actions = [agent.act(actor, observation, k)[0].tolist() for k in keys]
@@ -208,7 +201,9 @@ def test_new_games_do_not_continue_those_in_the_replay(recipe, settings):
     )
     mesh = make_mesh(2)
     engine = make_engine(config, 2, 2)
-    program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)
+    program = make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), mesh
+    )
     state = program.run(program.init(), np.int32(3))  # 6 steps of each environment
     valid = np.array(state.agent.memory.ring.valid)  # the state is donated
     restarted = program.restart(state, seed=7)

@@ -7,6 +7,7 @@ import pytest
 import rlax
 
 from jaxrl.agents import dqn, make_agent, q_learning
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.program import nonfinite
 from jaxrl.program.program import make_program
@@ -16,7 +17,7 @@ from jaxrl.types import AXIS
 from tests.agents.test_c51 import SPEC, trajectory
 from tests.conftest import catch_config
 
-METHOD = q_learning.Method(1, lambda values: values, dqn.target, dqn.error, "loss/huber")
+METHOD = dqn.method()
 
 
 def test_hand_worked_loss():
@@ -25,7 +26,7 @@ def test_hand_worked_loss():
     bootstrap = q_learning.bootstrap(METHOD, there, there)
     target = dqn.target(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), bootstrap)
     np.testing.assert_allclose(target, [2.0, 1.0])
-    rows = q_learning.Rows(
+    rows = q_learning.Batch(
         jnp.zeros(2), jnp.array([0, 1]), target, jnp.array([0.5, 0.5]), jnp.ones(2), None
     )
     prediction = jnp.array([[-1.0, 9.0], [9.0, 0.5]])
@@ -49,7 +50,7 @@ def test_loss_equals_rlax(double):
     discount = jnp.asarray(random.choice([0.0, 0.99], 16), jnp.float32)
     bootstrap = q_learning.bootstrap(METHOD, there, selector if double else there)
     target = dqn.target(reward, discount, bootstrap)
-    rows = q_learning.Rows(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
+    rows = q_learning.Batch(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
     total, (_, priorities) = q_learning.loss(METHOD, online, rows)
     if double:
         errors = jax.vmap(rlax.double_q_learning)(online, action, reward, discount, there, selector)
@@ -64,7 +65,7 @@ def updated(recipe, updates=4, devices=1, network=None, **agent):
     settings = {"learning_starts": 0, "batch_size": 32} | agent
     config = catch_config(recipe, num_envs=4, agent=settings)
     config = dataclasses.replace(config, network=network or config.network)
-    made = make_agent(config, SPEC._replace(num_envs=4 // devices))
+    made = make_agent(resolve(config), SPEC._replace(num_envs=4 // devices))
     state = jax.tree.map(lambda x: jnp.stack([x] * devices), made.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(made.update, in_axes=(0, 0, None), axis_name=AXIS))
     metrics = None
@@ -109,7 +110,7 @@ def test_rows_count_by_their_importance(monkeypatch):
 @pytest.mark.parametrize("poison", [np.nan, 1e30])
 def test_an_update_that_is_skipped_does_not_poison_the_priorities(poison):
     config = catch_config("dqn", num_envs=4, agent={"learning_starts": 0, "priority_exponent": 0.5})
-    agent = nonfinite.guarded(make_agent(config, SPEC), skip=True)
+    agent = nonfinite.guarded(make_agent(resolve(config), SPEC), skip=True)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     skipped, losses = [], []
@@ -134,7 +135,7 @@ def test_an_update_that_is_skipped_does_not_poison_the_priorities(poison):
 
 def test_devices_share_parameters_whatever_their_priorities():
     state, _ = updated("dqn", devices=2, priority_exponent=0.5)
-    for leaf in jax.tree.leaves((state.actor.params, state.optimizer)):
+    for leaf in jax.tree.leaves((state.actor.params, state.train_state)):
         np.testing.assert_array_equal(leaf[0], leaf[1])
     assert (np.asarray(state.memory.priorities.power[0] != state.memory.priorities.power[1])).any()
 
@@ -153,7 +154,9 @@ def test_several_devices_play_and_learn_with_priorities():
     config = catch_config("rainbow", num_envs=4, parallel={"num_devices": 2}, agent=settings)
     mesh = make_mesh(2)
     engine = make_engine(config, 2, 2)
-    program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)
+    program = make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), mesh
+    )
     state = program.run(program.init(), np.int32(20))
     assert int(state.metrics["loss/cross_entropy"].number) > 0
     assert all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(state.agent.actor.params))

@@ -6,6 +6,7 @@ import rlax
 
 from jaxrl.agents import make_agent, nstep_q
 from jaxrl.config.algorithms import NStepQConfig
+from jaxrl.config.plan import resolve
 from jaxrl.networks.heads import ActionValueNetwork
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import AXIS, Trajectory
@@ -78,7 +79,7 @@ def test_targets_equal_rlax(target):
 
 
 def test_hand_worked_loss():
-    rows = nstep_q.Rows(
+    rows = nstep_q.Batch(
         jnp.zeros(2), jnp.array([1, 0]), jnp.array([3.0, 1.0]), jnp.array([0.5, 0.5])
     )
     total, parts = nstep_q.loss(jnp.array([[9.0, 1.0], [2.0, 9.0]]), rows)
@@ -90,7 +91,7 @@ def test_hand_worked_loss():
 def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
     explores = {"epsilon_start": epsilon, "epsilon_end": epsilon, "epsilon_spread": False}
     config = catch_config("sarsa", num_envs=4, agent={"rollout_length": 4} | explores)
-    made, played = make_agent(config, SPEC), trajectory(0)
+    made, played = make_agent(resolve(config), SPEC), trajectory(0)
     state = made.init(jax.random.key(0))
     network = ActionValueNetwork(SPEC.num_actions, 1, config.network)
     observation = played.observation.reshape(-1, *played.observation.shape[2:])
@@ -123,14 +124,14 @@ def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
 def test_the_target_network_is_a_copy_that_lags():
     agent = {"target_update_interval": 32, "rollout_length": 4}
     config = catch_config("nstep_q", num_envs=4, agent=agent)
-    made = make_agent(config, SPEC)
+    made = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], made.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(made.update, in_axes=(0, 0, None), axis_name=AXIS))
-    params, targets = [state.actor.params], [state.optimizer.target]
+    params, targets = [state.actor.params], [state.train_state.target_params]
     for i in range(4):  # 16 steps an update: copies before updates 0 and 2
         state, _ = mapped(state, jax.tree.map(lambda x: x[None], trajectory(i)), jax.random.key(i))
         params.append(state.actor.params)
-        targets.append(state.optimizer.target)
+        targets.append(state.train_state.target_params)
 
     def same(a, b):
         return all(

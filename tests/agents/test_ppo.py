@@ -8,6 +8,7 @@ import rlax
 
 from jaxrl.agents import make_agent, ppo
 from jaxrl.config.algorithms import PPOConfig
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.networks.heads import PolicyValue
@@ -25,7 +26,7 @@ LN2 = np.log(2)
 
 
 def rows(log_prob, advantage, weight, target=(0.0, 0.0), value=(0.0, 0.0)):
-    return ppo.Rows(
+    return ppo.Batch(
         observation=jnp.zeros((2, 84, 84, 4), jnp.uint8),
         action=jnp.array([0, 1]),
         log_prob=jnp.log(jnp.array(log_prob)),
@@ -80,7 +81,7 @@ def test_surrogate_equals_rlax():
     old = jnp.asarray(random.normal(-2, 0.5, 64), jnp.float32)
     advantage = jnp.asarray(random.normal(size=64), jnp.float32)
     zeros = jnp.zeros(64)
-    data = ppo.Rows(zeros, action, old, zeros, zeros, advantage, jnp.full(64, 1 / 64))
+    data = ppo.Batch(zeros, action, old, zeros, zeros, advantage, jnp.full(64, 1 / 64))
     _, parts = ppo.loss(PolicyValue(logits, zeros), data, PPOConfig(clip=0.2))
     ratio = jnp.exp(jax.nn.log_softmax(logits)[jnp.arange(64), action] - old)
     oracle = rlax.clipped_surrogate_pg_loss(ratio, advantage, 0.2)
@@ -153,13 +154,13 @@ def test_value_statistics_count_the_valid_returns_of_all_devices():
     target = jnp.array([[[1.0], [2.0]], [[6.0], [1000.0]]])
     valid = jnp.array([[[True], [True]], [[True], [False]]])
     statistics = jax.tree.map(lambda x: jnp.stack([x, x]), new_statistics(()))
-    merged = jax.vmap(ppo._update_value_statistics, axis_name=AXIS)(statistics, target, valid)
+    merged = jax.vmap(ppo.update_value_statistics, axis_name=AXIS)(statistics, target, valid)
     for device in range(2):
         assert float(merged.samples[device]) == 3
         assert float(merged.mean[device]) == pytest.approx(3.0)
         assert float(merged.variance[device]) == pytest.approx(14 / 3, rel=1e-5)
     one = jax.tree.map(lambda x: x[0], merged)
-    back = ppo._to_returns(ppo._from_returns(jnp.array([5.0]), one), one)
+    back = ppo.to_returns(ppo.from_returns(jnp.array([5.0]), one), one)
     np.testing.assert_allclose(back, [5.0], rtol=1e-5)
 
 
@@ -181,7 +182,7 @@ def trajectory(agent, actor, steps=8, envs=4):
 
 def make(**settings):
     config = catch_config("ppo_pong", num_envs=4, agent={"rollout_length": 8} | settings)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     return agent, agent.init(jax.random.key(0))
 
 
@@ -236,7 +237,7 @@ def test_normalized_values_are_told_in_units_of_the_return():
 def test_the_linear_rate_falls_by_update():
     config = catch_config("ppo_pong", num_envs=4, total_steps=32 * 10, agent={"rollout_length": 8})
     linear = dataclasses.replace(config.optimizer, schedule="linear", learning_rate=1e-3)
-    agent = make_agent(dataclasses.replace(config, optimizer=linear), SPEC)
+    agent = make_agent(resolve(dataclasses.replace(config, optimizer=linear)), SPEC)
     state = agent.init(jax.random.key(0))
     data = trajectory(agent, state.actor)
     rates = []
@@ -253,11 +254,11 @@ def test_ppo_solves_catch():
     linear = dataclasses.replace(config.optimizer, schedule="linear", learning_rate=1e-3, eps=1e-5)
     config = dataclasses.replace(config, optimizer=linear)
     engine = make_engine(config, config.num_envs)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(4))
     start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(config.num_updates() - 4))
+    state = program.run(state, np.int32(resolve(config).num_updates - 4))
     end = episode_statistics.summarize(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

@@ -5,6 +5,7 @@ import optax
 import pytest
 
 from jaxrl.agents import make_agent, pqn
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import OptimizerConfig
 from jaxrl.networks.actors import init_params
 from jaxrl.networks.heads import ActionValueNetwork, NetworkConfig
@@ -16,7 +17,7 @@ from tests.conftest import catch_config
 
 
 def test_hand_worked_loss():
-    rows = pqn.Rows(jnp.zeros(2), jnp.array([1, 0]), jnp.array([3.0, 1.0]), jnp.array([0.5, 0.5]))
+    rows = pqn.Batch(jnp.zeros(2), jnp.array([1, 0]), jnp.array([3.0, 1.0]), jnp.array([0.5, 0.5]))
     total, parts = pqn.loss(jnp.array([[9.0, 1.0], [2.0, 9.0]]), rows)
     assert float(total) == 0.5 * (0.5 * 4 + 0.5 * 1)
     assert float(parts["value/q"]) == 1.5
@@ -24,7 +25,7 @@ def test_hand_worked_loss():
 
 def test_acting_values_the_best_action():
     config = catch_config("pqn", num_envs=4)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     actor = agent.init(jax.random.key(0)).actor
     observation = trajectory(0).observation[0]
     _, extras = agent.act(actor, observation, jax.random.split(jax.random.key(0), 4))
@@ -35,7 +36,7 @@ def test_acting_values_the_best_action():
 
 def test_metrics_and_parameters_of_an_update():
     config = catch_config("pqn", num_envs=4, agent={"rollout_length": 4, "num_minibatches": 2})
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
     data = trajectory(0)._replace(extras=pqn.Extras(jnp.zeros((4, 4))))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
@@ -44,7 +45,7 @@ def test_metrics_and_parameters_of_an_update():
     assert all(jax.tree.leaves(changed))
     counts = [
         int(leaf[0])
-        for path, leaf in jax.tree_util.tree_leaves_with_path(after.optimizer)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(after.train_state)
         if "count" in jax.tree_util.keystr(path)
     ]
     assert counts == [2 * 2]  # epochs, minibatches
@@ -58,7 +59,7 @@ def test_targets_are_lambda_returns_of_the_best_values():
     """
     agent = {"rollout_length": 4, "num_minibatches": 1, "epochs": 1, "q_lambda": 0.5, "gamma": 0.9}
     config = catch_config("pqn", num_envs=4, agent=agent)
-    made = make_agent(config, SPEC)
+    made = make_agent(resolve(config), SPEC)
     state = made.init(jax.random.key(0))
     played = trajectory(1)
     done = np.zeros((4, 4))

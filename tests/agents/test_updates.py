@@ -20,6 +20,7 @@ from jaxrl.config.algorithms import (
     PQNConfig,
     VTraceConfig,
 )
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.networks import heads
 from jaxrl.networks.heads import PolicyValue
@@ -81,16 +82,16 @@ def make(algorithm, settings, network=PLAIN, **optimizer):
     config = Config(
         algorithm, "catch", num_envs=1, network=network, optimizer=optimizer, agent=settings
     )
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     return agent, agent.init(jax.random.key(0))
 
 
-def with_params(state, params, updates=0, **learner):
-    """The state with other parameters; `learner` changes what the gradient steps keep."""
+def with_params(state, params, updates=0, **changes):
+    """The state with other parameters; `changes` are fields of its train_state."""
     params = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
     actor = state.actor._replace(params=params, updates=jnp.int32(updates))
-    optimizer = state.optimizer._replace(**learner) if learner else state.optimizer
-    return state._replace(actor=actor, optimizer=optimizer)
+    train_state = state.train_state._replace(**changes) if changes else state.train_state
+    return state._replace(actor=actor, train_state=train_state)
 
 
 def stacks(s):
@@ -278,7 +279,7 @@ def test_ppo_adapts_its_rate_once_an_epoch(target, factor):
     # Each epoch has one rate: 1, f, f² times the first. The next update begins with f³.
     mean_rate = 1e-3 * (1 + factor + factor**2) / 3
     check(metrics, policy_approx_kl=MEAN_KL, loss_learning_rate=mean_rate)
-    assert float(after.optimizer.learning_rate) == pytest.approx(1e-3 * factor**3, rel=1e-5)
+    assert float(after.train_state.learning_rate) == pytest.approx(1e-3 * factor**3, rel=1e-5)
 
 
 def test_the_rate_of_ppo_stays_within_an_epoch(monkeypatch):
@@ -294,7 +295,7 @@ def test_the_rate_of_ppo_stays_within_an_epoch(monkeypatch):
     after, metrics = update(agent, state, played([1, 1, 1], [0, 0], [1.0, 1.0], extras))
     check(metrics, loss_learning_rate=(0.1 + 0.2 + 0.4) / 3)
     close(after.actor.params["v"], 1 - (0.9 * 0.9) * (0.8 * 0.8) * (0.6 * 0.6))
-    close(after.optimizer.learning_rate, 0.8)
+    close(after.train_state.learning_rate, 0.8)
 
 
 def test_vtrace_compares_what_learns_with_what_acted():
@@ -357,7 +358,7 @@ def test_nstep_q_bootstraps_from_the_target_network(updates, target, returns, st
         target_update_interval=4,
     )  # fmt: skip
     agent, state = make("nstep_q", settings)
-    state = with_params(state, LEARNS, updates, target=TARGET)
+    state = with_params(state, LEARNS, updates, target_params=TARGET)
     after, metrics = update(agent, state, played([1, 2, 3], [0, 1], [1.0, 2.0]))
     # q(s, a) are 1 · 1 and 2 · 2.
     errors = returns[0] - 1, returns[1] - 4
@@ -366,7 +367,7 @@ def test_nstep_q_bootstraps_from_the_target_network(updates, target, returns, st
         loss_squared_error=np.mean(np.square(errors)),
     )  # fmt: skip
     close(after.actor.params["w"], [1 + RATE * errors[0], 2 + RATE * errors[1] * 2])
-    close(after.optimizer.target["w"], TARGET["w"] if updates == 1 else LEARNS["w"])
+    close(after.train_state.target_params["w"], TARGET["w"] if updates == 1 else LEARNS["w"])
 
 
 def replays(kind, **changes):
@@ -389,21 +390,21 @@ def replays(kind, **changes):
 )
 def test_dqn_bootstraps_from_the_target_network(updates, double, target):
     agent, state = make("dqn", replays(DQNConfig, double_q=double))
-    state = with_params(state, LEARNS, updates, target=TARGET)
+    state = with_params(state, LEARNS, updates, target_params=TARGET)
     data = played([9, 9, 9, 1, 2, 9], [1, 1, 1, 0, 1], [7.0, 7.0, 7.0, 1.0, 7.0])
     after, metrics = update(agent, state, data)
     # q(1, 0) = 1; Huber's loss has the gradient ±1 of errors 5, -1 and 2.
     error = target - 1
     check(metrics, value_q=1.0, loss_huber=abs(error) - 0.5)
     close(after.actor.params["w"], [1 + RATE * np.sign(error), 2])
-    close(after.optimizer.target["w"], TARGET["w"] if updates == 1 else LEARNS["w"])
+    close(after.train_state.target_params["w"], TARGET["w"] if updates == 1 else LEARNS["w"])
 
 
 def test_double_dqn_selects_by_the_newest_parameters():
     """Of two gradient steps the first changes which action is best; the target network stays."""
     settings = replays(DQNConfig, double_q=True, training_intensity=0.4)
     agent, state = make("dqn", settings, learning_rate=0.5)
-    state = with_params(state, {"w": [1.9, 2.0]}, 1, target=TARGET)
+    state = with_params(state, {"w": [1.9, 2.0]}, 1, target_params=TARGET)
     data = played([9, 9, 9, 1, 2, 9], [0, 0, 0, 1, 0], [7.0, 7.0, 7.0, 1.0, 7.0])
     after, metrics = update(agent, state, data)
     # Action 1 is best: 1 + 0.5 · -2 - 2 = -2, so w₁ = 2 - 0.5.
@@ -429,7 +430,7 @@ TARGET_C51 = {"w": jnp.log(jnp.array([[0.1, 0.3, 0.6], [0.5, 0.25, 0.25]]))}
 def test_c51_bootstraps_from_the_target_network(updates, double, bootstrap):
     settings = replays(C51Config, double_q=double, num_atoms=3, v_min=-1.0, v_max=1.0)
     agent, state = make("c51", settings)
-    state = with_params(state, LEARNS_C51, updates, target=TARGET_C51)
+    state = with_params(state, LEARNS_C51, updates, target_params=TARGET_C51)
     data = played([9, 9, 9, 1, 1, 9], [1, 1, 1, 0, 1], [7.0, 7.0, 7.0, 0.5, 7.0])
     after, metrics = update(agent, state, data)
     # The atoms move to 0.5 + 0.5 z = 0, 0.5 and 1; half of the middle one goes to either side.
@@ -439,4 +440,6 @@ def test_c51_bootstraps_from_the_target_network(updates, double, bootstrap):
     # The gradient of the chosen action's logits is p - t.
     step = np.array([0.6, 0.3, 0.1]) - target
     close(after.actor.params["w"], LEARNS_C51["w"] - RATE * np.array([step, np.zeros(3)]))
-    close(after.optimizer.target["w"], TARGET_C51["w"] if updates == 1 else LEARNS_C51["w"])
+    close(
+        after.train_state.target_params["w"], TARGET_C51["w"] if updates == 1 else LEARNS_C51["w"]
+    )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jaxrl.agents import make_agent, vtrace
 from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
@@ -168,7 +169,7 @@ def learner(optimizer=OPTIMIZER, **settings):
         network=dataclasses.replace(config.network, normalize_observations=False),
         optimizer=optimizer,
     )
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
 
     def update(state, data):
@@ -186,8 +187,8 @@ def test_minibatches_take_turns_and_nothing_is_learned_before_a_window_is_full()
     """Environments that a gradient step does not learn from could be anything."""
     agent, state, update = learner(OptimizerConfig(name="adam"), window=4, num_minibatches=4)
     # As a resumed run without its windows has them: momentum alone must move nothing.
-    moments = jax.tree.map(jnp.ones_like, state.optimizer)
-    history = [state._replace(optimizer=moments)]
+    opt_state = jax.tree.map(jnp.ones_like, state.train_state)
+    history = [state._replace(train_state=opt_state)]
     for turn, data in enumerate(rollouts(agent, 8)):
         state, metrics = update(history[-1], data)
         # Rewards of the other minibatches' windows are changed; also those played before.
@@ -228,7 +229,9 @@ def test_without_learning_the_ratios_of_what_was_played_are_one():
         optimizer=dataclasses.replace(config.optimizer, learning_rate=0.0),
     )
     engine = make_engine(config, config.num_envs)
-    program = make_program(config, make_agent(config, engine.spec), (engine,), make_mesh(1))
+    program = make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), make_mesh(1)
+    )
     state = program.init()
     # A policy that is far from uniform, so that another action's probability would show.
     loud = jax.tree.map(lambda x: 5 * x, state.agent.actor.params)
@@ -253,7 +256,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
     settings = config.agent
     network = PolicyValueNetwork(3, config.network)
     optimizer = optimizers.make_optimizer(OPTIMIZER)
-    params, moments = state.actor.params, state.optimizer
+    params, opt_state = state.actor.params, state.train_state
 
     def objective(params, steps, weight):
         stacks = steps.observation.reshape(-1, 84, 84, 4)
@@ -265,7 +268,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
         steps = jax.tree.map(lambda x, b=batch: jnp.swapaxes(x[:, b::2], 0, 1), data)
         weight = steps.valid / steps.valid.sum()
         gradients = jax.grad(objective)(params, steps, weight)
-        params, moments = optimizers.apply(optimizer, gradients, moments, params, 1.3e-3)
+        params, opt_state = optimizers.apply(optimizer, gradients, opt_state, params, 1.3e-3)
     for a, b in zip(jax.tree.leaves(after.actor.params), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -288,9 +291,9 @@ def test_on_policy_it_is_the_n_step_return():
     data = windows(jnp.stack([log_policy[:, 0, 0], log_policy[:, 1, 1]], axis=1))
     _, parts = vtrace.loss(PREDICTION, data, config, 0.01)
     target = n_step_return(
-        data.steps.reward[0], jnp.ones(2), jnp.ones(2, bool), PREDICTION.value[0], 0.5
+        data.steps.reward.T, jnp.ones((2, 1)), jnp.ones((2, 1), bool), PREDICTION.value.T, 0.5
     )
-    assert float(parts["value/target"]) == pytest.approx(float(target[0]), rel=1e-5)
+    assert float(parts["value/target"]) == pytest.approx(float(target[0, 0]), rel=1e-5)
     assert float(parts["policy/ratio"]) == pytest.approx(1.0, rel=1e-5)
 
 
@@ -298,11 +301,11 @@ def test_vtrace_solves_catch():
     form = {"num_minibatches": 4, "window": 8}
     config = catch_config("vtrace_cpu", num_envs=16, total_steps=16_000, agent=form)
     engine = make_engine(config, config.num_envs)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
-    state = program.run(program.init(), np.int32(1000 // config.steps_per_update()))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
+    state = program.run(program.init(), np.int32(1000 // resolve(config).steps_per_update))
     start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(15_000 // config.steps_per_update()))
+    state = program.run(state, np.int32(15_000 // resolve(config).steps_per_update))
     end = episode_statistics.summarize(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

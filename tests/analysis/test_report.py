@@ -15,7 +15,7 @@ from jaxrl.analysis.report.charts import _early
 from jaxrl.analysis.report.page import differing, write
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
-from jaxrl.runs.lock import hold
+from jaxrl.runs.lock import hold_lock
 
 ROOT = Path(__file__).parents[2]
 DEMO = [ROOT / "notebooks/demo" / name for name in ("pong-a2c_fast-seed1", "pong-c51_fast-seed1",
@@ -160,7 +160,7 @@ def test_concerns_are_warnings(tmp_path):
 
 def test_a_run_that_trains_is_reported_and_not_disturbed(tmp_path):
     run_dir = make_run(tmp_path / "x")
-    with hold(run_dir):
+    with hold_lock(run_dir):
         held = (run_dir / "lock").read_text()
         assert warnings(run_dir) == ["still training: the figures are not final"]
         assert (run_dir / "lock").read_text() == held

@@ -17,7 +17,7 @@ from jaxrl.cli.main import main
 from jaxrl.errors import UserError
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.layout import LOCK
-from jaxrl.runs.lock import hold, is_held
+from jaxrl.runs.lock import hold_lock, is_locked
 from tests.survival import ROOT
 
 DEMO = ROOT / "notebooks" / "demo" / "pong-vtrace_cpu-seed1"
@@ -52,16 +52,16 @@ def test_a_run_that_was_stopped_and_one_that_trains(run_dir):
     lines = (run_dir / layout.METRICS).read_text().splitlines(keepends=True)
     (run_dir / layout.METRICS).write_text("".join(lines[: len(lines) // 2]))
     assert "stopped before its end" in shown(run_dir)
-    with hold(run_dir):
-        assert is_held(run_dir)
+    with hold_lock(run_dir):
+        assert is_locked(run_dir)
         said = shown(run_dir)
     assert "training" in said
     assert " left" in said
-    assert not is_held(run_dir)
+    assert not is_locked(run_dir)
 
 
 def test_a_run_that_starts_and_one_that_is_evaluated(run_dir):
-    with hold(run_dir):
+    with hold_lock(run_dir):
         assert "saving and evaluating" in shown(run_dir)
         (run_dir / layout.METRICS).unlink()
         assert "starting, or in its first interval" in shown(run_dir)
@@ -116,7 +116,7 @@ def test_it_follows_until_the_run_lets_go(run_dir, monkeypatch):
     original = watch.view
     monkeypatch.setattr(watch, "view", lambda *a: views.append(a) or original(*a))
     console = Console(width=80, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
-    with hold(run_dir):
+    with hold_lock(run_dir):
         follower = threading.Thread(target=watch.follow, args=(run_dir, False, console))
         follower.start()
         while len(views) < 3:
@@ -129,10 +129,10 @@ def test_it_follows_until_the_run_lets_go(run_dir, monkeypatch):
 LOOKS = """
 import sys, time
 from pathlib import Path
-from jaxrl.runs.lock import is_held
+from jaxrl.runs.lock import is_locked
 print(1, flush=True)
 while True:
-    is_held(Path(sys.argv[1]))
+    is_locked(Path(sys.argv[1]))
     time.sleep(0.005)
 """
 
@@ -145,8 +145,9 @@ def test_looking_does_not_keep_a_run_from_starting(run_dir):
         assert process.stdout is not None
         process.stdout.readline()
         for _ in range(20):
-            with hold(run_dir):
+            with hold_lock(run_dir):
                 pass
+        assert process.poll() is None  # it still looks
     finally:
         process.kill()
         process.communicate()

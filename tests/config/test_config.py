@@ -180,7 +180,7 @@ def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path,
     arguments = ["--config", str(path), "--num-envs", "32", "--optimizer.lr-scaling", scaling]
     config = parse_settings(TrainArguments, "train", arguments).settings
     assert scaled_learning_rate(config) == pytest.approx(expected)
-    assert float(optimizers.learning_rate(config)(0)) == pytest.approx(expected)
+    assert float(optimizers.learning_rate(resolve(config))(0)) == pytest.approx(expected)
     # What the run directory keeps trains the same run again, also with other environments.
     path.write_text(to_toml(config))
     again = parse_settings(TrainArguments, "train", ["--config", str(path)]).settings

@@ -8,6 +8,7 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.config.algorithms import ReplayConfig, ValueConfig, VTraceConfig
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
@@ -59,8 +60,8 @@ def test_trains_a_few_updates(path):
     updates = 8 if isinstance(config.agent, ReplayConfig) or config.agent.rollout_length == 1 else 3
     engine = make_engine(config, config.num_envs)
     spec = engine.spec._replace(num_envs=config.num_envs // max(config.parallel.num_learners, 1))
-    agent = make_agent(config, spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.init()
     before = jax.device_get(state.agent.actor.params)
     after = jax.block_until_ready(program.run(state, np.int32(updates)))

@@ -13,7 +13,7 @@ from jaxrl.config.toml import load
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, metrics
 from jaxrl.runs.layout import LOCK
-from jaxrl.runs.lock import hold
+from jaxrl.runs.lock import hold_lock
 from jaxrl.training import train
 from tests.survival import SMALL, begin, finish
 
@@ -118,12 +118,12 @@ def test_what_does_not_fit_the_arrays_is_refused(run_dir, capsys):
 
 
 def test_two_may_not_train_in_one_directory(run_dir, capsys):
-    with hold(run_dir):
+    with hold_lock(run_dir):
         assert main(["resume", str(run_dir), "--override", "total_steps=600"]) == 2
         line = capsys.readouterr().err.splitlines()[-1]
         assert f"is in use by process {os.getpid()} on " in line
         (new := run_dir.parent / "new").mkdir()
-        with hold(new):
+        with hold_lock(new):
             assert main(["train", *SMALL, "--run-dir", str(new)]) == 2
     assert "in use by process" in capsys.readouterr().err
     assert main(["resume", str(run_dir)]) == 0  # let go

@@ -20,6 +20,7 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.cli import doctor
 from jaxrl.cli.main import COMMANDS, main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import ALGORITHMS, AgentConfig, Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
@@ -196,7 +197,7 @@ def logged(recipe: str) -> set[str]:
     """What an algorithm's updates say, beside the run's own keys; nothing is computed."""
     envs = 20
     spec = EnvSpec(envs, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
-    agent = make_agent(catch_config(recipe, num_envs=envs), spec)
+    agent = make_agent(resolve(catch_config(recipe, num_envs=envs)), spec)
     agent = nonfinite.guarded(agent, skip=False)
 
     def one_update(key):
@@ -304,7 +305,7 @@ def test_finished_rows_worked_by_hand(reinforce):
 
 
 def test_the_loss_of_the_example_by_hand(reinforce):
-    rows = reinforce.Rows(
+    batch = reinforce.Batch(
         observation=None,
         action=jnp.array([0, 1]),
         target=jnp.array([3.0, 9.0]),
@@ -312,9 +313,9 @@ def test_the_loss_of_the_example_by_hand(reinforce):
         weight=jnp.array([1.0, 0.0]),
     )
     logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
-    prediction = reinforce.networks.PolicyValue(logits, jnp.array([1.0, 2.0]))
+    outputs = reinforce.PolicyValue(logits, jnp.array([1.0, 2.0]))
     settings = reinforce.ReinforceConfig(value_coef=0.5, entropy_coef=0.1)
-    total, parts = reinforce.loss(prediction, rows, settings)
+    total, parts = reinforce.loss(outputs, batch, settings)
     # policy: -ln 0.5 * 2 = 2 ln 2;  value: (3 - 1)^2 = 4;  entropy: 1.5 ln 2
     ln2 = np.log(2)
     assert float(parts["loss/policy"]) == pytest.approx(2 * ln2, rel=1e-5)
@@ -334,12 +335,12 @@ def test_the_example_learns_catch(recipe):
     settings = load(recipe).replaced(game="catch", parallel={"num_devices": 1})
     check(settings)
     engine = make_engine(settings, settings.num_envs)
-    agent = make_agent(settings, engine.spec)
-    program = make_program(settings, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(settings), engine.spec)
+    program = make_program(resolve(settings), agent, (engine,), make_mesh(1))
     state = program.init()
     means = []
     # Until it catches nearly every ball; the recipe has steps enough for every seed that was tried.
-    for _ in range(settings.num_updates() // 20):
+    for _ in range(resolve(settings).num_updates // 20):
         state = program.run(state, np.int32(20))
         means.append(
             episode_statistics.summarize(jax.device_get(state.games[0].episodes)).return_mean

@@ -9,6 +9,7 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engines
@@ -16,7 +17,7 @@ from jaxrl.envs.envpool import engine as envpool_engine
 from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.envs.envpool.engine import make_envpool
 from jaxrl.errors import EngineError, UserError
-from jaxrl.program.program import envs_per_device, make_program
+from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import recipe_file
 from tests.envs.test_envpool import play, random_actions
@@ -47,10 +48,10 @@ def trained(engine, num_devices, groups, updates):
         parallel={"groups": groups, "order": "overlapped"},
     )
     mesh = make_mesh(num_devices)
-    num_envs = envs_per_device(config, mesh)
+    num_envs = resolve(config, mesh.size).envs_per_device
     engines = make_engines(config, num_envs, num_devices)
-    agent = make_agent(config, engines[0].spec._replace(num_envs=num_envs))
-    program = make_program(config, agent, engines, mesh)
+    agent = make_agent(resolve(config), engines[0].spec._replace(num_envs=num_envs))
+    program = make_program(resolve(config), agent, engines, mesh)
     state = jax.device_get(program.run(program.init(), np.int32(updates)))
     for one in engines:
         one.check()
@@ -142,7 +143,7 @@ def test_an_error_in_a_callback_ends_training_with_its_own_message(
     assert not list((path / "checkpoints").iterdir())  # what came after is not kept
 
 
-def test_the_error_is_raised_by_the_engine_until_it_begins_anew(monkeypatch):
+def test_the_engine_raises_the_error_until_it_is_restarted(monkeypatch):
     real = host_calls
     monkeypatch.setattr(
         envpool_engine, "host_calls", lambda p, *rest: real(Failing(p, "recv"), *rest)
@@ -175,7 +176,7 @@ class Counting:
         return getattr(self._pool, name)
 
 
-def test_a_program_that_was_started_anew_steps_its_new_pools(monkeypatch):
+def test_a_restarted_program_steps_its_new_pools(monkeypatch):
     """A trace holds the address of its pool; of the first one nothing is left."""
     real, made = host_calls, []
 
@@ -188,8 +189,8 @@ def test_a_program_that_was_started_anew_steps_its_new_pools(monkeypatch):
         num_envs=2, env={"interface": "callback", "random_start_steps": 0}
     )
     engine = make_envpool(config, 2)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.restart(program.init(), seed=7)
     jax.block_until_ready(program.run(state, np.int32(2)))
     engine.check()

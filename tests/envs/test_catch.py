@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.envs.catch import COLUMNS, ROWS, make_catch
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
@@ -65,8 +66,8 @@ def test_games_and_actions_do_not_share_random_numbers():
     # fold_in(key, i) and split(key)[i] are one key, so equal roots would give equal streams.
     config = catch_config(num_envs=4)
     engine = make_catch(config, 4)
-    agent = make_agent(config, engine.spec)
-    state = make_program(config, agent, (engine,), make_mesh(1)).init()
+    agent = make_agent(resolve(config), engine.spec)
+    state = make_program(resolve(config), agent, (engine,), make_mesh(1)).init()
     games = jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 3))(state.games[0].env.key))
     actions = jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 3))(state.games[0].keys))
     both = np.concatenate([np.asarray(games), np.asarray(actions)]).reshape(-1, 2)

@@ -31,7 +31,7 @@ def scripted(actions):
     def act(actor, observation, key):
         return actions[actor.updates], ()
 
-    return Agent(init=None, act=act, update=None, rollout_length=1)
+    return Agent(init=None, act=act, update=None, predict=None, rollout_length=1)
 
 
 def play(config, actions):
@@ -58,7 +58,7 @@ def play(config, actions):
 
 
 def raw(config, actions, **options):
-    """What EnvPool itself answers to the same actions: observations and answers by step."""
+    """Plays the same actions in EnvPool itself: observations and answers by step."""
     pool = make_pool(config, actions.shape[1], first_env_seed(config.seed),
                      num_threads=1, **options)  # fmt: skip
     first, _ = pool.reset()
@@ -173,7 +173,7 @@ def test_lives_never_rise_without_a_closed_game():
     unseen = rises & ~np.roll(closed, 1, axis=0)
     assert unseen.sum() > 2
     np.testing.assert_array_equal(unseen, closed & timesteps.reset)
-    # A new game has a stack and a score of its own.
+    # A new game has a new stack and a new score.
     oracle = np.array([a[0] for a in answers]).transpose(0, 1, 3, 4, 2)
     np.testing.assert_array_equal(stacks, oracle)
     expected = []
@@ -310,7 +310,7 @@ def test_same_seed_same_games_other_seed_other_games():
 
 
 def start_draws(num_envs, max_steps):
-    """What each environment's own generator says: the number of steps, and the actions."""
+    """Draws from each environment's generator: the number of steps, and the actions."""
     first = first_env_seed(1)
     random = [np.random.default_rng(first + env) for env in range(num_envs)]
     steps = [int(g.integers(0, max_steps + 1)) for g in random]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import NetworkConfig
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
@@ -67,8 +68,8 @@ def test_agents_learn_from_frames_of_any_size(recipe):
     )
     check(config)
     engine = make_engine(config, config.num_envs)
-    made = make_agent(config, engine.spec)
-    program = make_program(config, made, (engine,), make_mesh(1))
+    made = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), made, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(24 if recipe == "vtrace_cpu" else 4))
     assert state.games[0].observation.shape == (config.num_envs, 56, 48, 4)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(state.agent.actor.params))

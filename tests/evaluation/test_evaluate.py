@@ -35,7 +35,9 @@ def scripted():
 
 
 def test_the_first_whole_game_of_every_environment_counts():
-    agent = Agent(None, lambda actor, observation, key: (jnp.zeros(ENVS, jnp.int32), ()), None, 1)
+    agent = Agent(
+        None, lambda actor, observation, key: (jnp.zeros(ENVS, jnp.int32), ()), None, None, 1
+    )
     keys = jax.random.split(jax.random.key(0), ENVS)
     state = rollout.start(0, row(2), keys, episode_statistics.init(ENVS, 1, counted=True))
     zeros = jnp.zeros(ENVS)

@@ -14,6 +14,7 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.analysis import aggregates
 from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import first_env_seed
@@ -35,7 +36,7 @@ NOOP, FIRE = 0, 1  # the first actions of Breakout
 def constant(config, action=None):
     """An actor that draws evenly from all actions, or always takes one."""
     engine = make_engine(config, 1)
-    actor = make_agent(config, engine.spec).init(jax.random.key(0)).actor
+    actor = make_agent(resolve(config), engine.spec).init(jax.random.key(0)).actor
     params = jax.tree.map(jnp.zeros_like, actor.params)
     if action is not None:
         bias = params["Dense_0"]["Dense_0"]["bias"]
@@ -270,7 +271,7 @@ def scripted(monkeypatch):
         lambda t, action: t, lambda t: (t + 1, row(t)), lambda: None, True, np.zeros((1, 1), int),
         None, lambda: None,
     )  # fmt: skip
-    agent = make_agent(config, spec)
+    agent = make_agent(resolve(config), spec)
     setup = protocols.EvaluationSetup(engine, agent, protocols.conditions(config, "noop"))
     for module in (video, trace):
         monkeypatch.setattr(module, "set_up", lambda *_: setup)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import ROWS
 from jaxrl.errors import UserError
@@ -21,7 +22,7 @@ STEPS = ROWS - 1  # decisions of a game of Catch
 def constant(config, **biases):
     """An actor whose network is zero but for the biases of the named heads."""
     engine = make_engine(config, 1)
-    actor = make_agent(config, engine.spec).init(jax.random.key(0)).actor
+    actor = make_agent(resolve(config), engine.spec).init(jax.random.key(0)).actor
     params = jax.tree.map(jnp.zeros_like, actor.params)
     for head, bias in biases.items():
         params[head]["Dense_0"]["bias"] = jnp.asarray(bias, jnp.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl.cli.bench import bench as command
-from jaxrl.config.schema import gradient_steps
+from jaxrl.config.plan import resolve
 from jaxrl.experiments import bench, scaling
 from jaxrl.networks.running_statistics import init_statistics
 from jaxrl.runtime.mesh import REPLICATED, SHARDED, make_mesh, map_over_devices
@@ -56,10 +56,10 @@ def test_an_update_moves_its_gradients_and_little_more(recipe, agent):
     atoms = (3 * 51, None) if recipe == "c51_fast" else (3, 1)
     heads = sum(257 * n for n in atoms if n)
     torso = 8 * 8 * 4 * 16 + 16 + 4 * 4 * 16 * 32 + 32 + 9 * 9 * 32 * 256 + 256  # the NIPS network
-    gradients = gradient_steps(config) * 4 * (torso + heads)
+    gradients = resolve(config).gradient_steps * 4 * (torso + heads)
     statistics = num_bytes(init_statistics(config.network))
     assert gradients + statistics <= load.traffic.bytes <= 1.01 * (gradients + statistics)
-    assert load.traffic.all_reduces <= 12 * gradient_steps(config)
+    assert load.traffic.all_reduces <= 12 * resolve(config).gradient_steps
 
 
 @pytest.mark.slow

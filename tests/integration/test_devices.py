@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engines
 from jaxrl.errors import UserError
 from jaxrl.program import program as program_module
-from jaxrl.program.program import envs_per_device, make_program
+from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import compiler_options, make_mesh
 from jaxrl.training import train as train_module
 from jaxrl.training.train import _open_mesh
@@ -51,10 +52,10 @@ def train(recipe, num_devices, order, turns, groups=1):
     network = dataclasses.replace(config.network, torso="nips", noisy=recipe in NOISY)
     config = dataclasses.replace(config, optimizer=optimizer, network=network)
     mesh = make_mesh(num_devices)
-    num_envs = envs_per_device(config, mesh)
+    num_envs = resolve(config, mesh.size).envs_per_device
     engines = make_engines(config, num_envs, num_devices)
-    agent = make_agent(config, engines[0].spec._replace(num_envs=num_envs))
-    program = make_program(config, agent, engines, mesh)
+    agent = make_agent(resolve(config), engines[0].spec._replace(num_envs=num_envs))
+    program = make_program(resolve(config), agent, engines, mesh)
     return jax.device_get(program.run(program.init(), np.int32(turns)))
 
 
@@ -126,8 +127,8 @@ def test_the_options_reach_every_program_that_calls_emulators(monkeypatch, order
     monkeypatch.setattr(program_module, "compiler_options", lambda _: {"xla_no_such_option": False})
     config = catch_config("a2c_fast", parallel={"order": order}, num_envs=4)
     engines = make_engines(config, 4)
-    agent = make_agent(config, engines[0].spec)
-    program = make_program(config, agent, engines, make_mesh(1))
+    agent = make_agent(resolve(config), engines[0].spec)
+    program = make_program(resolve(config), agent, engines, make_mesh(1))
     with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
         # In the overlapped order the first step is sent by a program before.
         program.run(program.init(), np.int32(1))

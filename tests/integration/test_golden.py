@@ -18,6 +18,7 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.program.program import make_program
@@ -52,20 +53,22 @@ def config_of(recipe: str) -> Config:
 
 def program_of(config):
     engine = make_engine(config, config.num_envs)
-    return make_program(config, make_agent(config, engine.spec), (engine,), make_mesh(1))
+    return make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), make_mesh(1)
+    )
 
 
 def few_numbers(state: LoopState) -> LoopState:
     """Each array of parameters and optimizer holds one number: its place among them."""
-    learned = (state.agent.actor.params, state.agent.optimizer)
+    learned = (state.agent.actor.params, state.agent.train_state)
     leaves, shape = jax.tree.flatten(learned)
     marked = [
         jnp.full_like(x, (place + 1) / 1024) if jnp.issubdtype(x.dtype, jnp.floating) else x
         for place, x in enumerate(leaves)
     ]
-    params, optimizer = jax.tree.unflatten(shape, marked)
+    params, train_state = jax.tree.unflatten(shape, marked)
     actor = state.agent.actor._replace(params=params)
-    return state._replace(agent=state.agent._replace(actor=actor, optimizer=optimizer))
+    return state._replace(agent=state.agent._replace(actor=actor, train_state=train_state))
 
 
 def write_golden() -> None:
@@ -106,13 +109,13 @@ def test_an_old_checkpoint_is_read_number_by_number(recipe, run_dir):
     template = program_of(config).init()
     expected = few_numbers(template).agent
     marks = [
-        np.array(x).copy() for x in jax.tree.leaves((expected.actor.params, expected.optimizer))
+        np.array(x).copy() for x in jax.tree.leaves((expected.actor.params, expected.train_state))
     ]
     checkpoints = checkpoint.Checkpoints(run_dir, config)
     state, described = checkpoints.restore(program_of(config).init(), STEP)
     checkpoints.close()
     assert described.progress == Progress(STEP, int(state.agent.actor.updates), 4.0, 9)
-    found = jax.tree.leaves((state.agent.actor.params, state.agent.optimizer))
+    found = jax.tree.leaves((state.agent.actor.params, state.agent.train_state))
     for mark, x in zip(marks, found, strict=True):
         if np.issubdtype(x.dtype, np.floating):
             np.testing.assert_array_equal(x, mark)

@@ -133,7 +133,7 @@ def check_goes_on(path, capsys, saved_on, num_devices, *more):
     """Resumes a run of `saved_on` devices on others: what was learned comes back exactly."""
     (a, progress), (b, same) = state_of(path, saved_on), state_of(path, num_devices)
     assert progress == same
-    learned = [(s.agent.actor, s.agent.optimizer, s.metrics) for s in (a, b)]
+    learned = [(s.agent.actor, s.agent.train_state, s.metrics) for s in (a, b)]
     for x, y in zip(*map(jax.tree.leaves, learned), strict=True):
         np.testing.assert_array_equal(x, y)
     assert int(b.agent.memory.steps[0]) == 0

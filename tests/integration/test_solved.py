@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.evaluation import evaluate
@@ -44,15 +45,15 @@ def test_solves_catch(recipe, steps, network, settings):
     smaller = dataclasses.replace(config.network, torso="nips", **network)
     config = dataclasses.replace(config, network=smaller)
     engine = make_engine(config, config.num_envs)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
-    state = program.run(program.init(), np.int32(config.num_updates() // 10))
-    start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    assert start < 0
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
+    first, *others = np.diff(np.linspace(0, resolve(config).num_updates, 11).astype(np.int32))
+    state = program.run(program.init(), first)
+    assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
     # Where three environments in ten act at random half of the time, so far and no further.
     spread = config.agent.epsilon_spread
-    for _ in range(9):  # until it is solved beyond doubt, or all steps are played
-        state = program.run(state, np.int32(config.num_updates() // 10))
+    for updates in others:  # until it is solved beyond doubt, or all steps are played
+        state = program.run(state, updates)
         end = episode_statistics.summarize(state.games[0].episodes).return_mean
         if end >= (0.5 if spread else 0.9) * MAX_SCORE:
             break

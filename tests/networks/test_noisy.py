@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.networks.actors import init_params
 from jaxrl.networks.heads import ActionValueNetwork, NetworkConfig
 from jaxrl.networks.layers import NoisyDense
@@ -83,7 +84,7 @@ def test_it_explores_without_epsilon():
     settings = {"epsilon_start": 0.0, "epsilon_end": 0.0}
     config = catch_config("rainbow", num_envs=4, agent=settings)
     config = dataclasses.replace(config, network=NOISY)
-    agent = make_agent(config, SPEC)
+    agent = make_agent(resolve(config), SPEC)
     actor = agent.init(jax.random.key(0)).actor
     observation = jnp.asarray(np.random.default_rng(0).integers(0, 256, (4, 84, 84, 4)), jnp.uint8)
     act = jax.jit(agent.act)

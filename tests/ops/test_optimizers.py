@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.ops import gradients, optimizers
 from jaxrl.runtime.collectives import mean_over_devices
@@ -54,7 +55,7 @@ def test_gradients_are_clipped_before_they_are_scaled():
 def test_linear_schedule_ends_at_zero():
     optimizer = OptimizerConfig(learning_rate=0.1, schedule="linear")
     config = Config(optimizer=optimizer, num_envs=2, total_steps=100)  # 10 updates
-    rate = optimizers.learning_rate(config)
+    rate = optimizers.learning_rate(resolve(config))
     np.testing.assert_allclose([rate(0), rate(5), rate(10)], [0.1, 0.05, 0.0], atol=1e-8)
 
 

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.envs import make_engine, make_engines
 from jaxrl.envs.base import EnvGroup
@@ -17,7 +18,7 @@ from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.networks.running_statistics import join_statistics, merge_statistics, new_statistics
 from jaxrl.ops import optimizers
 from jaxrl.program import async_learners, episode_statistics
-from jaxrl.program.program import envs_per_learner, make_program
+from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import REPLICATED, SHARDED, make_mesh, map_over_devices
 from jaxrl.types import ActorState, Agent, AgentState
 from tests.conftest import catch_config
@@ -25,8 +26,8 @@ from tests.conftest import catch_config
 
 def build(config, engines):
     mesh = make_mesh(config.parallel.num_devices)
-    spec = engines[0].spec._replace(num_envs=envs_per_learner(config, mesh))
-    return make_program(config, make_agent(config, spec), engines, mesh)
+    spec = engines[0].spec._replace(num_envs=resolve(config, mesh.size).envs_per_learner)
+    return make_program(resolve(config), make_agent(resolve(config), spec), engines, mesh)
 
 
 def train(config, num_updates):
@@ -43,13 +44,15 @@ def close(a, b, **tolerance):
 
 
 def merged(optimizer, before, after, num_devices, sync_every):
-    """What all devices hold after the merge of a state with the learners' [D, ...]."""
+    """Returns the state of all devices after the merge with the learners' states [D, ...]."""
     count = len(jax.tree.leaves(after)[0])
     parallel = {"num_learners": count, "sync_every": sync_every}
     config = Config().replaced(optimizer=optimizer, parallel=parallel)
-    team = async_learners.make(config, Agent(None, None, None, 1), num_devices)
+    learners = async_learners.make_learners(
+        resolve(config, num_devices), Agent(None, None, None, None, 1)
+    )
     mesh = make_mesh(num_devices)
-    merge = map_over_devices(team.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
+    merge = map_over_devices(learners.merge, mesh, (REPLICATED, SHARDED), REPLICATED)
     return jax.jit(merge)(before, after)
 
 
@@ -58,7 +61,7 @@ def test_pushes_worked_by_hand(num_devices):
     """Two learners, two gradient steps each, decay 0.5: w = 0.5² = 0.25.
 
     mean of squares  8 + 0.25 (2 - 8) + (4 - 8) = 2.5, which is what two pushes give: what learner
-    d adds of its own is x_d - 0.25 · 8, so 0.25 · 8 + (2 - 2) = 2, then 0.25 · 2 + (4 - 2) = 2.5.
+    d adds is x_d - 0.25 · 8, so 0.25 · 8 + (2 - 2) = 2, then 0.25 · 2 + (4 - 2) = 2.5.
     parameters       1 + (3 - 1) + (0 - 1) = 2
     """
     optimizer = OptimizerConfig(decay=0.5)
@@ -73,7 +76,7 @@ def test_pushes_worked_by_hand(num_devices):
         (),
     )
     state = merged(optimizer, before, after, num_devices, sync_every=2)
-    assert float(state.optimizer.nu["w"]) == 2.5
+    assert float(state.train_state.nu["w"]) == 2.5
     assert float(state.actor.params["w"]) == 2.0
     assert int(state.actor.updates) == 8
 
@@ -92,10 +95,10 @@ def test_adam_merges_as_the_paper_pushes(num_devices):
     @jax.vmap
     def learn(gradients):
         optimizer = optimizers.make_optimizer(config)
-        params, moments = before.actor.params, before.optimizer
+        params, opt_state = before.actor.params, before.train_state
         for gradient in gradients:
-            params, moments = optimizers.apply(optimizer, gradient, moments, params, rate)
-        return AgentState(ActorState(params, (), jnp.int32(steps)), moments, ())
+            params, opt_state = optimizers.apply(optimizer, gradient, opt_state, params, rate)
+        return AgentState(ActorState(params, (), jnp.int32(steps)), opt_state, ())
 
     state = merged(config, before, learn(gradients), num_devices, sync_every=steps)
     central = [theta, m, v]
@@ -111,9 +114,9 @@ def test_adam_merges_as_the_paper_pushes(num_devices):
         central[1] = 0.6**steps * central[1] + 0.4 * g_sum
         central[2] = 0.9**steps * central[2] + 0.1 * g2_sum
     np.testing.assert_allclose(state.actor.params, central[0], rtol=2e-5)
-    np.testing.assert_allclose(state.optimizer.mu, central[1], rtol=2e-5, atol=1e-6)
-    np.testing.assert_allclose(state.optimizer.nu, central[2], rtol=2e-5)
-    assert int(state.optimizer.count) == count + num_learners * steps
+    np.testing.assert_allclose(state.train_state.mu, central[1], rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(state.train_state.nu, central[2], rtol=2e-5)
+    assert int(state.train_state.count) == count + num_learners * steps
 
 
 @pytest.mark.parametrize("num_devices", [1, 2])
@@ -152,7 +155,7 @@ def test_one_learner_that_merges_after_each_update_is_a_synchronous_one():
 
 
 def plain(config):
-    """Steps in proportion to gradients, so that rounding stays small."""
+    """Steps in proportion to gradients keep the rounding small."""
     optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0, schedule="constant")
     return dataclasses.replace(config, optimizer=optimizer)
 
@@ -213,5 +216,5 @@ def test_learners_go_on_with_new_games(recipe):
 def test_learners_solve_catch():
     config = catch_config(total_steps=28_000, parallel={"num_learners": 2, "sync_every": 2})
     program = build(config, make_engines(config, config.num_envs, 1))
-    state = program.run(program.init(), np.int32(config.num_updates()))
+    state = program.run(program.init(), np.int32(resolve(config).num_updates))
     assert episode_statistics.summarize(state.games[0].episodes).return_mean >= 0.9 * MAX_SCORE

@@ -1,6 +1,6 @@
 """Lowering for NVIDIA GPUs, where there is none: what the compiler is given.
 
-JAX lowers for a platform that is absent. Nothing runs, so that sizes are those of the recipes, and
+JAX lowers for a platform that is absent. Nothing runs, so the sizes are those of the recipes, and
 their memories are never allocated.
 """
 
@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engines
 from jaxrl.envs.envpool.engine import make_pool
-from jaxrl.program.program import envs_per_device, envs_per_learner, make_program
+from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices
 from tests.conftest import CONFIGS, recipe_file
 
@@ -44,11 +45,13 @@ class Parts:
 
     def __init__(self, config):
         self.mesh = make_mesh(config.parallel.num_devices)
-        num_envs = envs_per_device(config, self.mesh)
+        num_envs = resolve(config, self.mesh.size).envs_per_device
         self.engines = make_engines(config, num_envs, self.mesh.size)
-        spec = self.engines[0].spec._replace(num_envs=envs_per_learner(config, self.mesh))
-        self.agent = make_agent(config, spec)
-        self.program = make_program(config, self.agent, self.engines, self.mesh)
+        spec = self.engines[0].spec._replace(
+            num_envs=resolve(config, self.mesh.size).envs_per_learner
+        )
+        self.agent = make_agent(resolve(config), spec)
+        self.program = make_program(resolve(config), self.agent, self.engines, self.mesh)
         self.state = jax.eval_shape(self.program.init)
 
     def close(self):

@@ -7,6 +7,7 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine
 from jaxrl.errors import NotFiniteError
@@ -33,7 +34,7 @@ def test_each_quantity_is_named():
         (),
     )
     assert nonfinite.faults(state) == [
-        "optimizer nu have infinity",
+        "train_state nu have infinity",
         "parameters Dense_0.kernel have nan",
     ]
     means = {"loss/value": NAN, "loss/policy": 1.0, "loss/none": None, "policy/ratio": INF}
@@ -50,7 +51,7 @@ def test_a_skipped_update_leaves_no_trace_but_in_the_count(poison):
         metrics = {"loss/value": params["w"], "loss/some": Mean(params["w"], jnp.float32(1))}
         return AgentState(actor, {"m": params["w"] * 2}, {"seen": trajectory}), metrics
 
-    agent = nonfinite.guarded(Agent(None, None, update, 1), skip=True)
+    agent = nonfinite.guarded(Agent(None, None, update, None, 1), skip=True)
     state = AgentState(ActorState({"w": jnp.zeros(())}, (), jnp.int32(0)), {"m": jnp.zeros(())}, ())
     mesh = make_mesh(1)
     spec = REPLICATED
@@ -62,7 +63,7 @@ def test_a_skipped_update_leaves_no_trace_but_in_the_count(poison):
         assert state.memory["seen"] == number  # what was played is remembered
     assert state.actor.updates == 5
     assert state.actor.params["w"] == 4
-    assert state.optimizer["m"] == 8
+    assert state.train_state["m"] == 8
     means = run_metrics.means(sums, 5)
     assert means[nonfinite.SKIPPED] == 1
     assert means["loss/value"] == means["loss/some"] == (1 + 2 + 3 + 4) / 4
@@ -81,7 +82,7 @@ def test_devices_skip_together():
         loss = jnp.where(broken, NAN, 1.0)
         return AgentState(actor, (), ()), {"loss/value": loss}
 
-    agent = nonfinite.guarded(Agent(None, None, update, 1), skip=True)
+    agent = nonfinite.guarded(Agent(None, None, update, None, 1), skip=True)
     state = AgentState(ActorState({"w": jnp.zeros(())}, (), jnp.int32(0)), (), ())
     spec = REPLICATED
     mesh = make_mesh(2)
@@ -96,7 +97,7 @@ def test_every_recipe_can_skip_updates(path):
     """Also one with a constant learning rate, which is no array by itself."""
     config = few_environments(load(path)).replaced(game="catch", parallel={"num_learners": 0})
     spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
-    agent = nonfinite.guarded(make_agent(config, spec), skip=True)
+    agent = nonfinite.guarded(make_agent(resolve(config), spec), skip=True)
     length = agent.rollout_length
     observation = jax.ShapeDtypeStruct((length + 1, 4, 84, 84, 4), jnp.uint8)
 
@@ -120,7 +121,7 @@ def test_a_skipped_update_still_copies_the_target(recipe):
     if recipe == "dqn":
         agent |= {"learning_starts": 0, "batch_size": 32}
     config = catch_config(recipe, num_envs=4, agent=agent)
-    guarded = nonfinite.guarded(make_agent(config, SPEC), skip=True)
+    guarded = nonfinite.guarded(make_agent(resolve(config), SPEC), skip=True)
     state = jax.tree.map(lambda x: x[None], guarded.init(jax.random.key(0)))
     mapped = jax.jit(jax.vmap(guarded.update, in_axes=(0, 0, None), axis_name=AXIS))
     params, targets, skipped = [], [], []
@@ -130,7 +131,7 @@ def test_a_skipped_update_still_copies_the_target(recipe):
             data = data._replace(reward=jnp.full_like(data.reward, NAN))
         params.append(state.actor.params)
         state, sums = mapped(state, data, jax.random.key(i))
-        targets.append(state.optimizer.target)
+        targets.append(state.train_state.target_params)
         skipped.append(float(sums[nonfinite.SKIPPED].total[0]))
     assert skipped == [0, 0, 1]
     assert differing(state.actor.params, params[2]) == 0
@@ -166,7 +167,7 @@ def poisoned(make_agent, first, last):
     """Agents whose parameters and losses are nan after the updates first..last."""
 
     def make(config, spec):
-        agent = make_agent(config, spec)
+        agent = make_agent(resolve(config), spec)
 
         def update(state, trajectory, key):
             new, sums = agent.update(state, trajectory, key)
@@ -215,8 +216,8 @@ def test_the_guard_changes_nothing_where_all_is_finite():
     for choice in ("stop", "skip"):
         config = catch_config(num_envs=4, optimizer={"on_nonfinite": choice})
         engine = make_engine(config, 4)
-        agent = train.make_agent(config, engine.spec)
-        program = make_program(config, agent, (engine,), make_mesh(1))
+        agent = train.make_agent(resolve(config), engine.spec)
+        program = make_program(resolve(config), agent, (engine,), make_mesh(1))
         ends.append(program.run(program.init(), np.int32(3)).agent.actor.params)
     for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -21,12 +22,12 @@ def counting():
         return jnp.broadcast_to(actor.params.astype(jnp.int32), (len(key),)), ()
 
     def update(state, trajectory, key):
-        seen = {"learned_from": state.actor.params, "learner": state.optimizer}
+        seen = {"learned_from": state.actor.params, "learner": state.train_state}
         actor = ActorState(state.actor.params + 1, (), state.actor.updates + 1)
-        return AgentState(actor, state.optimizer + 10, state.memory), seen
+        return AgentState(actor, state.train_state + 10, state.memory), seen
 
     init = lambda key: AgentState(ActorState(jnp.float32(0), (), jnp.int32(0)), 0, ())  # noqa: E731
-    return Agent(init, act, update, 1)
+    return Agent(init, act, update, None, 1)
 
 
 @pytest.mark.parametrize("lag", [1, 2, 5])
@@ -49,10 +50,10 @@ def test_no_lag_is_the_agent_itself():
 def run(updates, **changes):
     config = catch_config("a2c_fast", num_envs=8, **changes)
     engine = make_engine(config, 8)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(updates))
-    return jax.device_get((state.agent.actor.params, state.agent.optimizer))
+    return jax.device_get((state.agent.actor.params, state.agent.train_state))
 
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])

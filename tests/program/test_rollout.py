@@ -10,6 +10,7 @@ import pytest
 from jax.experimental import io_callback
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine, make_engines
 from jaxrl.program import episode_statistics, rollout
 from jaxrl.program.program import make_program
@@ -21,8 +22,8 @@ from tests.conftest import catch_config
 def build(**changes):
     config = catch_config(num_envs=4, **changes)
     engine = make_engine(config, 4)
-    agent = make_agent(config, engine.spec)
-    return agent, engine, make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    return agent, engine, make_program(resolve(config), agent, (engine,), make_mesh(1))
 
 
 def timestep_of(reset, game_over, frame=7):
@@ -132,8 +133,8 @@ def test_two_groups_play_and_learn_what_one_does(order):
         optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0)
         config = dataclasses.replace(config, optimizer=optimizer)
         engines = make_engines(config, 8)
-        agent_ = make_agent(config, engines[0].spec._replace(num_envs=8))
-        program = make_program(config, agent_, engines, make_mesh(1))
+        agent_ = make_agent(resolve(config), engines[0].spec._replace(num_envs=8))
+        program = make_program(resolve(config), agent_, engines, make_mesh(1))
         ends.append(program.run(program.init(), np.int32(12)))
     one, two = ends
     assert len(two.games) == 2
@@ -168,8 +169,8 @@ def test_the_compiled_program_sends_before_it_updates():
     )
     assert config.parallel.order == "overlapped"
     engine = make_engine(config, 4)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     text = program.run.lower(program.init(), np.int32(1)).compile().as_text()
     engine.close()
     lines = text.splitlines()
@@ -178,10 +179,10 @@ def test_the_compiled_program_sends_before_it_updates():
         return [i for i, line in enumerate(lines) if re.search(pattern, line)]
 
     # All in the body of the one loop over updates.
-    (recv,) = places(r"_recv\".*op_name=\"jit\(run\)/while/body/jit\(collect\)/ffi_call")
-    (send,) = places(r"_send\".*op_name=\"jit\(run\)/while/body/jit\(collect\)/ffi_call")
+    (recv,) = places(r"_recv\".*op_name=\"jit\(run\)/while/body/jit\(turn\)/ffi_call")
+    (send,) = places(r"_send\".*op_name=\"jit\(run\)/while/body/jit\(turn\)/ffi_call")
     (gradients,) = places(
-        r" while\(.*op_name=\"jit\(run\)/while/body/jit\(collect\)/while/body/\w+/while\""
+        r" while\(.*op_name=\"jit\(run\)/while/body/jit\(turn\)/while/body/\w+/while\""
     )
     reduced = max(places(r" all-reduce\("))
     assert recv < send < gradients < reduced
@@ -224,9 +225,9 @@ def recorded(engines, agent):
 def order_of_events(recipe, groups, turns, **changes):
     config = catch_config(recipe, num_envs=4, parallel={"groups": groups}, **changes)
     engines = make_engines(config, 4)
-    agent = make_agent(config, engines[0].spec._replace(num_envs=4))
+    agent = make_agent(resolve(config), engines[0].spec._replace(num_envs=4))
     engines, agent, events = recorded(engines, agent)
-    program = make_program(config, agent, engines, make_mesh(1))
+    program = make_program(resolve(config), agent, engines, make_mesh(1))
     jax.block_until_ready(program.run(program.init(), np.int32(turns)))
     return events
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jaxrl.agents import make_agent
 from jaxrl.config.algorithms import DQNConfig
+from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -239,7 +240,9 @@ def test_the_compiled_program_writes_the_ring_in_place(order):
     settings = {"replay_capacity": 40_000, "batch_size": 32, "learning_starts": 0}
     config = catch_config("c51_fast", num_envs=4, parallel={"order": order}, agent=settings)
     engine = make_engine(config, 4)
-    program = make_program(config, make_agent(config, engine.spec), (engine,), make_mesh(1))
+    program = make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), make_mesh(1)
+    )
     state = program.init()
     size = sum(x.nbytes for x in jax.tree.leaves(state.agent.memory))
     analysis = program.run.lower(state, np.int32(1)).compile().memory_analysis()

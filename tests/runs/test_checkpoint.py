@@ -135,20 +135,20 @@ def tree(folder):
     }
 
 
-def test_where_all_are_damaged_nothing_is_touched_and_nothing_begins_anew(run_dir, capsys):
+def test_where_all_are_damaged_nothing_is_touched_and_nothing_restarts(run_dir, capsys):
     for step, harm in zip(STEPS, (truncate, delete_an_item, flip_a_bit), strict=True):
         harm(run_dir / "checkpoints" / str(step))
     before = tree(run_dir)
     assert main(["resume", str(run_dir)]) == DamagedError.status
     assert tree(run_dir) == before
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("jaxrl: no checkpoint of")
+    assert line.startswith("jaxrl: every checkpoint of")
     assert "800: actor/" in line
     assert "nothing was changed" in line
     assert main(["evaluate", str(run_dir)]) == DamagedError.status
 
 
-def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(run_dir, capsys):
+def test_a_run_whose_checkpoints_are_gone_does_not_restart(run_dir, capsys):
     shutil.rmtree(run_dir / "checkpoints")
     before = tree(run_dir)
     assert main(["resume", str(run_dir)]) == DamagedError.status
@@ -171,7 +171,7 @@ def test_other_formats_are_refused_with_advice(run_dir, capsys, form, advice):
     for command in ("resume", "evaluate"):
         assert main([command, str(run_dir)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert f"is of format {form}, and this jaxrl reads 5: {advice}" in line
+        assert f"has format {form}, and this jaxrl reads 5: {advice}" in line
     assert tree(run_dir) == before
 
 
@@ -221,7 +221,7 @@ def test_a_reader_disturbs_no_writer(tmp_path):
 
 @contextmanager
 def small_disk(path, megabytes):
-    """A file system of its own size in memory."""
+    """A small file system in memory."""
     path.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(path)],

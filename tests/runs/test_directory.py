@@ -14,6 +14,7 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.analysis.tables import load_table
 from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.config.toml import load, to_toml
 from jaxrl.envs import make_engine
@@ -158,8 +159,8 @@ def test_games_are_listed(capsys):
 def state_of(path, num_devices=1):
     config = load(path / "config.toml")
     engine = make_engine(config, config.num_envs // num_devices, num_devices)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(num_devices))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(num_devices))
     checkpoints = checkpoint.Checkpoints(path, config, engine.restorable)
     state, described = checkpoints.restore(program.init(), checkpoint_files.steps(path)[-1])
     checkpoints.close()
@@ -273,8 +274,8 @@ def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
     config = load(recipe_file("a2c_fast"))
     config = config.__class__(**(vars(config) | {"game": "catch", "num_envs": 4}))
     engine = make_engine(config, 4)
-    agent = make_agent(config, engine.spec)
-    program = make_program(config, agent, (engine,), make_mesh(1))
+    agent = make_agent(resolve(config), engine.spec)
+    program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.init()
     # np.array copies; what device_get gives may share the device's memory
     before = jax.tree.map(np.array, state.agent.actor.params)

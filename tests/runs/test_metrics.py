@@ -17,7 +17,7 @@ def row(step):
 
 
 class FullDisk:
-    """A file with room for so many bytes more."""
+    """A file with `room` bytes left."""
 
     def __init__(self, file, room):
         self._file, self.room = file, room

@@ -52,7 +52,7 @@ def test_a_second_signal_ends_a_compiled_call_at_once():
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGUSR1
     assert out == ""
-    assert errors.split("\n")[1] == "saving, then stopping; once more stops at once"
+    assert errors.split("\n")[1] == "saving, then stopping; a second signal stops at once"
     assert "stopped at once" in errors
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.program.program import make_program
@@ -48,7 +49,9 @@ def test_a_compiled_program_is_refused_by_what_it_needs(monkeypatch):
     config = catch_config(num_envs=4)
     engine = make_engine(config, 4)
     mesh = make_mesh(1)
-    program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)
+    program = make_program(
+        resolve(config), make_agent(resolve(config), engine.spec), (engine,), mesh
+    )
     compiled = program.run.lower(program.init(), np.int32(1)).compile()
     need = compiled.memory_analysis().temp_size_in_bytes
     assert need > 1e6

@@ -12,8 +12,8 @@ from jaxrl.analysis.groups import distinct_names
 from jaxrl.config.diff import flat
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
-from jaxrl.runs.directory import check_inside, load_config
-from jaxrl.runs.lock import is_held
+from jaxrl.runs.directory import check_links, load_config
+from jaxrl.runs.lock import is_locked
 
 SKIPPED = "loss/skipped_updates"
 LEAST_GOODPUT = 0.9  # below it, a warning
@@ -85,7 +85,7 @@ def text(value: Any) -> str:
 def read(run_dirs: list[Path]) -> list[ReportedRun]:
     """Returns the runs with their warnings. Raises `UserError` if one has no metrics."""
     for path in run_dirs:
-        check_inside(path)
+        check_links(path)
     return [_read(path, name) for path, name in zip(run_dirs, _names(run_dirs), strict=True)]
 
 
@@ -207,7 +207,7 @@ def _concerns(run: ReportedRun) -> list[str]:
     found = []
     if not run.rows:
         found.append(f"{layout.METRICS} has no line yet")
-    if is_held(run.path):
+    if is_locked(run.path):
         found.append("still training: the figures are not final")
     else:
         total, step = number(run.config.get("total_steps")), run.final("step")

@@ -1,18 +1,21 @@
 """EnvPool's Atari inside the compiled program: one pool of C++ threads per local device.
 
-What EnvPool means by its outputs differs from what agents need; all of it is settled here:
+EnvPool's outputs mean something else than agents need; this module settles the differences:
 
-- after the end of an episode the next row is the reset, whose action was ignored (`reset`);
+- after the end of an episode the next row is the reset, which ignored its action (`reset`);
 - the frame that comes with the end is the true last one, so truncation bootstraps from it;
-- a lost life may end the learner's episode, but the score's ends with the game (`game_over`);
-- the reset after a lost life plays no-ops, and a game that ends within them is not reported: there
-  the lives rise, and the reset row has `game_over` (a life won within them would look the same;
-  the time limit goes on counting from the game before);
-- actions are checked here, because C++ does not;
-- a pool's address is a constant of the compiled call, so each device must call a pool of its own.
+- a lost life may end the learner's episode, but the score is counted to the end of the game
+  (`game_over`);
+- the reset after a lost life plays no-ops, and EnvPool does not report a game that ends within
+  them: there the lives rise, and the reset row has `game_over` (a life won within them would look
+  the same; the time limit continues from the game before);
+- C++ does not check actions, so they are checked here;
+- a pool's address is a constant of the compiled call, so each device must call its own pool.
 """
 
 import os
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import chex
@@ -23,17 +26,17 @@ import numpy as np
 from jaxrl.atari.games import full_actions, minimal_actions
 from jaxrl.config.schema import Config
 from jaxrl.envs.base import WHOLE, EnvGroup, cores_by_device, env_ids, first_env_seed, on_cores
-from jaxrl.envs.envpool.callback import check_host, host_calls
+from jaxrl.envs.envpool.callback import Calls, check_host, host_calls
 from jaxrl.errors import EngineError
 from jaxrl.types import AXIS, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
 
 
 class EnvPoolState(NamedTuple):
-    """The thread of data that orders the calls; the games themselves live in the pool."""
+    """The token that orders the calls, and flags of the newest row; the pool holds the games."""
 
     token: jax.typing.ArrayLike  # u8[8]
     done: Any  # b[E], the newest row ended an episode, so the next one is a reset
-    game_over: Any  # b[E], and the game with it
+    game_over: Any  # b[E], the newest row ended a game
     lives: Any  # i32[E], after the newest row
 
     def after(self, token: jax.typing.ArrayLike, timestep: TimeStep, lives: Any) -> "EnvPoolState":
@@ -43,15 +46,15 @@ class EnvPoolState(NamedTuple):
 
 
 def task_id(game: str) -> str:
-    """EnvPool's name of a game: space_invaders -> SpaceInvaders-v5."""
+    """Returns EnvPool's name of a game: space_invaders -> SpaceInvaders-v5."""
     return "".join(word.capitalize() for word in game.split("_")) + "-v5"
 
 
 def _import_envpool() -> Any:
-    """Takes two seconds, so only when a game is really played.
+    """Imports EnvPool, which takes two seconds, so only when a game is played.
 
     The import sets matplotlib's backend for the process, and a notebook would draw nothing after
-    it, so that is put back.
+    it, so the backend is restored.
     """
     before = {name: os.environ.get(name) for name in ("MPLBACKEND", "MPLCONFIGDIR")}
     import envpool
@@ -75,7 +78,7 @@ def presses_fire(config: Config) -> bool:
 
 
 def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
-    """A pool of single grey frames that plays as the configuration says."""
+    """Makes a pool of single grey frames that plays by the configuration."""
     envpool = _import_envpool()
     settings = dict(
         num_envs=num_envs,
@@ -96,14 +99,14 @@ def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
 
 
 def time_step(answer: tuple[Any, ...], before: EnvPoolState, episodic_life: bool) -> TimeStep:
-    """Returns EnvPool's answer as a `TimeStep`; `before` tells of the row before."""
+    """Converts EnvPool's answer to a `TimeStep`; `before` is the state after the previous row."""
     observation, reward, terminated, truncated, info = answer
-    # A life lost is `terminated` too; the game's own end stands in `info`. Where the game and the
-    # time limit end together only `truncated` is set.
+    # A lost life is `terminated` too; `info` has the end of the game. If the game ends at the time
+    # limit, EnvPool sets only `truncated`.
     game_over = (info["terminated"] != 0) | truncated
     if not episodic_life:
         game_over = game_over | terminated
-    # A game that the reset's FIRE ends is reported by the row after it.
+    # EnvPool reports a game that the reset's FIRE ends in the row after the reset.
     unseen = before.done & ~before.game_over & (info["lives"] > before.lives)
     game_over = (game_over & ~before.done) | unseen
     return TimeStep(
@@ -117,13 +120,13 @@ def time_step(answer: tuple[Any, ...], before: EnvPoolState, episodic_life: bool
     )
 
 
-def _start(
+def _random_start(
     pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life: bool
 ) -> tuple[EnvPoolState, TimeStep]:
-    """Resets a pool and moves each environment a random number of uniform random steps on.
+    """Resets a pool and plays a random number of uniform random steps in each environment.
 
-    Without it all environments start their games together, and stay together for long
-    (Stooke & Abbeel 2018, section 5.2). A pool may be stepped in part, in one call after another.
+    Otherwise all environments start their games together and stay in step for long (Stooke & Abbeel
+    2018, section 5.2). One call may step a part of a pool.
     """
     observation, info = pool.reset()
     num_envs = len(observation)
@@ -132,7 +135,7 @@ def _start(
     nothing = EnvPoolState(np.zeros(8, np.uint8), never, never, info["lives"])
     rows = jax.tree.map(np.array, time_step(first, nothing, episodic_life))
     lives = np.array(info["lives"])
-    # A generator for each environment: how the games are spread over pools changes none of them.
+    # One generator per environment: the division of the games into pools changes no game.
     random = [np.random.default_rng(seed + env) for env in range(num_envs)]
     steps = np.array([generator.integers(0, max_steps + 1) for generator in random])
     actions = np.stack([g.integers(0, num_actions, max_steps, np.int32) for g in random])
@@ -150,124 +153,151 @@ def _start(
 
 
 def has_custom_call() -> bool:
-    """Whether EnvPool's custom call exists for the devices of this process."""
+    """Returns whether EnvPool's custom call exists for the devices of this process."""
     platform = jax.default_backend()
-    if platform == "gpu":  # which AMD's are called too; the call loads NVIDIA's driver, or aborts
+    if platform == "gpu":  # AMD's too; the call loads NVIDIA's driver, or aborts
         return "rocm" not in jax.devices()[0].client.platform_version
     return platform == "cpu"
+
+
+@dataclass(frozen=True)
+class EnvPools:
+    """The pools of this process, one per local device, and the calls that step them."""
+
+    config: Config
+    spec: EnvSpec
+    env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
+    cores: list[list[int]]  # of each local device
+    uses_xla: bool  # EnvPool's custom calls, not host callbacks
+    # `init` fills these lists and `close` empties them. A compiled program does not keep its pools
+    # alive, so they are held here.
+    pools: list[Any] = field(default_factory=list)
+    calls: list[Calls] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)  # of host callbacks
 
 
 def make_envpool(
     config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
-    """An engine of `num_envs` games on each of this process's devices.
+    """Returns an engine of `num_envs` games on each of this process's devices.
+
+    Its `init` closes the old pools and makes new ones.
 
     Args:
-      config: the game and how it is played.
+      config: the game and its rules.
       num_envs: E, games on each device.
       num_local_devices: pools to make; inside the mesh each device calls its own.
-      group: which of each device's environments these are.
-
-    Returns:
-      An engine whose `init` makes the pools anew.
+      group: the part of each device's environments that the engine holds.
     """
     game_actions = full_actions if config.env.full_action_space else minimal_actions
     actions = game_actions(config.game)
-    ids = env_ids(num_envs, num_local_devices, group)
-    spec = EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape())
-    cores = cores_by_device(num_local_devices)
-    uses_xla = (
-        has_custom_call() if config.env.interface == "auto" else config.env.interface == "xla"
+    interface = config.env.interface
+    envs = EnvPools(
+        config=config,
+        spec=EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape()),
+        env_ids=env_ids(num_envs, num_local_devices, group),
+        cores=cores_by_device(num_local_devices),
+        uses_xla=has_custom_call() if interface == "auto" else interface == "xla",
     )
-    if not uses_xla:
+    if not envs.uses_xla:
         check_host()
-    failures: list[Exception] = []
-    pools: list[Any] = []  # held here: the compiled program does not keep them alive
-    sends: list[Any] = []
-    recvs: list[Any] = []
-
-    def init(seed: int) -> tuple[EnvPoolState, TimeStep]:
-        close()
-        states, starts = [], []
-        for device in range(num_local_devices):
-            pool_seed = first_env_seed(seed) + int(ids[device, 0])
-            # Pools that share the machine keep off each other's cores.
-            with on_cores(cores[device]):
-                pool = make_pool(
-                    config,
-                    num_envs,
-                    pool_seed,
-                    num_threads=min(config.env.num_threads or len(cores[device]), num_envs),
-                    render_mode="rgb_array",
-                )
-            pools.append(pool)
-            calls = (
-                pool.xla()[:3]
-                if uses_xla
-                else host_calls(pool, num_envs, failures, config.frame_shape())
-            )
-            token, recv_pool, send_pool = calls
-            sends.append(send_pool)
-            recvs.append(recv_pool)
-            state, rows = _start(
-                pool,
-                pool_seed,
-                len(actions),
-                config.env.random_start_steps,
-                config.env.episodic_life,
-            )
-            states.append(state._replace(token=np.array(token)))
-            starts.append(rows)
-
-        def join(parts: list[Any]) -> Any:
-            return jax.tree.map(lambda *rows: np.concatenate(rows), *parts)
-
-        return join(states), join(starts)
-
-    def on_own_pool(calls: list[Any], *operands: Any) -> Any:
-        if not calls:
-            raise RuntimeError("init the engine before it is stepped")
-        if len(calls) == 1:
-            return calls[0](*operands)
-        return jax.lax.switch(jax.lax.axis_index(AXIS) % num_local_devices, calls, *operands)
-
-    def send(state: EnvPoolState, action: jax.Array) -> EnvPoolState:
-        # C++ checks neither: a wrong size is a segmentation fault, a float is read as an integer.
-        chex.assert_shape(action, (num_envs,))
-        if action.dtype != jnp.int32:
-            raise TypeError(f"actions must be int32, not {action.dtype}")
-        # Nor does it check the range; an action out of it would read beyond a C++ array.
-        action = jnp.clip(action, 0, len(actions) - 1)
-        return state._replace(token=on_own_pool(sends, state.token, action))
-
-    def recv(state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
-        token, answer = on_own_pool(recvs, state.token)
-        timestep = time_step(answer, state, config.env.episodic_life)
-        return state.after(token, timestep, answer[-1]["lives"]), timestep
-
-    def close() -> None:
-        for pool in pools:
-            pool.close()
-        for made in (pools, sends, recvs, failures):
-            made.clear()
-
-    def check() -> None:
-        if failures:
-            error = failures[0]
-            reason = f"{type(error).__name__}: {error}"
-            raise EngineError(f"EnvPool failed while it played {config.game}: {reason}") from error
-
-    def render() -> np.ndarray:
-        return np.asarray(pools[0].render([0])[0])
-
     return EnvEngine(
-        spec,
-        init,
-        send,
-        recv,
-        close,
+        envs.spec,
+        init=partial(init, envs),
+        send=partial(send, envs),
+        recv=partial(recv, envs),
+        close=partial(close, envs),
         restorable=False,
-        env_ids=ids,
-        render=render,
-        check=check,
+        env_ids=envs.env_ids,
+        render=partial(render, envs),
+        check=partial(check, envs),
     )
+
+
+def init(envs: EnvPools, seed: int) -> tuple[EnvPoolState, TimeStep]:
+    """Makes the pools and returns their states and first rows, those of all devices in one."""
+    close(envs)
+    states, starts = [], []
+    for device in range(len(envs.env_ids)):
+        state, rows = _start_pool(envs, device, seed)
+        states.append(state)
+        starts.append(rows)
+
+    def join(parts: list[Any]) -> Any:
+        return jax.tree.map(lambda *rows: np.concatenate(rows), *parts)
+
+    return join(states), join(starts)
+
+
+def _start_pool(envs: EnvPools, device: int, seed: int) -> tuple[EnvPoolState, TimeStep]:
+    """Makes the pool of one local device, its calls and its first rows."""
+    config, spec, cores = envs.config, envs.spec, envs.cores[device]
+    pool_seed = first_env_seed(seed) + int(envs.env_ids[device, 0])
+    # Pools that share the machine keep off each other's cores.
+    with on_cores(cores):
+        pool = make_pool(
+            config,
+            spec.num_envs,
+            pool_seed,
+            num_threads=min(config.env.num_threads or len(cores), spec.num_envs),
+            render_mode="rgb_array",
+        )
+    envs.pools.append(pool)
+    if envs.uses_xla:
+        calls = Calls(*pool.xla()[:3])
+    else:
+        calls = host_calls(pool, spec.num_envs, envs.failures, spec.frame_shape)
+    envs.calls.append(calls)
+    state, rows = _random_start(
+        pool, pool_seed, spec.num_actions, config.env.random_start_steps, config.env.episodic_life
+    )
+    return state._replace(token=np.array(calls.token)), rows
+
+
+def send(envs: EnvPools, state: EnvPoolState, action: jax.Array) -> EnvPoolState:
+    """Starts a step of this device's environments and returns at once."""
+    # C++ checks neither: a wrong size is a segmentation fault, a float is read as an integer.
+    chex.assert_shape(action, (envs.spec.num_envs,))
+    if action.dtype != jnp.int32:
+        raise TypeError(f"actions must be int32, not {action.dtype}")
+    # Nor does it check the range; an action out of it would read beyond a C++ array.
+    action = jnp.clip(action, 0, envs.spec.num_actions - 1)
+    token = _on_own_pool([calls.send for calls in envs.calls], state.token, action)
+    return state._replace(token=token)
+
+
+def recv(envs: EnvPools, state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
+    """Waits for the step of this device's environments."""
+    token, answer = _on_own_pool([calls.recv for calls in envs.calls], state.token)
+    timestep = time_step(answer, state, envs.config.env.episodic_life)
+    return state.after(token, timestep, answer[-1]["lives"]), timestep
+
+
+def _on_own_pool(calls: list[Any], *operands: Any) -> Any:
+    """Calls the pool of the device that runs this; `calls` has one call per local device."""
+    if not calls:
+        raise RuntimeError("the engine has no pools: call init before send or recv")
+    if len(calls) == 1:
+        return calls[0](*operands)
+    return jax.lax.switch(jax.lax.axis_index(AXIS) % len(calls), calls, *operands)
+
+
+def close(envs: EnvPools) -> None:
+    """Closes the pools and forgets the failures of their calls."""
+    for pool in envs.pools:
+        pool.close()
+    for made in (envs.pools, envs.calls, envs.failures):
+        made.clear()
+
+
+def check(envs: EnvPools) -> None:
+    """Raises `EngineError` if a host callback has failed since `init`."""
+    if envs.failures:
+        error = envs.failures[0]
+        reason = f"{type(error).__name__}: {error}"
+        raise EngineError(f"EnvPool failed while it played {envs.config.game}: {reason}") from error
+
+
+def render(envs: EnvPools) -> np.ndarray:
+    """Draws environment 0: u8[210, 160, 3]; only with nothing in flight."""
+    return np.asarray(envs.pools[0].render([0])[0])

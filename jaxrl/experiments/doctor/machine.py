@@ -267,9 +267,9 @@ def _compilers() -> dict[str, str]:
 
 def _commit() -> str | None:
     def read() -> str | None:
-        from jaxrl.runs.provenance import _git_commit
+        from jaxrl.runs.provenance import git_commit
 
-        return _git_commit()
+        return git_commit()
 
     return _or_none(read)
 

@@ -26,6 +26,7 @@ from jax.experimental import io_callback
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import CATCH
 from jaxrl.config.algorithms import A2CConfig
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import first_env_seed
@@ -171,7 +172,7 @@ def _overlapped(game: str) -> tuple[EnvEngine, Agent, Config]:
         agent=A2CConfig(rollout_length=1),
     )
     engine = make_engine(config, NUM_ENVS)
-    agent = make_agent(config, engine.spec)
+    agent = make_agent(resolve(config), engine.spec)
     return engine, agent._replace(update=jax.named_scope(SCOPE)(agent.update)), config
 
 
@@ -202,7 +203,7 @@ def read_schedule(text: str) -> bool | None:
 def _schedule_of_pong() -> bool | None:
     engine, agent, config = _overlapped("pong")
     try:
-        program = make_program(config, agent, (engine,), make_mesh(1))
+        program = make_program(resolve(config), agent, (engine,), make_mesh(1))
         lowered = program.run.lower(program.init(), np.int32(1))
         return read_schedule(lowered.compile().as_text() or "")
     finally:
@@ -235,7 +236,7 @@ def observe_order(turns: int = 3) -> list[str]:
         return agent.update(state, trajectory._replace(observation=observation), key)
 
     noted = engine._replace(send=send, recv=recv)
-    program = make_program(config, agent._replace(update=update), (noted,), make_mesh(1))
+    program = make_program(resolve(config), agent._replace(update=update), (noted,), make_mesh(1))
     jax.block_until_ready(program.run(program.init(), np.int32(turns)))
     return events
 
@@ -269,7 +270,9 @@ def learning() -> Answer:
     for seed in SEEDS:
         config = _config(game=CATCH, num_envs=num_envs, total_steps=30_000, seed=seed)
         engine = make_engine(config, num_envs // mesh.size, num_local_devices(mesh))
-        program = make_program(config, make_agent(config, engine.spec), (engine,), mesh)
+        program = make_program(
+            resolve(config), make_agent(resolve(config), engine.spec), (engine,), mesh
+        )
         state = program.init()
         if run is None:  # the seed is no part of the program
             run = program.run.lower(state, np.int32(1)).compile()

@@ -16,7 +16,7 @@ from jaxrl.experiments.suite import table
 from jaxrl.experiments.suite.plan import Measurement
 from jaxrl.experiments.suite.table import Record
 from jaxrl.runs.directory import replace_text
-from jaxrl.runs.lock import hold
+from jaxrl.runs.lock import hold_lock
 
 RECORDS, LOGS, RUNS = "members", "logs", "runs"
 ATTEMPTS = 2  # of a member that fails, each in another call
@@ -61,7 +61,7 @@ def held(output: Path) -> Iterator[None]:
         try:
             for part in (RECORDS, LOGS, RUNS):
                 (output / part).mkdir(parents=True, exist_ok=True)
-            lock.enter_context(hold(output))
+            lock.enter_context(hold_lock(output))
         except UserError as error:
             raise UserError(str(error).replace("--run-dir", "--output")) from None
         except (OSError, ValueError) as error:
