@@ -37,8 +37,8 @@ help:
 	@echo "make format             format the code        make games     list every game"
 	@echo "make docs-check         run what the documents show"
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
-	@echo "make performance        take RUN=suite into docs/performance.md as the machine NAME"
-	@echo "make docs               write docs/configuration.md and the tables of docs/performance.md"
+	@echo "make performance        take RUN=suite into docs/results/performance.md as the machine NAME"
+	@echo "make docs               write docs/reference/configuration.md and the tables of docs/results/performance.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100
@@ -86,7 +86,7 @@ lint: .venv/jaxrl-dev-installed
 	.venv/bin/mypy
 
 docs: .venv/jaxrl-dev-installed
-	.venv/bin/python -m tools.config_reference > docs/configuration.md
+	.venv/bin/python -m tools.config_reference > docs/reference/configuration.md
 	.venv/bin/python -m jaxrl.experiments.suite.table
 
 suite: .venv/jaxrl-installed

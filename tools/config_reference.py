@@ -7,18 +7,20 @@ import json
 import typing
 from typing import Any, Literal
 
+from jaxrl.config import bounds
 from jaxrl.config.algorithms import ALGORITHMS
-from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.config.schema import SECTIONS, Config
 
-HEAD = """# Configuration reference
+HEAD = """# Configuration
 
-Made by `make docs` from the dataclasses of `jaxrl/config/schema.py` and
-`jaxrl/config/algorithms.py`; a test keeps it so.
+What does each key mean? `make docs` writes this page from the dataclasses of
+`jaxrl/config/schema.py` and `jaxrl/config/algorithms.py`, and a test keeps it up to date.
 
 A key and its flag have the same name: `learning_rate` under `[optimizer]` of a TOML file is
-`--optimizer.learning-rate`. A file holds overrides only; what it leaves out has the default
-below, and `jaxrl train --config FILE --help` shows the defaults of that file. Whole numbers may
-be written `3e6` or `3_000_000`. A run's `config.toml` holds every key.
+`--optimizer.learning-rate`. `--checkpoint.no-memory` sets `memory` under `[checkpoint]` to false. A
+file contains overrides only; the other keys have the defaults below, and
+`jaxrl train --config FILE --help` shows the defaults of that file. Whole numbers may be written
+`3e6` or `3_000_000`. A run's `config.toml` contains every key.
 """
 
 
@@ -44,24 +46,32 @@ def _type(annotation: Any) -> str:
     return {int: "whole number", float: "number", bool: "true, false", str: "text"}[annotation]
 
 
+def _values(kind: type, name: str, annotation: Any) -> str:
+    """Returns the type of a field with its bounds: "whole number, at least 1"."""
+    return ", ".join(
+        filter(None, (_type(annotation), bounds.describe(bounds.of_field(kind, name))))
+    )
+
+
 def _table(kind: type) -> list[str]:
     texts, types = _descriptions(kind), typing.get_type_hints(kind)
-    lines = ["| key | values | default | |", "|---|---|---|---|"]
+    lines = ["| key | values | default | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
-        if field.name in ("network", "optimizer", "agent"):
+        if field.name in (*SECTIONS, "agent"):
             continue
         text = texts[field.name].replace("|", "\\|")
         default = json.dumps(field.default)
-        lines.append(f"| `{field.name}` | {_type(types[field.name])} | `{default}` | {text} |")
+        values = _values(kind, field.name, types[field.name])
+        lines.append(f"| `{field.name}` | {values} | `{default}` | {text} |")
     return lines
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Returns the whole page."""
+    top = "At the top of the file; flags are `--game`, `--num-envs`, ..."
     sections: list[tuple[str, str, type]] = [
-        ("The run", "At the top of the file; flags are `--game`, `--num-envs`, ...", Config),
-        ("`[network]`", NetworkConfig.__doc__ or "", NetworkConfig),
-        ("`[optimizer]`", OptimizerConfig.__doc__ or "", OptimizerConfig),
+        ("The run", top, Config),
+        *((f"`[{name}]`", kind.__doc__ or "", kind) for name, kind in SECTIONS.items()),
         *((f'`[agent]` of `algorithm = "{name}"`', kind.__doc__ or "", kind)
           for name, kind in ALGORITHMS.items()),
     ]  # fmt: skip

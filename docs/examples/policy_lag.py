@@ -2,7 +2,7 @@
 
     python docs/examples/policy_lag.py
     python docs/examples/policy_lag.py --game pong --total-steps 800000 --seeds 1 \\
-        --options order=overlapped optimizer.name=adam optimizer.learning-rate=3e-4 \\
+        --options parallel.order=overlapped optimizer.name=adam optimizer.learning-rate=3e-4 \\
         optimizer.schedule=constant
 
 Trains one configuration with every lag and seed, one after another, into
@@ -24,8 +24,9 @@ from jaxrl.config.diff import differences
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
 
-A2C = Path(__file__).parents[2] / "configs" / "a2c_fast.toml"
-OPTIONS = ("order=overlapped", "optimizer.learning-rate=3e-4")  # a lag allows no larger steps
+A2C = Path("a2c_fast")
+# A lag allows no larger steps.
+OPTIONS = ("parallel.order=overlapped", "optimizer.learning-rate=3e-4")
 
 
 def score(run_dir: Path, share: float) -> float:
@@ -49,7 +50,11 @@ def _check_alike(run_dirs: list[Path], total_steps: int) -> None:
     configs = [load_config(path) for path in run_dirs if (path / "config.toml").exists()]
     if not configs:
         return
-    keys = {key for one in differences(configs) for key in one} - {"lag", "seed", "run_dir"}
+    keys = {key for one in differences(configs) for key in one} - {
+        "parallel.lag",
+        "seed",
+        "run_dir",
+    }
     if configs[0].total_steps != total_steps:
         keys.add("total_steps")
     if keys:

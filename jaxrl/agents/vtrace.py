@@ -108,7 +108,7 @@ def take_windows(setup: Setup, inputs: Inputs, minibatch: jax.Array) -> Windows:
     # Every `count`-th environment, so that devices divide minibatches evenly.
     env = minibatch + count * jnp.arange(num_envs // count)
     steps = buffer.window(inputs.memory, env, setup.settings.window, inputs.newest[env])
-    steps = jax.tree.map(_swap_axes, steps)
+    steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)  # environments first
     return Windows(steps, row_weights(steps.valid))
 
 
@@ -123,18 +123,18 @@ def loss(
     log_policy = distributions.log_probabilities(outputs.logits[:, :-1])
     log_prob = distributions.select(log_policy, steps.action)
     ratio = jax.lax.stop_gradient(jnp.exp(log_prob - steps.extras.log_prob))
-    time_major = returns.vtrace(
-        _swap_axes(steps.reward),
-        _swap_axes(steps.discount),
-        _swap_axes(steps.valid),
-        _swap_axes(jax.lax.stop_gradient(outputs.value)),
-        _swap_axes(ratio),
+    target, advantage = returns.vtrace(
+        steps.reward,
+        steps.discount,
+        steps.valid,
+        jax.lax.stop_gradient(outputs.value),
+        ratio,
         config.gamma,
         config.clip_rho,
         config.clip_c,
         config.vtrace_lambda,
+        time_axis=1,
     )
-    target, advantage = jax.tree.map(_swap_axes, time_major)
     policy_loss = -jnp.sum(weight * log_prob * advantage)
     value_loss = jnp.sum(weight * jnp.square(target - outputs.value[:, :-1]))
     mean_entropy = jnp.sum(weight * distributions.entropy(outputs.logits[:, :-1]))
@@ -228,8 +228,3 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
         rollout_length=settings.rollout_length,
         interrupt=buffer.interrupt,
     )
-
-
-def _swap_axes(x: jax.Array) -> jax.Array:
-    """Swaps time and environments: [T, B, ...] <-> [B, T, ...]."""
-    return jnp.swapaxes(x, 0, 1)

@@ -1,30 +1,30 @@
-"""The commands that measure: `jaxrl bench`, `jaxrl bench --suite` and `jaxrl tune`."""
+"""`jaxrl bench`: the rates of emulation, inference and training."""
 
 import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from jaxrl.atari.games import CATCH
-from jaxrl.cli.parsing import at_least, check_target, parse_settings
-from jaxrl.cli.suite import run_suite
+from jaxrl.cli.parsing import Words, at_least, check_target
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 
-STOPPED = "stopped before all was tried"
+if TYPE_CHECKING:
+    from jaxrl.experiments.bench import Rate
 
 
 @dataclasses.dataclass(frozen=True)
-class BenchArguments:
-    """Measure agent steps per second of three loads: emulation, inference, training.
+class Bench:
+    """Measure agent steps per second of emulation, inference and training.
 
     emulation: random actions; inference: the policy chooses; training: all of it. On Atari a
     fourth, loop, steps the same emulators from plain Python. The loads take turns; the figures
-    are medians, and a share is of the first load's rate in the same turn. The last line says what
-    a step of training takes its time for.
+    are medians, and a share is of the first load's rate in the same turn. The last line divides the
+    time of a training step and names the bottleneck.
     Example: jaxrl bench --config configs/vtrace/vtrace_cpu.toml --game pong --num-envs 40 --json
     """
 
@@ -41,58 +41,63 @@ class BenchArguments:
         "inference",
         "training",
     )
-    """which to measure; fewer compile faster"""
+    """loads to measure; fewer compile faster"""
     sweep: tuple[int, ...] = ()
     """numbers of environments to measure one after another, drawn into --output"""
     output: Path = Path("throughput.png")
-    """PNG of a sweep: steps per second, and per environment, against environments"""
+    """PNG of a sweep: steps per second, in all and per environment, against environments"""
     profile: Path | None = None
     """directory for a trace of training by JAX's profiler, which TensorBoard and Perfetto show"""
     json: bool = False
     """print one JSON object instead of a table; of a sweep, a list of them"""
     suite: bool = False
     """measure everything that a machine can do; `jaxrl bench --suite --help` lists its options"""
+    words: Words = ()
 
 
-def bench(arguments: list[str]) -> int:
-    """Measure agent steps per second under three loads, and name the bottleneck."""
-    if "--suite" in arguments:
-        return run_suite([word for word in arguments if word != "--suite"])
-    parsed = parse_settings(BenchArguments, "bench", arguments)
-    check_timing(parsed)
-    if "--sweep" in arguments and not parsed.sweep:
-        raise UserError("--sweep needs numbers of environments: --sweep 20 40 80")
-    if not set(parsed.loads) - ({"loop"} if parsed.settings.game == CATCH else set()):
-        raise UserError("--loads needs names: emulation, inference, training, on Atari also loop")
-    if parsed.profile and "training" not in parsed.loads:
-        raise UserError("--profile traces training: name it among --loads")
-    if parsed.sweep:
-        check_target(parsed.output, (".png",))
-    if parsed.profile and parsed.profile.exists() and not parsed.profile.is_dir():
-        raise UserError(f"'{parsed.profile}' is no directory: choose another --profile")
+def bench(arguments: Bench) -> int:
+    """Times the loads, once or for several numbers of environments, and prints their rates."""
+    _check(arguments)
+    if arguments.sweep:
+        return _sweep(arguments)
     from jaxrl.experiments.bench import measure
     from jaxrl.training.display import Display
 
-    config = parsed.settings
-    if parsed.sweep:
-        if parsed.profile:
-            raise UserError("--profile traces one number of environments: leave out --sweep")
-        return _sweep(parsed)
+    config, profile = arguments.settings, arguments.profile
     with Display() as display:
         rates = measure(
-            config, parsed.seconds, parsed.repeats, display, parsed.profile, parsed.loads
+            config, arguments.seconds, arguments.repeats, display, profile, arguments.loads
         )
-    if parsed.json:
+    if arguments.json:
         print(json.dumps(_object(config.num_envs, rates)))
         return 0
     _print_rates(rates)
-    if parsed.profile:
-        traces = sorted(parsed.profile.rglob("*.trace.json.gz"))
+    if profile:
+        traces = sorted(profile.rglob("*.trace.json.gz"))
         print(f"for ui.perfetto.dev: {traces[-1]}")
     return 0
 
 
-def _sweep(parsed: Any) -> int:
+def _check(arguments: Bench) -> None:
+    """Refuses options that measure nothing, or exclude each other. Raises `UserError`."""
+    check_timing(arguments.repeats, arguments.seconds)
+    if "--sweep" in arguments.words and not arguments.sweep:
+        raise UserError("--sweep needs numbers of environments: --sweep 20 40 80")
+    if not set(arguments.loads) - ({"loop"} if arguments.settings.game == CATCH else set()):
+        raise UserError("--loads needs names: emulation, inference, training, on Atari also loop")
+    if arguments.sweep:
+        check_target(arguments.output, (".png",))
+    if not arguments.profile:
+        return
+    if "training" not in arguments.loads:
+        raise UserError("--profile traces training: name it among --loads")
+    if arguments.profile.exists() and not arguments.profile.is_dir():
+        raise UserError(f"'{arguments.profile}' is no directory: choose another --profile")
+    if arguments.sweep:
+        raise UserError("--profile traces one number of environments: leave out --sweep")
+
+
+def _sweep(arguments: Bench) -> int:
     """Prints each number of environments as soon as it is measured; draws those that were."""
     from jaxrl.analysis import bench_charts
     from jaxrl.experiments import bench as benchmark
@@ -102,10 +107,15 @@ def _sweep(parsed: Any) -> int:
     try:
         with Display() as display:
             for num_envs, rates in benchmark.sweep(
-                parsed.settings, parsed.sweep, parsed.seconds, parsed.repeats, display, parsed.loads
+                arguments.settings,
+                arguments.sweep,
+                arguments.seconds,
+                arguments.repeats,
+                display,
+                arguments.loads,
             ):
                 found[num_envs] = rates
-                if not parsed.json:
+                if not arguments.json:
                     print(f"{num_envs} environments")
                     _print_rates(rates)
     except (UserError, KeyboardInterrupt) as error:
@@ -113,22 +123,22 @@ def _sweep(parsed: Any) -> int:
             raise
         status = 130 if isinstance(error, KeyboardInterrupt) else 0
         print(f"jaxrl: {str(error) or 'stopped'}; the picture shows those before", file=sys.stderr)
-    if parsed.json:
+    if arguments.json:
         print(json.dumps([_object(num_envs, rates) for num_envs, rates in found.items()]))
     drawn = {
         num_envs: {load: rate.steps_per_second for load, rate in rates.items()}
         for num_envs, rates in found.items()
     }
-    config = parsed.settings
+    config = arguments.settings
     title = f"{config.algorithm} on {config.game}, {config.network.torso} network, "
     title += config.parallel.order
-    bench_charts.throughput(drawn, parsed.output, title + f", groups: {config.parallel.groups}")
-    print(parsed.output, file=sys.stderr)
+    bench_charts.throughput(drawn, arguments.output, title + f", groups: {config.parallel.groups}")
+    print(arguments.output, file=sys.stderr)
     return status
 
 
-def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:
-    """What --json prints of one measurement."""
+def _object(num_envs: int, rates: "dict[str, Rate]") -> dict[str, Any]:
+    """Returns the object that --json prints for one measurement."""
     from jaxrl.experiments.bench import SHARED, bottleneck, time_shares
 
     loads = {load: dataclasses.asdict(rate) for load, rate in rates.items()}
@@ -142,7 +152,7 @@ def _object(num_envs: int, rates: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _print_rates(rates: dict[str, Any]) -> None:
+def _print_rates(rates: "dict[str, Rate]") -> None:
     from jaxrl.experiments.bench import SHARED, bottleneck, time_shares
 
     print(
@@ -164,10 +174,10 @@ def _print_rates(rates: dict[str, Any]) -> None:
     parts = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     print(f"a step of training: {parts}; the bottleneck is {bottleneck(rates)}")
     if 0 in shares.values():
-        print("0%: hidden behind the emulators, or less than the noise (more --seconds tell)")
+        print("0%: hidden behind the emulators, or less than the noise (more --seconds show it)")
 
 
-def check_timing(parsed: Any) -> None:
+def check_timing(repeats: int, seconds: float) -> None:
     """Refuses repetitions and durations that measure nothing."""
-    at_least("repeats", parsed.repeats, 1)
-    at_least("seconds", parsed.seconds, 0.01)
+    at_least("repeats", repeats, 1)
+    at_least("seconds", seconds, 0.01)

@@ -1,4 +1,4 @@
-"""The command that examines a machine: `jaxrl doctor`."""
+"""`jaxrl doctor`."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jaxrl.cli.parsing import parse
 from jaxrl.experiments.doctor.doctor import diagnose, failures
 from jaxrl.experiments.doctor.host_checks import Check, Mark
 from jaxrl.experiments.doctor.machine import Machine, describe_apart
@@ -23,12 +22,12 @@ NAME_WIDTH = 17
 
 
 @dataclasses.dataclass(frozen=True)
-class DoctorArguments:
-    """Check what this machine can do, in a minute, and say what to do where it cannot.
+class Doctor:
+    """Check whether this machine can train, in a minute, and name a remedy for each fault.
 
-    What JAX sees, versions, cores, compilers, memory and disk; EnvPool inside a compiled program,
-    with equal frames by all ways; gradients against the CPU's; the overlapped order; A2C on Catch
-    until it is solved. Whatever can hang or crash runs in a process of its own. The status is 1
+    Devices, versions, cores, compilers, memory and disk; EnvPool inside a compiled program, with
+    equal frames by every way; gradients against the CPU's; the overlapped order; A2C on Catch
+    until it is solved. Checks that can hang or crash run in separate processes. The status is 1
     where training would not work.
     Example: jaxrl doctor --json
     """
@@ -39,9 +38,8 @@ class DoctorArguments:
     """print one JSON object instead: the machine, and every check"""
 
 
-def doctor(arguments: list[str]) -> int:
-    """Check what this machine can do: devices, emulators, gradients, learning."""
-    parsed: DoctorArguments = parse(DoctorArguments, "doctor", arguments)
+def doctor(arguments: Doctor) -> int:
+    """Prints every check as soon as it is made; the status is 1 where training would not work."""
     began = time.perf_counter()
     checks: list[Check] = []
     errors = Console(stderr=True, highlight=False)
@@ -51,14 +49,14 @@ def doctor(arguments: list[str]) -> int:
         def show(name: str) -> None:
             status.update(f"checking {name} ...")
 
-        with contextlib.closing(diagnose(machine, parsed.root, show)) as found:
+        with contextlib.closing(diagnose(machine, arguments.root, show)) as found:
             for check in found:
                 checks.append(check)
-                if not parsed.json:
+                if not arguments.json:
                     _print(check)
     seconds = time.perf_counter() - began
     failed = failures(checks)
-    if parsed.json:
+    if arguments.json:
         print(json.dumps(_object(machine, checks, seconds)))
     else:
         works = (

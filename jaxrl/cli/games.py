@@ -1,26 +1,25 @@
 """`jaxrl games`."""
 
-from jaxrl.cli.parsing import parse
+from dataclasses import dataclass
 
 
-def games(arguments: list[str]) -> int:
-    """List every game, with its number of actions and published scores."""
+@dataclass(frozen=True)
+class Games:
+    """List every game, with its number of actions and the scores of random and human play.
 
-    def command(names: bool = False) -> bool:
-        """List every game, with its number of actions and the scores of random and human play.
+    Example: jaxrl games
+    """
 
-        Example: jaxrl games
+    names: bool = False
+    """print only the names, one a line"""
 
-        Args:
-            names: print nothing but the names, one a line
-        """
-        return names
 
-    names_only = parse(command, "games", arguments)
+def games(arguments: Games) -> int:
+    """Prints the games that can be trained on."""
     from jaxrl.atari.games import atari_games, known_games, minimal_actions
     from jaxrl.atari.scores import reference_scores
 
-    if names_only:
+    if arguments.names:
         print("\n".join(known_games()))
         return 0
     references = reference_scores()

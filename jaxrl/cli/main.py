@@ -1,52 +1,68 @@
-"""The `jaxrl` command: one function per subcommand.
+"""The `jaxrl` command: a table of the subcommands.
 
 Exit status: 0 done; 2 a user's mistake; 3 a loss or a parameter is not finite; 65 damaged files; 74
 the disk cannot be written; 75 the emulators, or another process, were lost; 130 (Ctrl-C), 138
-(SIGUSR1) or 143 (SIGTERM) stopped and saved; 1 anything else, or a machine that cannot train
-(doctor). All but the last in one line. Heavy modules are imported by the commands that need them,
-so that a mistake is answered at once.
+(SIGUSR1) or 143 (SIGTERM) stopped and saved; 1 any other error, or a machine that cannot train
+(doctor). All but the last are reported in one line. Each command imports heavy modules only after
+its options are checked, because a mistake must be reported at once.
 """
 
 import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from jaxrl.cli.bench import bench
-from jaxrl.cli.doctor import doctor
-from jaxrl.cli.evaluate import compare, evaluate
-from jaxrl.cli.games import games
+from jaxrl.cli.bench import Bench, bench
+from jaxrl.cli.doctor import Doctor, doctor
+from jaxrl.cli.evaluate import Compare, Evaluate, compare, evaluate
+from jaxrl.cli.games import Games, games
 from jaxrl.cli.outcome import print_error
-from jaxrl.cli.pictures import play, plot, report
-from jaxrl.cli.sweep import sweep
-from jaxrl.cli.train import resume, train
-from jaxrl.cli.tune import tune
-from jaxrl.cli.watch import watch
+from jaxrl.cli.parsing import parse
+from jaxrl.cli.pictures import Play, Plot, Report, play, plot, report
+from jaxrl.cli.suite import Suite, suite
+from jaxrl.cli.sweep import Sweep, sweep
+from jaxrl.cli.train import Resume, Train, resume, train
+from jaxrl.cli.tune import Tune, tune
+from jaxrl.cli.watch import Watch, watch
 from jaxrl.errors import RunError, UserError
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "train": train,
-    "resume": resume,
-    "watch": watch,
-    "evaluate": evaluate,
-    "compare": compare,
-    "play": play,
-    "plot": plot,
-    "report": report,
-    "sweep": sweep,
-    "games": games,
-    "bench": bench,
-    "tune": tune,
-    "doctor": doctor,
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand."""
+
+    arguments: type  # a dataclass, whose docstrings are the help
+    run: Callable[[Any], int]  # takes such arguments, returns the exit status
+    by_option: "dict[str, Command]" = field(default_factory=dict)  # commands that an option selects
+
+
+COMMANDS = {
+    "train": Command(Train, train),
+    "resume": Command(Resume, resume),
+    "watch": Command(Watch, watch),
+    "evaluate": Command(Evaluate, evaluate),
+    "compare": Command(Compare, compare),
+    "play": Command(Play, play),
+    "plot": Command(Plot, plot),
+    "report": Command(Report, report),
+    "sweep": Command(Sweep, sweep),
+    "games": Command(Games, games),
+    "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),
+    "tune": Command(Tune, tune),
+    "doctor": Command(Doctor, doctor),
 }
 
 
 def _usage() -> str:
-    lines = [
-        f"  {name:<10} {(command.__doc__ or '').strip()}" for name, command in COMMANDS.items()
-    ]
+    """Returns the help of `jaxrl` itself: each command with the first line of its docstring."""
+    lines = []
+    for name, command in COMMANDS.items():
+        summary, *_ = (command.arguments.__doc__ or "").splitlines()
+        lines.append(f"  {name:<10} {summary}")
     return "\n".join(
         [
-            "usage: jaxrl COMMAND ...      (jaxrl COMMAND --help tells all options of one)",
+            "usage: jaxrl COMMAND ...      (jaxrl COMMAND --help lists all options of a command)",
             "",
             "Reinforcement learning on Atari 2600, compiled from end to end by JAX.",
             "",
@@ -57,21 +73,30 @@ def _usage() -> str:
     )
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs one subcommand and returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+def run(name: str, words: Sequence[str]) -> int:
+    """Runs one subcommand and returns its exit status. Raises `UserError` and `RunError`."""
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(COMMANDS)}"
+        raise UserError(f"unknown command '{name}': {hint}")
+    command = COMMANDS[name]
+    for option, selected in command.by_option.items():
+        if option in words:
+            words = [word for word in words if word != option]
+            name, command = f"{name} {option}", selected
+    return command.run(parse(command.arguments, name, words))
+
+
+def main(words: list[str] | None = None) -> int:
+    """Runs the command line and returns its exit status; errors are printed in one line."""
+    words = sys.argv[1:] if words is None else words
     try:
-        if not arguments or arguments[0] in ("-h", "--help"):
+        if not words or words[0] in ("-h", "--help"):
             print(_usage())
             return 0
-        name = arguments[0]
-        if name not in COMMANDS:
-            near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(COMMANDS)}"
-            raise UserError(f"unknown command '{name}': {hint}")
-        return COMMANDS[name](arguments[1:])
+        return run(words[0], words[1:])
     except BrokenPipeError:  # `jaxrl games | head`
         sys.stderr.close()
-        return int(arguments[0] in ("train", "resume"))
+        return int(words[0] in ("train", "resume"))
     except (UserError, RunError, OSError, KeyboardInterrupt) as error:
         return print_error(error)

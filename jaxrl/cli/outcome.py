@@ -1,27 +1,27 @@
-"""Exit statuses and one-line errors."""
+"""Exit statuses, and errors in one line."""
 
 import errno
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jaxrl.errors import RunError, StorageError, UserError
 from jaxrl.runtime.launch import Launch
 
+if TYPE_CHECKING:
+    from jaxrl.training.train import Outcome
+
 # Read-only, not allowed, full, over quota, broken.
-OF_THE_DISK = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
-
-
-# --- helpers -------------------------------------------------------------------------------------
+DISK_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def print_error(error: BaseException) -> int:
-    """One line about the error; its exit status."""
+    """Prints an error in one line, and returns its exit status."""
     if isinstance(error, KeyboardInterrupt):
         print("jaxrl: stopped", file=sys.stderr)
         return 130
-    if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         where = f" '{error.filename}'" if error.filename else ""
         error = StorageError(f"cannot read or write{where}: {error.strerror}")
     if not isinstance(error, UserError | RunError):
@@ -32,7 +32,12 @@ def print_error(error: BaseException) -> int:
 
 
 def run_together(launch: Launch, work: Callable[[bool], int]) -> int:
-    """Does what all processes do together; `work` is told whether this one is alone."""
+    """Joins the processes that train together, runs `work` in each, and returns its exit status.
+
+    Args:
+      launch: how this process finds the others.
+      work: takes whether this process is alone, and returns the exit status.
+    """
     from jaxrl.runtime import processes
 
     processes.join(launch)
@@ -48,6 +53,6 @@ def run_together(launch: Launch, work: Callable[[bool], int]) -> int:
     return status
 
 
-def status_of(outcome: Any) -> int:
+def status_of(outcome: "Outcome") -> int:
     """Returns the exit status of a training that ended, or was stopped by a signal."""
     return 0 if outcome.signal is None else 128 + outcome.signal

@@ -1,10 +1,17 @@
-"""What the commands share: tyro's parser and checks, with mistakes told in one line."""
+"""Reads the options of a command into its dataclass, and reports a mistake in one line.
+
+tyro does the reading. It draws its errors into boxes for a terminal, but first hands each one to a
+hook as an object; here the hook raises `UserError` with one line instead.
+"""
 
 import contextlib
-import io
-import re
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 
@@ -13,19 +20,31 @@ from jaxrl.config.toml import algorithms_with, as_recipe, load
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 
-_INTEGERS = tyro.constructors.ConstructorRegistry()
+Protocol = Literal["noop", "sticky"]
+RunDir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
+RunDirs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR ...")]
+# The words of the command line, for a command that prints how to go on; `parse` sets it.
+Words = Annotated[tuple[str, ...], tyro.conf.Fixed, tyro.conf.Suppress]
+
+SIMILAR = 0.7  # least similarity of an option that is suggested, from 0 to 1
+T = TypeVar("T")
+
+_REGISTRY = tyro.constructors.ConstructorRegistry()
 
 
-@_INTEGERS.primitive_rule
+@_REGISTRY.primitive_rule
 def _whole_number(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
-    """Integers may be written 3e6 or 3_000_000."""
+    """Reads integers, which may be written 3e6 or 3_000_000."""
     if info.type is not int:
         return None
 
-    def parse(words: list[str]) -> int:
-        number = float(words[0]) if "e" in words[0].lower() else int(words[0])
+    def convert(words: list[str]) -> int:
+        try:
+            number = float(words[0]) if "e" in words[0].lower() else int(words[0])
+        except ValueError:
+            number = float("nan")
         if not float(number).is_integer():
             raise ValueError(f"'{words[0]}' is not a whole number")
         return int(number)
@@ -33,65 +52,61 @@ def _whole_number(
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="INT",
-        instance_from_str=parse,
+        instance_from_str=convert,
         is_instance=lambda x: isinstance(x, int),
         str_from_instance=lambda x: [str(x)],
     )
 
 
-def parse(target: Any, command: str, arguments: list[str], shown: str = "", **options: Any) -> Any:
-    """tyro's parser, its boxes of errors condensed into one line; `shown` is whose --help helps."""
-    errors = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(errors), _INTEGERS:
-            return tyro.cli(target, args=arguments, prog=f"jaxrl {command}", **options)
-    except SystemExit as ended:
-        if not ended.code:
-            raise
-        raise UserError(_condense(errors.getvalue(), shown or command)) from None
+@_REGISTRY.primitive_rule
+def _optional(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Reads `X | None` as X; the option is None only where it is left out."""
+    kinds = typing.get_args(info.type)
+    if info.type_origin not in (typing.Union, types.UnionType) or type(None) not in kinds[1:]:
+        return None
+    inner = tyro.constructors.PrimitiveTypeInfo.make(kinds[0], info.markers)
+    spec = tyro.constructors.ConstructorRegistry.get_primitive_spec(inner)
+    if len(kinds) != 2 or isinstance(spec, tyro.constructors.UnsupportedTypeAnnotationError):
+        return None
+    return dataclasses.replace(
+        spec,
+        is_instance=lambda x: x is None or spec.is_instance(x),
+        str_from_instance=lambda x: ["None"] if x is None else spec.str_from_instance(x),
+    )
 
 
-def _condense(box: str, command: str) -> str:
-    """The message of tyro's error box, with its first suggestion, or whose option it is."""
-    # The box is drawn with dashes where the terminal knows no lines.
-    rows = [line.strip().strip("│|").strip() for line in box.splitlines()]
-    sections: list[list[str]] = [[]]
-    for row in rows[1:]:  # the first is the title
-        if not row.strip("─-╭╮╰╯+ "):
-            sections.append([])
-        else:
-            sections[-1].append(row)
-    first, *others = [section for section in sections if section] or [["cannot read the options"]]
-    message = " ".join(first)
-    option = re.search(r"Unrecognized options: --agent\.([\w-]+)", message)
-    owners = algorithms_with(option[1].replace("-", "_")) if option else []
-    if owners:
-        message += f"; it belongs to {' and '.join(owners)}"
-        others = []
-    for section in others:
-        if section[0].startswith("Perhaps you meant") and len(section) > 1:
-            message += f"; did you mean {section[1].split()[0]}?"
-    return f"{message} (jaxrl {command} --help lists all options)"
+def parse(kind: type[T], command: str, words: Sequence[str]) -> T:
+    """Returns the arguments of a command. Raises `UserError`.
+
+    Args:
+      kind: the command's dataclass. Where it holds a whole configuration in `settings`, `--config`
+        gives the defaults; where it has `words`, it gets the command line.
+      command: name, as `jaxrl NAME --help` has it.
+      words: the command line after the name.
+    """
+    names = {field.name for field in dataclasses.fields(typing.cast(Any, kind))}
+    if "settings" not in names:
+        parsed: Any = _read(kind, command, words, None)
+    else:
+        file = _config_file(words)
+        settings = as_recipe(load(file) if file else Config())
+        command = f"{command} --config {file}" if file else command
+        parsed = _read(kind, command, words, settings)
+        _check_config(parsed.settings)
+    if "words" in names:
+        parsed = dataclasses.replace(parsed, words=tuple(words))
+    return typing.cast(T, parsed)
 
 
-def parse_settings(kind: type, command: str, arguments: list[str]) -> Any:
-    """Arguments that begin with a whole configuration; --config gives its defaults."""
-    file = _config_file(arguments)
-    settings = as_recipe(load(file) if file else Config())
-    avoid_subcommands: Any = tyro.conf.AvoidSubcommands
-    shown = f"{command} --config {file}" if file else command
-    parsed = parse(avoid_subcommands[kind], command, arguments, shown, default=kind(settings, file))
-    _check_config(parsed.settings)
-    return parsed
-
-
-def _config_file(arguments: list[str]) -> Path | None:
-    """The value of --config, which must be read before the rest can be parsed."""
-    for place, argument in enumerate(arguments):
-        if argument == "--config" and place + 1 < len(arguments):
-            return Path(arguments[place + 1])
-        if argument.startswith("--config="):
-            return Path(argument.removeprefix("--config="))
+def _config_file(words: Sequence[str]) -> Path | None:
+    """Returns the value of --config, which must be read before the rest can be parsed."""
+    for place, word in enumerate(words):
+        if word == "--config" and place + 1 < len(words):
+            return Path(words[place + 1])
+        if word.startswith("--config="):
+            return Path(word.removeprefix("--config="))
     return None
 
 
@@ -102,6 +117,96 @@ def _check_config(config: Config) -> None:
     check(config)
 
 
+def _read(kind: Any, command: str, words: Sequence[str], settings: Config | None) -> Any:
+    """Calls tyro, and raises `UserError` where it would draw a box; `command` is for messages."""
+
+    def refuse(error: Any) -> NoReturn:
+        options = [*_options(kind), *(_options(settings) if settings else ())]
+        raise UserError(f"{_message(error, options)} (jaxrl {command} --help lists all options)")
+
+    # tyro has the hook since 1.0.16 and keeps it private. Without it, its box is shown, and
+    # the exit status is the same.
+    errors = getattr(tyro, "_errors", None)
+    hook = errors.on_parse_error(refuse) if errors else contextlib.nullcontext()
+    prog = f"jaxrl {command.partition(' --config')[0]}"
+    avoid_subcommands: Any = tyro.conf.AvoidSubcommands
+    with hook, _REGISTRY:
+        if settings is None:
+            return tyro.cli(kind, args=words, prog=prog)
+        return tyro.cli(
+            avoid_subcommands[kind], args=words, prog=prog, default=kind(settings=settings)
+        )
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+
+def _message(error: Any, options: Sequence[str]) -> str:
+    """Returns the sentence about one of tyro's errors, which are known by the class's name."""
+    match type(error).__name__:
+        case "UnrecognizedArgs":
+            return _unknown(error.tokens, options)
+        case "MissingArgs" if error.unrecognized_tokens:
+            return _unknown(error.unrecognized_tokens, options)
+        case "MissingArgs":
+            missing = [_name(one.arg) for one in error.missing_arguments]
+            return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
+        case "BadValue":
+            return f"{_name(error.argument)} needs a value"
+        case "InvalidChoice":
+            choices = ", ".join(error.choices)
+            return f"{_name(error.argument)} {error.value}: must be one of {choices}"
+        case "InstantiationFailure" if error.argument is not None:
+            return f"{_name(error.argument)}: {error.message.rstrip('.')}"
+    return "the options cannot be read"
+
+
+def _name(argument: Any) -> str:
+    """Returns an option as the user writes it, or the name of a positional argument."""
+    if argument.is_positional():
+        return str(argument.lowered.metavar)
+    return str(argument.display_name())
+
+
+def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
+    """Names the first unknown option, and the similar option or the algorithm that has it."""
+    unknown = [token.partition("=")[0] for token in tokens if token.startswith("-")]
+    if not unknown:
+        return f"unexpected argument '{tokens[0]}'"
+    option = "--" + unknown[0].removeprefix("--").replace("_", "-")
+    section, _, key = option.rpartition(".")
+    owners = algorithms_with(key.replace("-", "_")) if section == "--agent" else []
+    if owners:
+        return f"unknown option '{unknown[0]}': it belongs to {' and '.join(owners)}"
+    elsewhere = [known for known in options if known.endswith("." + key.removeprefix("--"))]
+    siblings = [known for known in options if known.rpartition(".")[0] == section]
+    keys = [known.rpartition(".")[2] for known in siblings]
+    near = [siblings[keys.index(one)] for one in difflib.get_close_matches(key, keys, 1, SIMILAR)]
+    hint = "".join(f": did you mean {known}?" for known in [*elsewhere, *near][:1])
+    return f"unknown option '{unknown[0]}'{hint}"
+
+
+def _options(part: Any, prefix: str = "") -> Iterator[str]:
+    """Yields the options of a command's dataclass, or of a configuration."""
+    hints = typing.get_type_hints(part if isinstance(part, type) else type(part))
+    for field in dataclasses.fields(part):
+        value = hints[field.name] if isinstance(part, type) else getattr(part, field.name)
+        if field.name == "settings":  # the configuration says which options there are
+            continue
+        if field.name == "launch":  # its options have no prefix
+            yield from _options(value)
+        elif dataclasses.is_dataclass(value):
+            yield from _options(value, f"{prefix}{field.name}.")
+        else:
+            name = field.name.replace("_", "-")
+            yield f"--{prefix}{name}"
+            if hints[field.name] is bool:
+                yield f"--{prefix}no-{name}"
+
+
+# --- checks that several commands share ----------------------------------------------------------
+
+
 def at_least(name: str, value: float, least: float) -> None:
     """Refuses a value below `least`, or too large for 32 bits."""
     if not least <= value < 2**31:
@@ -109,27 +214,21 @@ def at_least(name: str, value: float, least: float) -> None:
 
 
 def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
-    """Refuses a file to write with another suffix, or in no directory."""
+    """Refuses a file to write that has another suffix, or whose directory does not exist."""
     if target.suffix not in suffixes:
         raise UserError(f"'{target}': the name must end in {' or '.join(suffixes)}")
     if not target.parent.is_dir():
         raise UserError(f"'{target.parent}' is no directory: make it first")
 
 
-RunDir = Annotated[Path, tyro.conf.Positional]
-Protocol = Literal["noop", "sticky"]
-RunDirs = Annotated[tuple[Path, ...], tyro.conf.Positional]
-
-
 def check_runs(run_dirs: tuple[Path, ...], command: str, least: int = 1) -> list[Path]:
-    """Refuses what is no run directory, before anything heavy is imported."""
+    """Refuses paths that are no run directories, before anything heavy is imported."""
     from jaxrl.analysis.groups import distinct_names
     from jaxrl.runs.directory import load_config
 
     if len(run_dirs) < least:
-        raise UserError(
-            f"{command} needs at least {('one run directory', 'two run directories')[least - 1]}"
-        )
+        number = ("one run directory", "two run directories")[least - 1]
+        raise UserError(f"{command} needs at least {number}")
     distinct_names(run_dirs)
     for run_dir in run_dirs:
         load_config(run_dir)

@@ -8,17 +8,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from jaxrl.cli.parsing import at_least, parse
+from jaxrl.cli.parsing import Words, at_least
 from jaxrl.config import toml
 from jaxrl.errors import UserError
 
 if TYPE_CHECKING:
-    from jaxrl.experiments.suite.plan import Measurement
+    from jaxrl.experiments.suite.plan import SuiteMember
     from jaxrl.experiments.suite.table import Record
 
 
 @dataclasses.dataclass(frozen=True)
-class SuiteArguments:
+class Suite:
     """Measure everything that a machine can do, most valuable first, in a limited time.
 
     Each member is a `jaxrl` command in a process with a time limit. One that hangs or dies is
@@ -39,42 +39,42 @@ class SuiteArguments:
     """list the members in their order, and how far they are; measure nothing"""
     size: Literal["auto", "small", "full"] = "auto"
     """full for an accelerator, small to try it out; auto chooses"""
+    words: Words = ()
 
 
-def run_suite(arguments: list[str]) -> int:
+def suite(arguments: Suite) -> int:
     """Measures the members of the suite that fit into the time."""
     began = time.monotonic()
-    parsed = parse(SuiteArguments, "bench --suite", arguments)
-    at_least("minutes", parsed.minutes, 0.01)
+    at_least("minutes", arguments.minutes, 0.01)
     from jaxrl.experiments.suite import plan, run
     from jaxrl.experiments.suite.records import check_output, held, read
     from jaxrl.experiments.sweep import SignalRelay
     from jaxrl.training.display import Display
 
-    if "--only" in arguments and not parsed.only:
+    if "--only" in arguments.words and not arguments.only:
         raise UserError("--only needs names: jaxrl bench --suite --list has them")
-    if not parsed.list:
-        run.settle(parsed.output)
+    if not arguments.list:
+        run.settle(arguments.output)
     machine = run.probe()
-    _check_accelerator(parsed.size, machine)
-    size = plan.size_of(parsed.size, machine["platform"])
+    _check_accelerator(arguments.size, machine)
+    size = plan.size_of(arguments.size, machine["platform"])
     members = plan.plan(size, machine["num_devices"], plan.custom_call(machine))
-    only = plan.chosen(members, parsed.only)
+    only = plan.chosen(members, arguments.only)
     for member in members:
         toml.load(Path(member.recipe))
-    check_output(parsed.output, size.name, machine)
-    if parsed.list:
-        list_suite(only, read(parsed.output))
+    check_output(arguments.output, size.name, machine)
+    if arguments.list:
+        list_suite(only, read(arguments.output))
         return 0
-    with held(parsed.output), SignalRelay().watching() as stop:
-        deadline = began + 60 * parsed.minutes
-        session = run.Session(parsed.output, size.name, machine, deadline, stop)
+    with held(arguments.output), SignalRelay().watching() as stop:
+        deadline = began + 60 * arguments.minutes
+        call = run.SuiteCall(arguments.output, size.name, machine, deadline, stop)
         with Display() as display:
-            records = run.run(members, session, display, only if parsed.only else None)
-        return summary(only, records, session, ["--suite", *arguments])
+            records = run.run(members, call, display, only if arguments.only else None)
+        return summary(only, records, call, ["--suite", *arguments.words])
 
 
-def list_suite(members: "list[Measurement]", records: "dict[str, Record]") -> None:
+def list_suite(members: "list[SuiteMember]", records: "dict[str, Record]") -> None:
     """Prints the members in their order, with what there is of each."""
     from jaxrl.experiments.suite.records import counted
 
@@ -87,7 +87,7 @@ def list_suite(members: "list[Measurement]", records: "dict[str, Record]") -> No
 
 
 def summary(
-    members: "list[Measurement]", records: "dict[str, Record]", session: Any, arguments: list[str]
+    members: "list[SuiteMember]", records: "dict[str, Record]", call: Any, arguments: list[str]
 ) -> int:
     """Prints each result and how to go on; returns the exit status."""
     from jaxrl.experiments.suite import table
@@ -96,13 +96,13 @@ def summary(
     found = [records[member.name] for member in members if member.name in records]
     for record in found:
         print(f"{record.name:<18} {table.outcome(record)}")
-    print(session.output / table.TABLE)
+    print(call.output / table.TABLE)
     left = [member.name for member in queue(members, records)]
     if left:
         again = shlex.join(["jaxrl", "bench", *_only_left(arguments, left)])
         print(f"left: {', '.join(left)}; go on with: {again}", file=sys.stderr)
-    if session.stop.signal is not None:
-        return 128 + int(session.stop.signal)
+    if call.stop.signal is not None:
+        return 128 + int(call.stop.signal)
     return int(any(record.state == "failed" for record in found))
 
 

@@ -1,13 +1,14 @@
-"""The command that trains many runs: `jaxrl sweep`."""
+"""`jaxrl sweep`."""
 
 import dataclasses
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxrl.cli.parsing import at_least, parse
+from jaxrl.cli.parsing import Words, at_least
 from jaxrl.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,35 +19,36 @@ WIDTH = 140  # columns of the table where no terminal has a width
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepArguments:
+class Sweep:
     """Train every configuration on every game with every seed, and compare them.
 
-    One after another, each in ROOT/CONFIG-GAME-seedSEED, with what it says in a .log beside it:
-    all games with the first seed, then with the second, and the configurations in turn on each
-    game. What fails is told and left. Ctrl-C saves the member in progress and ends; the same
-    command leaves out what is done and goes on. ROOT/sweep.json has the results of these members,
-    rewritten after each, and ROOT/report.html compares them at the end.
+    The members train one after another, each in ROOT/CONFIG-GAME-seedSEED with its output in a .log
+    beside it: all games with the first seed, then with the second, and every configuration in turn
+    on each game. A member that fails is reported, and the next one begins. Ctrl-C saves the member
+    in progress and ends; the same command skips the members that are done and goes on.
+    ROOT/sweep.json has the results, rewritten after each member, and ROOT/report.html compares them
+    at the end.
 
-    With --slurm the members become one array of jobs, which go on when they were preempted or
-    their time was up. --dry-run tells how far they are; when they have ended, the same command
-    without --slurm trains what failed and writes the results and the report.
+    With --slurm the members become one array of jobs, which go on after they were preempted or
+    their time was up. --dry-run shows the progress of each; when all have ended, the same command
+    without --slurm trains the members that failed and writes the results and the report.
     Example: jaxrl sweep --games pong breakout --seeds 1 2 --configs configs/vtrace/vtrace_cpu.toml
     """
 
     games: tuple[str, ...]
-    """names, or atari5 (Aitchison et al. 2022), or atari57 (all with published human scores)"""
+    """games, or atari5 (Aitchison et al. 2022), or atari57 (all with published human scores)"""
     seeds: tuple[int, ...]
-    """of parameters, actions and games"""
+    """seeds of parameters, actions and games"""
     configs: tuple[Path, ...]
     """TOML files; a file's name is the name of its members"""
     total_steps: int | None = None
-    """agent steps of each member; default is what its configuration says"""
+    """agent steps of each member; default is that of its configuration"""
     num_devices: int | None = None
-    """devices of each member; default is what its configuration says"""
+    """devices of each member; default is that of its configuration"""
     root: Path = Path("runs/sweep")
     """directory of the sweep"""
     dry_run: bool = False
-    """list the members in their order, and how far they are; train nothing"""
+    """list the members in their order, with the progress of each; train nothing"""
     slurm: bool = False
     """submit the members to SLURM, as one array of jobs (pip install 'jaxrl[slurm]')"""
     slurm_partition: str | None = None
@@ -59,37 +61,37 @@ class SweepArguments:
     """cores of each job, for the emulators; default is the cluster's"""
     slurm_array_parallelism: int | None = None
     """jobs that run at the same time, at most; default is 16"""
+    words: Words = ()
 
 
-def sweep(arguments: list[str]) -> int:
-    """Train many runs: configurations, games and seeds; then compare them."""
-    given = parse(SweepArguments, "sweep", arguments)
+def sweep(arguments: Sweep) -> int:
+    """Trains the members, submits them, or lists them."""
     if os.name != "posix":
         raise UserError("sweep needs Linux or macOS: train the runs one by one")
-    slurm = _slurm(given)
+    slurm = _slurm(arguments)
     from jaxrl.experiments import sweep_plan
 
     # A job of SLURM may be started elsewhere.
-    root = given.root.absolute() if slurm else given.root
+    root = arguments.root.absolute() if slurm else arguments.root
     asked: dict[str, Any] = {}
-    if given.total_steps is not None:
-        asked["total_steps"] = given.total_steps
-    if given.num_devices is not None:
-        asked["parallel"] = {"num_devices": given.num_devices}
-    members = sweep_plan.plan(given.configs, given.games, given.seeds, root, **asked)
+    if arguments.total_steps is not None:
+        asked["total_steps"] = arguments.total_steps
+    if arguments.num_devices is not None:
+        asked["parallel"] = {"num_devices": arguments.num_devices}
+    members = sweep_plan.plan(arguments.configs, arguments.games, arguments.seeds, root, **asked)
     if root.exists() and not root.is_dir():
         raise UserError(f"'{root}' is no directory: choose another --root")
     for member in members:
         sweep_plan.check_directory(member)
-    if given.dry_run:
+    if arguments.dry_run:
         for place, member in enumerate(members, start=1):
             print(f"{place:>4}  {sweep_plan.state(member):<6} {member.name}")
         return 0
-    return _submit(members, root, slurm) if slurm else _train(members, root, arguments)
+    return _submit(members, root, slurm) if slurm else _train(members, root, arguments.words)
 
 
-def _slurm(given: Any) -> "Slurm | None":
-    """What the jobs ask for; None without --slurm."""
+def _slurm(arguments: Sweep) -> "Slurm | None":
+    """Returns the resources of the jobs; None without --slurm."""
     names = {
         "slurm_partition": "partition",
         "slurm_time": "minutes",
@@ -97,21 +99,23 @@ def _slurm(given: Any) -> "Slurm | None":
         "slurm_cpus_per_task": "cpus_per_task",
         "slurm_array_parallelism": "array_parallelism",
     }
-    asked = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    asked = {
+        name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None
+    }
     for name, value in asked.items():
         flag = f"--{name.replace('_', '-')}"
-        if not given.slurm:
+        if not arguments.slurm:
             raise UserError(f"{flag} needs --slurm")
         if name != "slurm_partition":
             at_least(name, value, 0 if name == "slurm_gpus_per_node" else 1)
-    if not given.slurm:
+    if not arguments.slurm:
         return None
     from jaxrl.experiments.slurm import Slurm
 
     return Slurm(**{names[name]: value for name, value in asked.items()})
 
 
-def _train(members: "list[SweepMember]", root: Path, arguments: list[str]) -> int:
+def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> int:
     from jaxrl.experiments.sweep import SignalRelay, held, report, run
     from jaxrl.training.display import Display
 
@@ -120,7 +124,7 @@ def _train(members: "list[SweepMember]", root: Path, arguments: list[str]) -> in
             rows = run(members, root, display, stop)
         _print(rows)
         if stop.signal is not None:
-            again = shlex.join(["jaxrl", "sweep", *arguments])
+            again = shlex.join(["jaxrl", "sweep", *words])
             print(f"stopped; go on with: {again}", file=sys.stderr)
             return 128 + stop.signal
     try:
@@ -150,7 +154,7 @@ def _submit(members: "list[SweepMember]", root: Path, slurm: "Slurm") -> int:
 
 
 def _print(rows: "list[Row]") -> None:
-    """The members as a table on standard output."""
+    """Prints the members as a table."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,19 +1,20 @@
 """`jaxrl train` and `jaxrl resume`."""
 
 import dataclasses
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from jaxrl.cli.outcome import run_together, status_of
-from jaxrl.cli.parsing import RunDir, at_least, parse, parse_settings
+from jaxrl.cli.parsing import RunDir, at_least
 from jaxrl.config.schema import Config
 from jaxrl.runtime.launch import Launch, check_launch
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainArguments:
+@dataclass(frozen=True)
+class Train:
     """Train an agent and leave a run directory.
 
     The options under agent are those of --config's algorithm.
@@ -23,14 +24,13 @@ class TrainArguments:
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None
     """TOML file that the other options override"""
-    launch: Annotated[Launch, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Launch)
+    launch: Annotated[Launch, tyro.conf.arg(name="")] = field(default_factory=Launch)
 
 
-def train(arguments: list[str]) -> int:
-    """Train an agent and leave a run directory."""
-    parsed = parse_settings(TrainArguments, "train", arguments)
-    check_launch(parsed.launch)
-    config: Config = parsed.settings
+def train(arguments: Train) -> int:
+    """Trains an agent, alone or together with other processes."""
+    check_launch(arguments.launch)
+    config = arguments.settings
     from jaxrl.runs.directory import check_new_run, default_run_dir
 
     if not config.run_dir:
@@ -43,41 +43,37 @@ def train(arguments: list[str]) -> int:
 
         return status_of(start(config))
 
-    return run_together(parsed.launch, work)
+    return run_together(arguments.launch, work)
 
 
-def resume(arguments: list[str]) -> int:
-    """Continue a run from its newest checkpoint, with the configuration it was started with."""
+@dataclass(frozen=True)
+class Resume:
+    """Continue a run from its newest checkpoint, with the configuration it was started with.
 
-    def command(
-        run: RunDir,
-        num_devices: int | None = None,
-        override: tuple[str, ...] = (),
-        launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch(),  # noqa: B008
-    ) -> tuple[Path, int | None, tuple[str, ...], Launch]:
-        """Continue a run from its newest checkpoint, with the configuration it was started with.
+    Emulators cannot be saved, so new games begin; everything that was learned is kept.
+    The configuration must be that of the checkpoint, except for the keys that --override names.
+    Example: jaxrl resume runs/x --override total_steps=20e6
+    """
 
-        Emulators cannot be saved, so new games begin; everything learned goes on as it was.
-        The configuration must be that of the checkpoint, but for the keys that --override names.
-        Example: jaxrl resume runs/x --override total_steps=20e6
+    run: RunDir
+    """run directory"""
+    num_devices: int | None = None
+    """devices to go on with, 0 for every accelerator; default is num_devices of the run's
+    configuration"""
+    override: tuple[str, ...] = ()
+    """keys that change, as KEY=VALUE, or KEY for the value that config.toml has now"""
+    launch: Annotated[Launch, tyro.conf.arg(name="")] = field(default_factory=Launch)
 
-        Args:
-            run: run directory
-            num_devices: devices to go on with, 0 for every accelerator; default is what the run's
-                configuration says
-            override: keys that change, as KEY=VALUE, or KEY for what config.toml says now
-            launch: how this process finds those that train with it
-        """
-        return run, num_devices, override, launch
 
-    run_dir, num_devices, override, launch = parse(command, "resume", arguments)
-    check_launch(launch)
-    if num_devices is not None:
-        at_least("num_devices", num_devices, 0)
+def resume(arguments: Resume) -> int:
+    """Continues a run, alone or together with other processes."""
+    check_launch(arguments.launch)
+    if arguments.num_devices is not None:
+        at_least("num_devices", arguments.num_devices, 0)
 
     def work(_: bool) -> int:
         from jaxrl.training.train import resume as resume_run
 
-        return status_of(resume_run(run_dir, num_devices, override))
+        return status_of(resume_run(arguments.run, arguments.num_devices, arguments.override))
 
-    return run_together(launch, work)
+    return run_together(arguments.launch, work)

@@ -4,24 +4,29 @@ import dataclasses
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from jaxrl.cli.bench import STOPPED, check_timing
-from jaxrl.cli.parsing import check_target, parse_settings
+from jaxrl.cli.bench import check_timing
+from jaxrl.cli.parsing import Words, check_target
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 
+if TYPE_CHECKING:
+    from jaxrl.experiments.tune import Trial
+
+STOPPED = "stopped before all was tried"
+
 
 @dataclasses.dataclass(frozen=True)
-class TuneArguments:
-    """Search for what trains fastest on this machine, and write it as a TOML that train takes.
+class Tune:
+    """Search for the settings that train fastest on this machine, and write them as a TOML.
 
-    One knob after another, each candidate takes turns with the best so far and must be faster in
-    every turn, and by 3 %. num_envs changes what is learned from, not only how fast: leave it out
-    of --knobs to keep the recipe.
+    The knobs are tried one after another. Each candidate takes turns with the best so far, and must
+    be faster in every turn, by 3 % in the median. num_envs changes the recipe, not only its speed:
+    leave it out of --knobs to keep the recipe.
     Example: jaxrl tune --config configs/vtrace/vtrace_cpu.toml --game pong --output tuned.toml
     """
 
@@ -34,52 +39,64 @@ class TuneArguments:
         "num_threads",
         "micro_batch",
     )
-    """what to try, in this order"""
+    """settings to try, in this order"""
     repeats: int = 3
     """turns of each candidate with the best so far"""
     seconds: float = 2.0
     """seconds of one turn of one candidate, about"""
     output: Path = Path("tuned.toml")
     """TOML to write: the whole configuration, with the figures measured"""
+    words: Words = ()
 
 
-def tune(arguments: list[str]) -> int:
-    """Search for what trains fastest on this machine, and write it as a TOML."""
-    parsed = parse_settings(TuneArguments, "tune", arguments)
-    check_timing(parsed)
-    check_target(parsed.output, (".toml",))
-    if not parsed.knobs:
-        raise UserError("--knobs needs names: num_envs, groups, num_threads, micro_batch")
-    if parsed.output.exists():
-        raise UserError(f"'{parsed.output}' exists: choose another --output, or remove it")
+def tune(arguments: Tune) -> int:
+    """Searches, prints every trial, and writes the configuration that was found."""
+    _check(arguments)
     from jaxrl.experiments.tune import search, with_value
     from jaxrl.training.display import Display
 
     lines: list[str] = []
-    found = parsed.settings
+    found = arguments.settings
 
-    def tell(trial: Any) -> None:
+    def report(trial: "Trial") -> None:
         nonlocal found
-        figures = f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
-        line = f"{trial.knob} = {trial.value}: {trial.refused or figures}{', kept' * trial.kept}"
-        lines.append(line)
+        lines.append(_line(trial))
         if trial.kept:
             found = with_value(found, trial.knob, trial.value)
-        display.say(line)
+        display.say(lines[-1])
 
+    stopped = False
     try:
         with Display() as display:
-            search(parsed.settings, parsed.knobs, parsed.seconds, parsed.repeats, tell, display)
+            seconds, repeats = arguments.seconds, arguments.repeats
+            search(arguments.settings, arguments.knobs, seconds, repeats, report, display)
     except KeyboardInterrupt:
-        if found == parsed.settings:
+        if found == arguments.settings:
             raise
+        stopped = True
         lines.append(STOPPED)
         print(f"jaxrl: {STOPPED}", file=sys.stderr)
-    header = [f"found by: {shlex.join(['jaxrl', 'tune', *arguments])}", *lines]
+    header = [f"found by: {shlex.join(['jaxrl', 'tune', *arguments.words])}", *lines]
     text = "".join(f"# {line}\n" for line in header) + to_toml(found)
     try:
-        parsed.output.write_text(text, encoding="utf-8")
+        arguments.output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write '{parsed.output}': {error}") from None
-    print(f"train with it: jaxrl train --config {parsed.output}")
-    return 130 if lines[-1:] == [STOPPED] else 0
+        raise UserError(f"cannot write '{arguments.output}': {error}") from None
+    print(f"train with it: jaxrl train --config {arguments.output}")
+    return 130 if stopped else 0
+
+
+def _check(arguments: Tune) -> None:
+    """Refuses options that try nothing, or would overwrite a file. Raises `UserError`."""
+    check_timing(arguments.repeats, arguments.seconds)
+    check_target(arguments.output, (".toml",))
+    if not arguments.knobs:
+        raise UserError("--knobs needs names: num_envs, groups, num_threads, micro_batch")
+    if arguments.output.exists():
+        raise UserError(f"'{arguments.output}' exists: choose another --output, or remove it")
+
+
+def _line(trial: "Trial") -> str:
+    """Returns a trial in one line."""
+    figures = f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
+    return f"{trial.knob} = {trial.value}: {trial.refused or figures}{', kept' * trial.kept}"

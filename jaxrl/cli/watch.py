@@ -1,9 +1,10 @@
-"""Follows a run in the terminal: how far it is, its rates and losses, and a small curve."""
+"""`jaxrl watch`: the progress of a run in the terminal, its rates and losses, and a curve."""
 
 import contextlib
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from jaxrl.cli.parsing import RunDir, check_runs, parse
+from jaxrl.cli.parsing import RunDir, check_runs
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.formatting import count, duration
@@ -20,38 +21,34 @@ from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.lock import is_locked
 
-
-def watch(arguments: list[str]) -> int:
-    """Follow a run in the terminal: rates, losses and a curve."""
-
-    def command(run: RunDir, once: bool = False) -> tuple[Path, bool]:
-        """Follow a run in the terminal until it ends: rates, losses and a small curve.
-
-        Into a file or a pipe it is shown once.
-
-        Example: jaxrl watch runs/x
-
-        Args:
-            run: run directory, of a run that trains or has ended
-            once: show it once and return
-        """
-        return run, once
-
-    run_dir, once = parse(command, "watch", arguments)
-    check_runs((run_dir,), "watch")
-    from jaxrl.cli.watch import follow
-
-    follow(run_dir, once=once or not sys.stdout.isatty())
-    return 0
-
-
-SECONDS = 1.0  # between two looks
+SECONDS = 1.0  # between two views
 ROWS = 12  # of the curve
 CURVE = ("frames", 1e6, "emulator frames (millions)")
 
 
+@dataclass(frozen=True)
+class Watch:
+    """Follow a run in the terminal until it ends: rates, losses and a small curve.
+
+    Into a file or a pipe it is shown once.
+    Example: jaxrl watch runs/x
+    """
+
+    run: RunDir
+    """run directory, of a run that trains or has ended"""
+    once: bool = False
+    """show it once and return"""
+
+
+def watch(arguments: Watch) -> int:
+    """Shows a run until it ends, or once."""
+    check_runs((arguments.run,), "watch")
+    follow(arguments.run, once=arguments.once or not sys.stdout.isatty())
+    return 0
+
+
 def follow(run_dir: Path, once: bool = False, console: Console | None = None) -> None:
-    """Shows the run until it ends or stops; `once` shows it as it is."""
+    """Shows the run until it ends or stops; with `once`, shows its present state."""
     console = console or Console(highlight=False)
     config = load_config(run_dir)
     if once:
@@ -62,7 +59,7 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
         Live(console=console, auto_refresh=False) as live,
     ):
         while True:
-            trains = is_locked(run_dir)  # before the lines are read: the last comes before it ends
+            trains = is_locked(run_dir)  # asked first: the last line comes before the end
             live.update(view(run_dir, config, console.width), refresh=True)
             if not trains:
                 return
@@ -70,8 +67,8 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
 
 
 def view(run_dir: Path, config: Config, width: int) -> Group:
-    """What there is to see now, in `width` columns."""
-    # Resumes may change the configuration, so the caller's may be old; its total is drawn anyway.
+    """Returns the present state of a run, in `width` columns."""
+    # A resume may have changed the configuration since the caller read it; it is shown anyway.
     rows = metrics.read(run_dir) if (run_dir / layout.METRICS).exists() else []
     head = Text(f"{config.algorithm} on {config.game}, {run_dir}", style="bold", overflow="fold")
     state = _state(run_dir, config, rows)
@@ -95,7 +92,7 @@ def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
 
 
 def _quiet(run_dir: Path) -> float:
-    """Seconds since the last line."""
+    """Returns the seconds since the last line of metrics."""
     with contextlib.suppress(OSError):
         return max(0.0, time.time() - os.stat(run_dir / layout.METRICS).st_mtime)
     return 0.0
@@ -103,7 +100,7 @@ def _quiet(run_dir: Path) -> float:
 
 def _progress(row: dict[str, Any], config: Config, state: str) -> str:
     total = resolve(config).total_steps
-    step, rate = row["step"], row.get("steps_per_second") or 0.0  # numbers: metrics.read sees to it
+    step, rate = row["step"], row.get("steps_per_second") or 0.0  # `metrics.read` checks the types
     words = [
         f"{min(step / total, 1):.0%} of {count(total)} steps",
         f"{count(row['frames'])} frames",
@@ -115,7 +112,7 @@ def _progress(row: dict[str, Any], config: Config, state: str) -> str:
 
 
 def _curve(rows: list[dict[str, Any]], width: int) -> Text:
-    """The mean return of the last 100 games."""
+    """Draws the mean return of the last 100 games."""
     import plotext
 
     key, unit, label = CURVE
@@ -137,7 +134,7 @@ def _curve(rows: list[dict[str, Any]], width: int) -> Text:
 
 
 def _numbers(row: dict[str, Any]) -> Table:
-    """The last line: losses and the like on the left, the run's own figures on the right."""
+    """Returns the last line as a table: the learner's figures, then the run's."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     shown = ["episodes", "return_mean", "return_min", "return_max", "length_mean", "goodput",
              "memory_gb", "checkpoint_seconds", "updates", "seconds"]  # fmt: skip

@@ -210,7 +210,7 @@ class Config:
 
     algorithm: str = "a2c"
     """the algorithm that learns, as the configuration file says: a2c, ppo, vtrace, dqn, c51,
-    nstep_q or pqn, or the dotted name of your own module"""
+    nstep_q or pqn, or the name of your own module in jaxrl/agents"""
     game: str = "pong"
     """an Atari game as `jaxrl games` lists them, or catch (a small game without an emulator)"""
     seed: CountOrZero = 1

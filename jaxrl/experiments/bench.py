@@ -5,7 +5,7 @@
     inference   the policy chooses the actions
     training    all of it
 
-The loads take turns, so that a machine's changing speed touches all of them alike.
+The loads take turns, because the speed of a machine changes: all of them meet the same changes.
 """
 
 import dataclasses
@@ -40,9 +40,9 @@ SHARED = LOADS[1:]  # between which a step of training is divided
 
 
 class Load(NamedTuple):
-    """Something to time."""
+    """A program to time."""
 
-    run: Callable[[int], None]  # runs so many vector steps, to the end
+    run: Callable[[int], None]  # runs this number of vector steps to the end
     num_envs: int
     chunk: int  # vector steps that are run at least, and in multiples of which
     close: Callable[[], None]
@@ -52,7 +52,7 @@ class Load(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """What a load reached."""
+    """The measured speed of a load."""
 
     steps_per_second: float  # agent steps over all devices, median of the repeats
     lowest: float
@@ -64,7 +64,7 @@ class Rate:
 
 
 def _player(agent: Agent) -> Agent:
-    """Plays and learns nothing; keeps no memory, so that three replays need not fit."""
+    """Returns an agent that plays and learns nothing; it has no memory, as three may not fit."""
 
     def init(key: jax.Array) -> AgentState:
         return agent.init(key)._replace(memory=())
@@ -72,14 +72,14 @@ def _player(agent: Agent) -> Agent:
     def update(
         state: AgentState, trajectory: Trajectory, _: jax.Array
     ) -> tuple[AgentState, Metrics]:
-        # Rewards are read, so that the steps cannot be left out.
+        # XLA would drop the steps if nothing read the rewards.
         return state, {"reward": jnp.sum(trajectory.reward)}
 
     return agent._replace(init=init, update=update, interrupt=lambda memory: memory)
 
 
 def _random(agent: Agent, num_actions: int) -> Agent:
-    """Acts at random; a fresh key's own bits are the random number."""
+    """Returns an agent that acts at random; the bits of a fresh key are the random number."""
 
     def act(_: Any, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Any]:
         return (jax.random.key_data(key)[:, 0] % num_actions).astype(jnp.int32), ()
@@ -143,7 +143,7 @@ def _loop(config: Config) -> Load:
 
 
 def prepare(config: Config) -> Config:
-    """The same with nothing that a measurement would wait for. Raises `UserError`."""
+    """Returns the configuration without waits before training. Raises `UserError`."""
     if config.parallel.num_devices > 1:
         simulate_cpu_devices(config.parallel.num_devices)
     # Nothing here depends on where the games start.
@@ -157,7 +157,7 @@ def prepare(config: Config) -> Config:
 
 
 def num_cores() -> int:
-    """Cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(cores())
 
 
@@ -166,20 +166,20 @@ def _nothing(_: str) -> None:
 
 
 def make_load(config: Config, kind: str) -> Load:
-    """One of LOADS, ready to run; close it before the process ends."""
+    """Makes one of LOADS, ready to run; close it before the process ends."""
     return _loop(config) if kind == "loop" else _compiled(config, kind)
 
 
 def take_turns(
     loads: dict[str, Load], seconds: float, repeats: int, show: Callable[[str], None] = _nothing
 ) -> dict[str, list[float]]:
-    """Agent steps per second of every load, in each repeat; a machine's moods touch all alike.
+    """Returns the agent steps per second of every load, in each repeat.
 
     Args:
       loads: what to time.
       seconds: of one repeat of one load, about.
       repeats: of every load, after a warm-up.
-      show: is told what is timed.
+      show: called with the name of what is timed.
     """
     counts: dict[str, int] = {}
     for name, load in loads.items():
@@ -213,7 +213,7 @@ def measure(
       config: what to play and to train.
       seconds: of one repeat of one load, about.
       repeats: of every load, after a warm-up.
-      display: tells what takes its time.
+      display: shows the progress.
       profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
       only: the loads to time; Catch has no `loop`.
 
@@ -259,7 +259,7 @@ def sweep(
     display: Display,
     only: Sequence[str] = LOADS,
 ) -> Iterator[tuple[int, dict[str, Rate]]]:
-    """`measure` for several numbers of environments, one after another.
+    """Yields the rates for several numbers of environments, one after another.
 
     Raises `UserError` before the first where one cannot train, and where memory runs out.
     """
@@ -272,14 +272,14 @@ def sweep(
 
 
 def refuse_out_of_memory(error: jax.errors.JaxRuntimeError, what: str = "") -> NoReturn:
-    """Raises `UserError` where a device ran out of memory, and any other error as it is."""
+    """Raises `UserError` where a device ran out of memory, and any other error unchanged."""
     if "RESOURCE_EXHAUSTED" not in str(error):
         raise error
     raise UserError(f"{what}does not fit into memory") from error
 
 
 def time_shares(rates: dict[str, Rate]) -> dict[str, float]:
-    """What a step of training takes its time for: emulators, choosing actions, learning; sum 1.
+    """Returns the shares of a training step: emulators, choosing actions, learning; sum 1.
 
     Each is what its load takes longer than the one before; what hides behind the emulators
     (overlapped order, two groups) takes none.
@@ -296,6 +296,6 @@ def time_shares(rates: dict[str, Rate]) -> dict[str, float]:
 
 
 def bottleneck(rates: dict[str, Rate]) -> str:
-    """What a step of training takes the most time for."""
+    """Returns the part of a training step that takes the most time."""
     shares = time_shares(rates)
     return max(shares, key=lambda name: shares[name])

@@ -1,4 +1,4 @@
-"""What travels between devices in an update, and a model of throughput against devices.
+"""The traffic between devices in an update, and a model of throughput against devices.
 
 Data-parallel training repeats, on every device, t seconds of play and learning that do not depend
 on the number of devices D as long as each keeps its environments, and then all-reduces. A ring
@@ -25,7 +25,7 @@ _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
 class Traffic(NamedTuple):
-    """What one update hands to all-reduces on each device."""
+    """The bytes and all-reduces of one update on each device."""
 
     bytes: float
     all_reduces: float
@@ -87,7 +87,7 @@ def throughput(
     bandwidth: float,
     latency: float,
 ) -> float:
-    """Agent steps per second of D devices, by the model above.
+    """Returns the agent steps per second of D devices, by the model above.
 
     Args:
       num_devices: D.

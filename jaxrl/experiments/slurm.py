@@ -11,12 +11,10 @@ from jaxrl.experiments import sweep_plan
 from jaxrl.experiments.sweep import SignalRelay, train
 from jaxrl.experiments.sweep_plan import SweepMember
 
-# --- as jobs of SLURM -----------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Slurm:
-    """What each job of the array asks SLURM for; None leaves it to the cluster."""
+    """The resources of each job of the array; None leaves them to the cluster."""
 
     partition: str | None = None
     minutes: int = 1440
@@ -26,7 +24,7 @@ class Slurm:
 
 
 class Job:
-    """One job of the array, called by submitit: trains a member from where it is.
+    """One job of the array, called by submitit: trains a member, or resumes it.
 
     When SLURM says that the time is up, or that others come first, submitit calls `checkpoint` and
     queues the job again. That covers both cases, where `--requeue` alone covers only preemption;
@@ -37,7 +35,7 @@ class Job:
         self._stop = SignalRelay()
 
     def __call__(self, member: SweepMember) -> None:
-        """Trains; raises `RuntimeError` where it fails, so that SLURM calls the job failed."""
+        """Trains; raises `RuntimeError` where it fails, which SLURM counts as a failed job."""
         if sweep_plan.state(member) == "done":
             return
         status = train(member, self._stop)
@@ -45,10 +43,10 @@ class Job:
             raise RuntimeError(f"{member.name} ended with status {status}: see {member.log}")
 
     def checkpoint(self, member: SweepMember) -> Any:
-        """Lets the member save and end, and says what to queue: the same again."""
+        """Lets the member save and end, and returns the same job to be queued again."""
         import submitit
 
-        self._stop.tell(signal.SIGTERM)
+        self._stop.handle(signal.SIGTERM)
         self._stop.wait_ended()
         return submitit.helpers.DelayedSubmission(Job(), member)
 

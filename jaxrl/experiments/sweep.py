@@ -1,7 +1,7 @@
 """Trains the members of a sweep, one after another, or as an array of SLURM jobs.
 
-Each is a run of its own: a process `jaxrl train`, or `jaxrl resume` where it has begun, whose words
-go to ROOT/CONFIG-GAME-seedSEED.log. One that fails does not stop the others. The same sweep again
+Each member is a separate process, `jaxrl train` or, where it has begun, `jaxrl resume`. Its output
+goes to ROOT/CONFIG-GAME-seedSEED.log. One that fails does not stop the others. The same sweep again
 leaves out what is done and goes on with the rest.
 """
 
@@ -34,7 +34,7 @@ REPORT = "report.html"
 class SignalRelay:
     """Passes signals on to the member in progress, which saves and ends; then the sweep ends.
 
-    A member has a process group of its own: a terminal's Ctrl-C would reach it twice, and the
+    A member runs in a separate process group: a terminal's Ctrl-C would reach it twice, and the
     second signal ends at once.
     """
 
@@ -42,8 +42,8 @@ class SignalRelay:
         self.signal: int | None = None  # the first one
         self._process: subprocess.Popen[bytes] | None = None
 
-    def tell(self, number: int, _: Any = None) -> None:
-        """As a handler of signals does."""
+    def handle(self, number: int, _: Any = None) -> None:
+        """Passes a signal on; a handler of signals."""
         self.signal = self.signal or number
         if self._process is not None:
             # The terminal has gone: train knows no SIGHUP.
@@ -58,7 +58,7 @@ class SignalRelay:
 
     @contextlib.contextmanager
     def passing_to(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Signals go to this process; one that came while it started does too."""
+        """Passes signals to this process, also one that came while it started."""
         self._process = process
         if self.signal is not None:
             process.send_signal(signal.SIGTERM)
@@ -69,12 +69,12 @@ class SignalRelay:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["SignalRelay"]:
-        """Handlers are put back at the end; what is ignored (nohup) stays so, but for Ctrl-C."""
+        """Handles signals until the end; ignored ones (nohup) stay ignored, except Ctrl-C."""
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
         before = {number: signal.getsignal(number) for number in numbers}
         for number in numbers:
             if number == signal.SIGINT or before[number] != signal.SIG_IGN:
-                signal.signal(number, self.tell)
+                signal.signal(number, self.handle)
         try:
             yield self
         finally:
@@ -83,7 +83,7 @@ class SignalRelay:
 
 
 def command(member: SweepMember) -> list[str]:
-    """What trains a member from where it is; alone, whatever a launcher's environment says."""
+    """Returns the command that starts or resumes a member, alone even under a launcher."""
     python = [sys.executable, "-m", "jaxrl"]
     config = member.config
     devices, alone = config.parallel.num_devices, {"num-processes": 1}
@@ -105,7 +105,7 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 
 def copy_recipes(members: list[SweepMember]) -> None:
-    """Keeps each configuration as it is now, for members that begin hours later."""
+    """Copies each configuration, for members that begin hours later."""
     for recipe, file in {member.recipe: member.file for member in members}.items():
         try:
             text = file.read_text(encoding="utf-8")
@@ -159,7 +159,7 @@ def _process(member: SweepMember, stop: SignalRelay, shown: Callable[[], None] |
 
 
 def last_words(member: SweepMember) -> str:
-    """The last line of a member's log."""
+    """Returns the last line of a member's log."""
     return last_line(member.log)
 
 
@@ -195,8 +195,8 @@ def run(members: list[SweepMember], root: Path, display: "Display", stop: Signal
 
     Args:
       members: in their order.
-      root: directory of the sweep; sweep.json in it is written anew after every member.
-      display: where each is told.
+      root: directory of the sweep; sweep.json in it is rewritten after every member.
+      display: shows each member.
       stop: what ends it early.
     """
     for member in members:
@@ -218,8 +218,8 @@ def run(members: list[SweepMember], root: Path, display: "Display", stop: Signal
         display.say(f"{label}: {'goes on' if rows[place]['status'] == 'begun' else 'begins'}")
         rows[place] = _train_shown(member, label, display, stop)
         sweep_plan.write(root, rows)
-        told = _outcome(rows[place], member, time.monotonic() - began)
-        display.say(f"{label}: {told}{_rest(rows)}")
+        outcome = _outcome(rows[place], member, time.monotonic() - began)
+        display.say(f"{label}: {outcome}{_rest(rows)}")
     return rows
 
 
@@ -234,7 +234,7 @@ def _train_shown(member: SweepMember, label: str, display: "Display", stop: Sign
 
 
 def _rest(rows: list[Row]) -> str:
-    """How many members are left, and for how long, where that can be told."""
+    """Returns how many members are left, and for how long, where that is known."""
     more, seconds = (
         sum(row["status"] in ("new", "begun") for row in rows),
         sweep_plan.seconds_left(rows),
@@ -244,7 +244,7 @@ def _rest(rows: list[Row]) -> str:
 
 
 def _outcome(row: Row, member: SweepMember, seconds: float) -> str:
-    """How a member ended, in one line."""
+    """Returns how a member ended, in one line."""
     took = duration(seconds)
     if row["status"] == "failed":
         return (

@@ -1,6 +1,6 @@
-"""The members of a sweep: which there are, in which order, how far each is, and what it found.
+"""The members of a sweep: their order, the progress of each, and its results.
 
-JAX is imported only where metrics are read, so that a mistake is answered at once.
+JAX is imported only where metrics are read, because a mistake must be reported at once.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ HARD = (
 )
 
 State = Literal["new", "begun", "done"]
-Row = dict[str, Any]  # what sweep.json says of one member
+Row = dict[str, Any]  # the object of one member in sweep.json
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SweepMember:
 
     @property
     def run_dir(self) -> Path:
-        """Where it trains."""
+        """The run directory."""
         return Path(self.config.run_dir)
 
     @property
@@ -61,12 +61,12 @@ class SweepMember:
 
     @property
     def log(self) -> Path:
-        """What its processes say."""
+        """The output of its processes."""
         return self.run_dir.with_name(f"{self.name}.log")
 
     @property
     def recipe(self) -> Path:
-        """The sweep's copy of its configuration, which stays as it was when the sweep began."""
+        """The sweep's copy of its configuration, made when the sweep began."""
         return self.run_dir.with_name(f"{self.file.stem}.toml")
 
     @property
@@ -79,17 +79,17 @@ class SweepMember:
 
 
 def atari57() -> tuple[str, ...]:
-    """The 57 games with published human scores, so that every beginning says most of the whole.
+    """Returns the 57 games with published human scores, the most informative first.
 
     The nested subsets that predict the median over all games come first, and last the games whose
-    rewards are so rare that most algorithms score nothing, which tells little of them.
+    rewards are so rare that most algorithms score nothing, which says little about them.
     """
     others = sorted(set(reference_scores()) - set(ATARI_10) - set(HARD))
     return (*ATARI_10, *others, *HARD)
 
 
 def games_of(words: tuple[str, ...]) -> list[str]:
-    """The games that are meant, in the order in which they are trained. Raises `UserError`."""
+    """Returns the games of these words, in the order of training. Raises `UserError`."""
     groups = {"atari5": ATARI_5, "atari57": atari57()}
     games: list[str] = []
     for word in words:
@@ -106,10 +106,10 @@ def plan(
     root: Path,
     **settings: Any,
 ) -> list[SweepMember]:
-    """The members in the order in which they are trained; `settings` change all configurations.
+    """Returns the members in the order of training; `settings` change all configurations.
 
     All games with the first seed come before the second seed, because games differ more than
-    seeds. The configurations are innermost: every game compares them as soon as it is there.
+    seeds. The configurations are innermost: each game compares them as soon as it is trained.
     Raises `UserError`.
     """
     for name, given in (("games", words), ("seeds", seeds), ("configs", files)):
@@ -138,7 +138,7 @@ def plan(
 
 
 def _last_line(run_dir: Path) -> dict[str, Any]:
-    """The last line of a run's metrics; empty where there is none that can be read."""
+    """Returns the last line of a run's metrics; empty where none can be read."""
     from jaxrl.runs import metrics
 
     if not (run_dir / layout.METRICS).is_file():
@@ -146,11 +146,11 @@ def _last_line(run_dir: Path) -> dict[str, Any]:
     try:
         return (metrics.read(run_dir) or [{}])[-1]
     except UserError:
-        return {}  # `jaxrl resume` tells what is wrong
+        return {}  # `jaxrl resume` reports the fault
 
 
 def state(member: SweepMember) -> State:
-    """Whether there is something left to train, evaluate or draw, as `jaxrl resume` sees it."""
+    """Returns whether something is left to train, evaluate or draw, as `jaxrl resume` sees it."""
     from jaxrl.runs import evaluation_record
 
     run_dir, total = member.run_dir, member.total_steps
@@ -165,7 +165,7 @@ def state(member: SweepMember) -> State:
 
 
 def _values(config: Config) -> dict[str, Any]:
-    """The values by their dotted keys, but for where it trains."""
+    """Returns the values by their dotted keys, without those that say where it trains."""
     values = flat(dataclasses.asdict(config))
     return {key: value for key, value in values.items() if key not in FREE}
 
@@ -198,7 +198,7 @@ def check_directory(member: SweepMember) -> None:
 
 
 def _number(value: Any) -> float | None:
-    """The number, if it is one that JSON has."""
+    """Returns the value if it is a finite number, else None."""
     try:
         return value if type(value) in (int, float) and math.isfinite(value) else None
     except OverflowError:
@@ -206,12 +206,12 @@ def _number(value: Any) -> float | None:
 
 
 def describe(member: SweepMember, status: str, exit_status: int | None = None) -> Row:
-    """What sweep.json says of a member.
+    """Returns the object of a member in sweep.json.
 
     Args:
       member: of the sweep.
       status: new, begun, done, failed or stopped.
-      exit_status: of its process; None where it had none in this session.
+      exit_status: of its process; None where this sweep started none.
     """
     from jaxrl.runs import evaluation_record
 
@@ -246,9 +246,9 @@ def write(root: Path, rows: list[Row]) -> None:
 
 
 def seconds_left(rows: list[Row]) -> float | None:
-    """Seconds that the rest will take at the pace of its configurations; None if none has any.
+    """Returns the seconds of the remaining members, by the pace of their configurations.
 
-    The pace is that of all sessions; a configuration without one has that of all others.
+    A configuration without a pace takes that of all others; None where there is none at all.
     """
     paced = [row for row in rows if row["wall_seconds"] and row["step"]]
     left = [row for row in rows if row["status"] in ("new", "begun")]

@@ -1,4 +1,4 @@
-"""What makes training fastest on this machine: measured before it begins, written as a TOML.
+"""Search for the settings that train fastest on this machine, before training begins.
 
 GA3C (Babaeizadeh 2017, section 4.4) changes its numbers of actors and threads while it trains. Here
 each knob is tried in turn: a candidate takes turns with the best so far, and replaces it where it
@@ -44,14 +44,14 @@ def _get(config: Config, knob: str) -> int:
 
 
 def with_value(config: Config, knob: str, value: int) -> Config:
-    """The configuration with another value of one of KNOBS."""
+    """Returns the configuration with another value of one of KNOBS."""
     section = SECTIONS.get(knob)
     changes: dict[str, Any] = {section: {knob: value}} if section else {knob: value}
     return config.replaced(**changes)
 
 
 def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
-    """Values worth trying from here; numbers of environments grow on as long as that helps."""
+    """Returns the values to try next; num_envs doubles as long as that helps."""
     if knob == "num_envs":
         return [config.num_envs * 2, config.num_envs // 2]
     if knob == "groups":
@@ -66,7 +66,7 @@ def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
 
 
 def _load(config: Config, num_devices: int) -> bench.Load:
-    """Ready to train. Raises `UserError` where the candidate cannot."""
+    """Returns a load that trains the candidate. Raises `UserError` where it cannot train."""
     check(config)
     resolve(config, num_devices)
     try:
@@ -78,7 +78,7 @@ def _load(config: Config, num_devices: int) -> bench.Load:
 def _race(
     best: bench.Load, load: bench.Load, seconds: float, repeats: int
 ) -> tuple[float, list[float]]:
-    """Median steps per second of `load`, and its ratio to `best` in every turn."""
+    """Returns the median steps per second of `load`, and its ratio to `best` in every turn."""
     try:
         rates = bench.take_turns({"best": best, "new": load}, seconds, repeats)
     except jax.errors.JaxRuntimeError as error:  # alone it fits, beside the best it may not
@@ -92,20 +92,20 @@ def search(
     knobs: Sequence[str],
     seconds: float,
     repeats: int,
-    tell: Callable[[Trial], None],
+    report: Callable[[Trial], None],
     display: Display,
 ) -> Config:
-    """The configuration with the knobs that train fastest.
+    """Returns the configuration whose knobs train fastest.
 
     Args:
       config: where the search begins.
       knobs: of KNOBS, tried in this order.
       seconds: of one repeat of one candidate, about.
       repeats: of each candidate, in turns with the best so far.
-      tell: hears of every trial.
-      display: tells what takes its time.
+      report: called with every trial.
+      display: shows the progress.
     """
-    with display.busy("as it is: starting and compiling"):
+    with display.busy("start: starting and compiling"):
         best = bench.make_load(bench.prepare(config), "training")
     num_devices = make_mesh(config.parallel.num_devices).size
     try:
@@ -118,7 +118,7 @@ def search(
                 try:
                     load = _load(candidate, num_devices)
                 except UserError as error:
-                    tell(Trial(knob, left[0], refused=str(error)))
+                    report(Trial(knob, left[0], refused=str(error)))
                     continue
                 trial = Trial(knob, left[0])
                 try:
@@ -130,7 +130,7 @@ def search(
                     trial = Trial(knob, left[0], refused=str(error))
                 finally:
                     (best if trial.kept else load).close()
-                tell(trial)
+                report(trial)
                 if trial.kept:
                     config, best = candidate, load
                 del load  # its arrays make room for the next

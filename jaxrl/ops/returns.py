@@ -90,6 +90,7 @@ def vtrace(
     clip_rho: float = 1.0,
     clip_c: float = 1.0,
     lambda_: float = 1.0,
+    time_axis: int = 0,
 ) -> VTrace:
     """Returns V-trace targets and advantages (Espeholt 2018, eq. 1, remark 2, section 4.2).
 
@@ -108,18 +109,23 @@ def vtrace(
       clip_rho: ρ̄; decides which values are the fixed point.
       clip_c: c̄; decides how fast the values converge.
       lambda_: λ; less than 1 trusts the values more and the rewards far ahead less.
+      time_axis: 0; 1 for arrays with environments first, [E, T], arguments and results.
     """
+    value_t = jax.lax.slice_in_dim(value, 0, -1, axis=time_axis)
+    value_tp1 = jax.lax.slice_in_dim(value, 1, None, axis=time_axis)
     chex.assert_rank([reward_t, discount_t, valid_t, value, ratio_t], 2)
-    chex.assert_equal_shape([reward_t, discount_t, valid_t, ratio_t, value[1:]])
+    chex.assert_equal_shape([reward_t, discount_t, valid_t, ratio_t, value_tp1])
     continuation_t = gamma * discount_t
     rho_t = jnp.minimum(clip_rho, ratio_t)
-    delta_t = rho_t * (reward_t + continuation_t * value[1:] - value[:-1])
+    delta_t = rho_t * (reward_t + continuation_t * value_tp1 - value_t)
     trace_t = continuation_t * lambda_ * jnp.minimum(clip_c, ratio_t)
-    error_t = _sum_backwards(delta_t, trace_t, valid_t)
-    error_tp1 = jnp.concatenate([error_t[1:], jnp.zeros_like(error_t[:1])])
-    bootstrap_t = value[1:] + lambda_ * error_tp1
-    advantage = rho_t * (reward_t + continuation_t * bootstrap_t - value[:-1])
-    return VTrace(value[:-1] + error_t, jnp.where(valid_t, advantage, 0.0))
+    sequences = (jnp.swapaxes(x, 0, time_axis) for x in (delta_t, trace_t, valid_t))
+    error_t = jnp.swapaxes(_sum_backwards(*sequences), 0, time_axis)
+    later = jax.lax.slice_in_dim(error_t, 1, None, axis=time_axis)
+    last = jnp.zeros_like(jax.lax.slice_in_dim(error_t, 0, 1, axis=time_axis))
+    bootstrap_t = value_tp1 + lambda_ * jnp.concatenate([later, last], axis=time_axis)
+    advantage = rho_t * (reward_t + continuation_t * bootstrap_t - value_t)
+    return VTrace(value_t + error_t, jnp.where(valid_t, advantage, 0.0))
 
 
 def _sum_backwards(delta_t: jax.Array, trace_t: jax.Array, valid_t: jax.Array) -> jax.Array:

@@ -116,8 +116,8 @@ def check_finite(
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     raise NotFiniteError(
         f"training went wrong by step {step:,}: {', '.join(found[:3])}{more}; {checkpoint}; lower "
-        "optimizer.learning_rate, or skip such updates (on_nonfinite = 'skip'; in a resume "
-        "--override on_nonfinite=skip)"
+        "optimizer.learning_rate, or skip such updates (optimizer.on_nonfinite = 'skip'; in a "
+        "resume --override optimizer.on_nonfinite=skip)"
     )
 
 

@@ -114,7 +114,8 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
     if config.env.interface == "xla" and not has_custom_call():
         raise UserError(
-            "engine = 'xla': EnvPool has no custom call for this platform; take auto or callback"
+            "env.interface = 'xla': EnvPool has no custom call for this platform; take auto or "
+            "callback"
         )
     mesh = make_mesh(config.parallel.num_devices)
     resolve(config, mesh.size)

@@ -122,7 +122,7 @@ def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
 
 
 def test_the_target_network_is_a_copy_that_lags():
-    agent = {"target_update_interval": 32, "rollout_length": 4}
+    agent = {"target_update_interval": 32, "rollout_length": 4, "epsilon_spread": False}
     config = catch_config("nstep_q", num_envs=4, agent=agent)
     made = make_agent(resolve(config), SPEC)
     state = jax.tree.map(lambda x: x[None], made.init(jax.random.key(0)))

@@ -4,6 +4,8 @@ The networks are linear in one number s, which the newest frame shows, and the o
 gradient descent. So every number of an update can be worked out on paper.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,7 +84,9 @@ def make(algorithm, settings, network=PLAIN, **optimizer):
     config = Config(
         algorithm, "catch", num_envs=1, network=network, optimizer=optimizer, agent=settings
     )
-    agent = make_agent(resolve(config), SPEC)
+    # A window shorter than a rollout is refused, but fits on paper.
+    plan = resolve(config.replaced(agent={"window": 5}) if algorithm == "vtrace" else config)
+    agent = make_agent(dataclasses.replace(plan, config=config), SPEC)
     return agent, agent.init(jax.random.key(0))
 
 
@@ -158,6 +162,22 @@ def test_acting_says_the_value_and_the_probability_of_its_action():
             close(extras.value, [4.0] * 8)
         if algorithm != "a2c":
             close(extras.log_prob, np.log([0.1, 0.9])[action])
+
+
+@pytest.mark.usefixtures("strict_shapes")
+def test_policies_predict_their_probabilities_and_values():
+    agents = {
+        "a2c": A2CConfig(),
+        "ppo": PPOConfig(rollout_length=2, num_minibatches=1),
+        "vtrace": VTraceConfig(rollout_length=5, window=2, num_minibatches=1),
+    }
+    for algorithm, settings in agents.items():
+        agent, state = make(algorithm, settings)
+        found = agent.predict(with_params(state, ONLINE).actor, stacks([1, 2])[:, 0])
+        close(found.probabilities, [[0.25, 0.75], [0.1, 0.9]])
+        close(found.value, [2.0, 4.0])
+        assert found.distributions.shape == (2, 2, 0)
+        assert found.support.shape == (0,)
 
 
 @pytest.mark.usefixtures("strict_shapes")
@@ -324,6 +344,35 @@ def test_vtrace_compares_what_learns_with_what_acted():
 
 # q of what learns: s for action 0, 2 s for action 1. Of the target network: 5 s and -s.
 LEARNS, TARGET = {"w": [1.0, 2.0]}, {"w": jnp.array([5.0, -1.0])}
+
+
+@pytest.mark.usefixtures("strict_shapes")
+def test_action_values_predict_the_policy_of_evaluation():
+    agents = {
+        "dqn": replays(DQNConfig, evaluation_epsilon=0.2),
+        "nstep_q": NStepQConfig(evaluation_epsilon=0.2),
+        "pqn": PQNConfig(evaluation_epsilon=0.2),
+    }
+    for algorithm, settings in agents.items():
+        agent, state = make(algorithm, settings)
+        found = agent.predict(with_params(state, LEARNS).actor, stacks([1, 3])[:, 0])
+        # Action 1 is best; any action with probability 0.2.
+        close(found.probabilities, [[0.1, 0.9], [0.1, 0.9]])
+        close(found.value, [2.0, 6.0])
+        assert found.distributions.shape == (2, 2, 0)
+        assert found.support.shape == (0,)
+
+
+@pytest.mark.usefixtures("strict_shapes")
+def test_c51_predicts_the_distribution_of_every_action():
+    settings = replays(C51Config, num_atoms=3, v_min=-1.0, v_max=1.0, evaluation_epsilon=0.2)
+    agent, state = make("c51", settings)
+    found = agent.predict(with_params(state, LEARNS_C51).actor, stacks([1])[:, 0])
+    close(found.distributions, [[[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]])
+    close(found.support, [-1.0, 0.0, 1.0])
+    # Means -0.5 and 0.4: action 1 is best.
+    close(found.value, [0.4])
+    close(found.probabilities, [[0.1, 0.9]])
 
 
 @pytest.mark.usefixtures("strict_shapes")

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from jaxrl.cli.parsing import parse_settings
-from jaxrl.cli.train import TrainArguments
+from jaxrl.cli.parsing import parse
+from jaxrl.cli.train import Train
 from jaxrl.config.plan import resolve, scaled_learning_rate
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.config.toml import from_table, load, to_toml
@@ -178,12 +178,12 @@ def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path,
     path = tmp_path / "recipe.toml"
     path.write_text("num_envs = 8\n[optimizer]\nlearning_rate = 0.02\n")
     arguments = ["--config", str(path), "--num-envs", "32", "--optimizer.lr-scaling", scaling]
-    config = parse_settings(TrainArguments, "train", arguments).settings
+    config = parse(Train, "train", arguments).settings
     assert scaled_learning_rate(config) == pytest.approx(expected)
     assert float(optimizers.learning_rate(resolve(config))(0)) == pytest.approx(expected)
     # What the run directory keeps trains the same run again, also with other environments.
     path.write_text(to_toml(config))
-    again = parse_settings(TrainArguments, "train", ["--config", str(path)]).settings
+    again = parse(Train, "train", ["--config", str(path)]).settings
     assert again == config
 
 

@@ -19,7 +19,7 @@ RUNNABLE = re.compile(r"^```sh run\n(.*?)^```", re.DOTALL | re.MULTILINE)
 def pages() -> dict[str, str]:
     """The script of every page that has one."""
     found = {}
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         blocks = RUNNABLE.findall(path.read_text(encoding="utf-8"))
         if blocks:
             found[str(path.relative_to(ROOT))] = "\n".join(blocks)

@@ -45,7 +45,7 @@ def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, mo
         "total_steps": 1600,
         "lags": (0, 2),
         "root": tmp_path / "lag",
-        "options": ("order=overlapped", "num-envs=8"),
+        "options": ("parallel.order=overlapped", "num-envs=8"),
     }
     study.main(**options, seeds=(1,))
     assert len(ran) == 2

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.cli.bench import bench as command
+from jaxrl.cli import main
 from jaxrl.config.plan import resolve
 from jaxrl.experiments import bench, scaling
 from jaxrl.networks.running_statistics import init_statistics
@@ -92,5 +92,5 @@ def test_bench_says_what_travels(capsys):
         "--num-envs",
         "4",
     ]
-    assert command([*arguments, "--repeats", "1", "--seconds", "0.1"]) == 0
+    assert main.run("bench", [*arguments, "--repeats", "1", "--seconds", "0.1"]) == 0
     assert "between devices: 2." in capsys.readouterr().out

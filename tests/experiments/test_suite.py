@@ -17,11 +17,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jaxrl.cli.bench import BenchArguments
+from jaxrl.cli.bench import Bench
 from jaxrl.cli.main import main
-from jaxrl.cli.parsing import parse_settings
+from jaxrl.cli.parsing import parse
 from jaxrl.cli.suite import _only_left
-from jaxrl.cli.train import TrainArguments
+from jaxrl.cli.train import Train
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
@@ -29,7 +29,7 @@ from jaxrl.errors import RunError, UserError
 from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
 from jaxrl.experiments.suite import table as suite_table
-from jaxrl.experiments.suite.plan import FULL, SMALL, Measurement
+from jaxrl.experiments.suite.plan import FULL, SMALL, SuiteMember
 from jaxrl.experiments.suite.records import (
     check_output,
     counted,
@@ -39,7 +39,8 @@ from jaxrl.experiments.suite.records import (
     read,
     write,
 )
-from jaxrl.experiments.suite.run import Session, _identity, _unseen, probe, score_of, settle
+from jaxrl.experiments.suite.result import score_of
+from jaxrl.experiments.suite.run import SuiteCall, _identity, _unseen, probe, settle
 from jaxrl.experiments.suite.table import (
     BEGIN,
     END,
@@ -112,7 +113,7 @@ FAKE = textwrap.dedent("""
 
 
 def member(name, what="rate", seconds=0.1, limit=20.0, kind="rates", options=()):
-    return Measurement(name, (what, *options), seconds, limit, kind)
+    return SuiteMember(name, (what, *options), seconds, limit, kind)
 
 
 @pytest.fixture(autouse=True)
@@ -126,9 +127,9 @@ def fake(monkeypatch, tmp_path):
 def run(members, minutes=1.0, grace=0.2, stop=None, only=None, machine=MACHINE):
     output = Path("suite")
     deadline = time.monotonic() + 60 * minutes
-    session = Session(output, "small", machine, deadline, stop or SignalRelay(), grace)
+    call = SuiteCall(output, "small", machine, deadline, stop or SignalRelay(), grace)
     with held(output):
-        return suite_run.run(members, session, Display(), only)
+        return suite_run.run(members, call, Display(), only)
 
 
 def started():
@@ -206,13 +207,13 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
         pytest.skip("fewer members")
     one = members[place]
     command, *arguments = one.arguments
-    kind = {"bench": BenchArguments, "train": TrainArguments}[command]
+    kind = {"bench": Bench, "train": Train}[command]
     extra = _unseen(one, Path("runs/x"))
-    parsed = parse_settings(kind, command, [*arguments, *extra])
+    parsed = parse(kind, command, [*arguments, *extra])
     number = parsed.settings.parallel.num_devices
     assert parsed.settings.game == "pong"
     resolve(parsed.settings, number)
-    assert one.command.startswith(f"jaxrl {command} --config configs/")
+    assert one.command.startswith(f"jaxrl {command} --config ")
     assert (command == "train") == (one.kind == "score")
     assert one.seconds < one.limit < 9 * 60
     if command == "bench":
@@ -365,7 +366,7 @@ def script(tmp_path, body):
         "from pathlib import Path\n"
         "from jaxrl.experiments.suite import plan, records, run\n"
         "from jaxrl.cli.main import main\n"
-        "from jaxrl.experiments.suite.plan import Measurement as Member\n"
+        "from jaxrl.experiments.suite.plan import SuiteMember as Member\n"
         f"run.PROGRAM = (sys.executable, '-c', {FAKE!r})\n"
         "def probe():\n"
         "    states = [record.state for record in records.read(Path('suite')).values()]\n"
@@ -723,8 +724,8 @@ def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
 
 
 def test_the_page_shows_the_measurements():
-    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
-    assert with_section(page, section(ROOT / "docs/measurements")) == page
+    page = (ROOT / "docs/results/performance.md").read_text(encoding="utf-8")
+    assert with_section(page, section(ROOT / "docs/results/measurements")) == page
 
 
 def test_make_runs_the_suite_and_takes_its_results_in(monkeypatch):

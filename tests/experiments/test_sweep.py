@@ -14,7 +14,7 @@ import pytest
 
 from jaxrl.atari.games import known_games
 from jaxrl.atari.scores import reference_scores
-from jaxrl.cli import sweep as sweep_command
+from jaxrl.cli import main
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.experiments import slurm, sweep, sweep_plan
@@ -134,7 +134,7 @@ def test_mistakes_are_told_before_anything_is_trained(arguments, message, tmp_pa
     words = arguments.format(ppo=FILES[1], here=tmp_path).split()
     words += [] if "--root" in words else ["--root", str(tmp_path / "root")]
     with pytest.raises(UserError) as told:
-        sweep_command.sweep(words)
+        main.run("sweep", words)
     assert message in str(told.value)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "root").exists()
@@ -319,23 +319,23 @@ def test_the_command_says_how_it_ended(tmp_path, fake, capsys, monkeypatch):
     file.write_text("num_envs = 4\nevaluation_episodes = 0")
     words = ["--games", "pong", "catch", "--seeds", "1", "--configs", str(file), "--root"]
     words += [str(tmp_path / "s"), "--total-steps", "400"]
-    assert sweep_command.sweep([*words, "--dry-run"]) == 0
+    assert main.run("sweep", [*words, "--dry-run"]) == 0
     listed = capsys.readouterr().out.split()
     assert listed == ["1", "new", "mine-pong-seed1", "2", "new", "mine-catch-seed1"]
     assert not (tmp_path / "s").exists()
     fake[0]["mine-pong-seed1"] = [1]
-    assert sweep_command.sweep(words) == 1
+    assert main.run("sweep", words) == 1
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["mine-pong-seed1", "failed", "(1)", "0", "-", "-", "-"] in table
     assert ["mine-catch-seed1", "done", "400", "0.5", "-", "-"] in table
     assert table[-1] == [str(tmp_path / "s/report.html")]
-    assert sweep_command.sweep([*words, "--dry-run"]) == 0
+    assert main.run("sweep", [*words, "--dry-run"]) == 0
     listed = capsys.readouterr().out.split()
     assert listed == ["1", "begun", "mine-pong-seed1", "2", "done", "mine-catch-seed1"]
     with pytest.raises(UserError, match="total_steps = 400 there and 800 here"):
-        sweep_command.sweep([*words[:-1], "800", "--dry-run"])
+        main.run("sweep", [*words[:-1], "800", "--dry-run"])
     fake[0]["mine-pong-seed1"] = [0]
-    assert sweep_command.sweep(words) == 0
+    assert main.run("sweep", words) == 0
 
 
 # --- SLURM ----------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_what_slurm_is_asked_for(tmp_path, monkeypatch, capsys, submitit):
     words = f"--games pong catch --seeds 1 2 --configs {FILES[0]} --slurm --slurm-partition fast "
     words += "--slurm-time 90 --slurm-gpus-per-node 2 --slurm-cpus-per-task 6 "
     words += "--slurm-array-parallelism 3"
-    assert sweep_command.sweep([*words.split(), "--root", str(tmp_path / "s")]) == 0
+    assert main.run("sweep", [*words.split(), "--root", str(tmp_path / "s")]) == 0
     assert "4 of 4 submitted as job 12" in capsys.readouterr().out
     asked = (tmp_path / "job.sh").read_text()
     for option in (
@@ -393,7 +393,7 @@ def tiny(tmp_path, monkeypatch):
 
 def begin(*arguments):
     """The command in a process and a process group of its own, as a shell begins it."""
-    code = "import sys; from jaxrl.cli.sweep import sweep; sys.exit(sweep(sys.argv[1:]))"
+    code = "import sys; from jaxrl.cli.main import run; sys.exit(run('sweep', sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,

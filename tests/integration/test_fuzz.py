@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jaxrl.cli import doctor, main
-from jaxrl.cli import train as train_command
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import Config
 from jaxrl.experiments.doctor import machine
@@ -98,7 +97,7 @@ def nothing_starts(monkeypatch, tmp_path):
     monkeypatch.setattr(train, "start", started)
     monkeypatch.setattr(train, "resume", started)
     for name in ("bench", "tune", "games"):  # without mistakes they measure or print for long
-        monkeypatch.setitem(main.COMMANDS, name, lambda arguments: train_command.train(arguments))
+        monkeypatch.setitem(main.COMMANDS, name, main.COMMANDS["train"])
     # Its checks take a minute of processes; only how its words are read matters here.
     monkeypatch.setattr(doctor, "describe_apart", machine.describe)
     monkeypatch.setattr(doctor, "diagnose", lambda *_: (check for check in ()))

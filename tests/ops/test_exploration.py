@@ -5,7 +5,6 @@ import pytest
 
 from jaxrl.config.algorithms import C51Config, NStepQConfig
 from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
@@ -21,7 +20,7 @@ def test_epsilon_falls_linearly_by_step():
 
 def test_epsilon_falls_by_the_steps_of_all_environments():
     agent = C51Config(rollout_length=4, epsilon_end=0.0, epsilon_decay_steps=1000)
-    schedule = exploration.schedule(Config("c51", num_envs=10, agent=agent))
+    schedule = exploration.schedule(agent, steps_per_update=4 * 10)
     # An update has 4 · 10 steps, 10 updates have 400 of 1000.
     np.testing.assert_allclose(schedule(jnp.int32(10), 2), [0.6] * 2, rtol=1e-6)
 

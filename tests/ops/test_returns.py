@@ -196,6 +196,17 @@ def test_on_policy_vtrace_is_the_lambda_return(seed, lambda_):
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_vtrace_with_environments_first_is_the_same():
+    reward, discount, valid, value = random_sequences(0)
+    valid[7, 0] = False
+    ratio = np.exp(np.random.default_rng(1).normal(size=(30, ENVS))).astype(np.float32)
+    time_first = vtrace(reward, discount, valid, value, ratio, 0.9, lambda_=0.8)
+    arrays = (np.swapaxes(x, 0, 1) for x in (reward, discount, valid, value, ratio))
+    found = vtrace(*arrays, 0.9, lambda_=0.8, time_axis=1)
+    np.testing.assert_allclose(found.target.T, time_first.target, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.advantage.T, time_first.advantage, rtol=1e-5, atol=1e-6)
+
+
 def test_without_trust_vtrace_learns_nothing():
     reward, discount, valid, value = random_sequences(0)
     target, advantage = vtrace(

@@ -34,8 +34,8 @@ def test_each_quantity_is_named():
         (),
     )
     assert nonfinite.faults(state) == [
-        "train_state nu have infinity",
         "parameters Dense_0.kernel have nan",
+        "train_state nu have infinity",
     ]
     means = {"loss/value": NAN, "loss/policy": 1.0, "loss/none": None, "policy/ratio": INF}
     assert nonfinite.lost(means) == ["loss/value is nan"]
@@ -117,7 +117,7 @@ def test_every_recipe_can_skip_updates(path):
 @pytest.mark.parametrize("recipe", ["nstep_q", "dqn"])
 def test_a_skipped_update_still_copies_the_target(recipe):
     """The rewards of update 2 are not finite, and the target is copied in every second update."""
-    agent = {"target_update_interval": 32, "rollout_length": 4}
+    agent = {"target_update_interval": 32, "rollout_length": 4, "epsilon_spread": False}
     if recipe == "dqn":
         agent |= {"learning_starts": 0, "batch_size": 32}
     config = catch_config(recipe, num_envs=4, agent=agent)
@@ -155,7 +155,7 @@ def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("jaxrl: training went wrong by step ")
     assert "loss/" in line or "parameters" in line
-    assert "--override on_nonfinite=skip" in line
+    assert "--override optimizer.on_nonfinite=skip" in line
     assert checkpoint_files.steps(run_dir) == []
     assert main(["train", *arguments, *wild, "--optimizer.on-nonfinite", "skip",
                  "--run-dir", str(tmp_path / "y")]) == NotFiniteError.status  # fmt: skip
@@ -166,8 +166,8 @@ def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):
 def poisoned(make_agent, first, last):
     """Agents whose parameters and losses are nan after the updates first..last."""
 
-    def make(config, spec):
-        agent = make_agent(resolve(config), spec)
+    def make(plan, spec):
+        agent = make_agent(plan, spec)
 
         def update(state, trajectory, key):
             new, sums = agent.update(state, trajectory, key)

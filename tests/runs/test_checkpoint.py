@@ -308,7 +308,7 @@ def test_a_disk_that_stays_full_ends_training_with_a_status_of_its_own(tmp_path)
 
 @pytest.mark.slow
 def test_a_hundred_checkpoints_keep_little_memory(tmp_path):
-    """Less than half a megabyte each, where each writes five. Two hours: docs/reliability.md."""
+    """Less than half a megabyte each, where each writes five (docs/guides/reliability.md)."""
     arguments = ["--config", recipe_file("vtrace_cpu"), "--game", "catch", "--num-envs", "10",
                  "--parallel.num-devices", "1", "--evaluation.episodes", "0",
                  "--log.interval", "50",

@@ -72,7 +72,7 @@ class _Process:
             stdin=subprocess.PIPE,  # closed when this process ends, however it ends
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,  # no file: the disk may be full
-            start_new_session=True,  # so that its own children end with it
+            start_new_session=True,  # its children end with it
             # Most of a GPU's memory would be kept from a run beside it.
             env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ,
         )
@@ -142,7 +142,7 @@ def ask(
 
     Args:
       names: of LIMITS.
-      show: is told the name of each before it runs.
+      show: called with the name of each before it runs.
 
     Yields:
       Each name with its answer, which has `seconds` too.
@@ -190,7 +190,7 @@ def compare_frames(answers: dict[str, Answer], machine: Machine) -> Check:
     name = "equal frames"
     played = {way: answer["played"] for way, answer in answers.items() if answer.get("played")}
     if len(played) < 2:
-        return Check(name, "warning", "cannot be told: fewer than two ways play", "see above")
+        return Check(name, "warning", "cannot be determined: fewer than two ways play", "see above")
     (first, expected), *others = played.items()
     for way, steps in others:
         different = [
@@ -216,7 +216,7 @@ def diagnose(
     Args:
       machine: described without its devices in this process (`describe_apart`).
       directory: that runs are to be written to.
-      show: is told the name of each check that takes its time.
+      show: called with the name of each slow check.
 
     Yields:
       Each check as soon as it is done.

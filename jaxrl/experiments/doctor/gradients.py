@@ -81,7 +81,11 @@ def compare() -> dict[str, Any]:
     except RuntimeError:
         names = os.environ.get("JAX_PLATFORMS") or "cuda"
         remedy = f"let JAX have the CPU too: JAX_PLATFORMS={names},cpu"
-        return {"mark": "warning", "text": "cannot be told without a CPU device", "remedy": remedy}
+        return {
+            "mark": "warning",
+            "text": "cannot be determined without a CPU device",
+            "remedy": remedy,
+        }
     on_cpu = device.platform == "cpu"
     found, rounded = {}, {}
     for torso in TORSOS:

@@ -153,7 +153,7 @@ def check_memory(machine: Machine) -> Check:
     free, total = machine.host_memory_free_gb, machine.host_memory_gb
     if free is None or total is None:
         remedy = "look for yourself: free --giga"
-        return Check("host memory", "warning", "cannot be told", remedy)
+        return Check("host memory", "warning", "cannot be determined", remedy)
     text = f"{free:g} of {total:g} GB free"
     if free < LEAST_MEMORY_GB:
         remedy = f"stop other programs: a small run takes {LEAST_MEMORY_GB:g} GB"

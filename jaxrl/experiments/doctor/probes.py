@@ -1,4 +1,4 @@
-"""The probes of `jaxrl doctor`, run in a process apart.
+"""The probes of `jaxrl doctor`, run in a separate process.
 
 Use: `python -m jaxrl.experiments.doctor.probes NAME ...`.
 
@@ -313,7 +313,11 @@ def run(name: str) -> Answer:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "envpool":
             remedy = "install EnvPool first"
-            return {"mark": "warning", "text": "cannot be told without EnvPool", "remedy": remedy}
+            return {
+                "mark": "warning",
+                "text": "cannot be determined without EnvPool",
+                "remedy": remedy,
+            }
         said = " ".join(str(error).split())
         return {"mark": "cross", "text": f"{type(error).__name__}: {said[:200]}"}
 

@@ -18,8 +18,8 @@ DEVICES = (1, 2, 4, 8)  # as far as the machine has them
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One measurement, in a separate process."""
+class SuiteMember:
+    """One measurement: a `jaxrl` command in a separate process."""
 
     name: str
     arguments: tuple[str, ...]  # of the `jaxrl` command
@@ -134,7 +134,7 @@ def custom_call(machine: dict[str, Any]) -> bool:
     return machine["platform"] == "cpu"
 
 
-def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[Measurement]:
+def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[SuiteMember]:
     """Returns the members, most valuable first.
 
     Args:
@@ -177,7 +177,7 @@ def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[Mea
     return members
 
 
-def chosen(members: list[Measurement], names: Sequence[str]) -> list[Measurement]:
+def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember]:
     """Returns the members of these names, in the members' order; all without names.
 
     Raises `UserError` where one is unknown.
@@ -192,8 +192,8 @@ def chosen(members: list[Measurement], names: Sequence[str]) -> list[Measurement
 # --- helpers -------------------------------------------------------------------------------------
 
 
-def _on(num_devices: int, member: Measurement) -> Measurement:
-    """Returns the member on so many devices; without the option it takes all."""
+def _on(num_devices: int, member: SuiteMember) -> SuiteMember:
+    """Returns the member on this number of devices; without the option it takes all."""
     arguments = (*member.arguments, "--parallel.num-devices", str(num_devices))
     return dataclasses.replace(member, arguments=arguments)
 
@@ -202,12 +202,12 @@ def _recipe(name: str) -> tuple[str, ...]:
     return "--config", name, "--game", "pong"
 
 
-def _bench(name: str, recipe: str, size: Size, options: tuple[str, ...]) -> Measurement:
+def _bench(name: str, recipe: str, size: Size, options: tuple[str, ...]) -> SuiteMember:
     arguments = ("bench", *_recipe(recipe), *options, *size.timing)
-    return Measurement(name, arguments, size.seconds, size.limit, "rates")
+    return SuiteMember(name, arguments, size.seconds, size.limit, "rates")
 
 
-def _train(recipe: str, size: Size, options: tuple[str, ...]) -> Measurement:
+def _train(recipe: str, size: Size, options: tuple[str, ...]) -> SuiteMember:
     arguments = ("train", *_recipe(recipe), *options, "--seed", "1", "--evaluation.episodes", "0")
     name = f"pong-{recipe.removesuffix('_pong')}"
-    return Measurement(name, arguments, *size.pong_seconds[recipe], "score")
+    return SuiteMember(name, arguments, *size.pong_seconds[recipe], "score")

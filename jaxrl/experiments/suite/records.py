@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxrl.errors import UserError
 from jaxrl.experiments.suite import table
-from jaxrl.experiments.suite.plan import Measurement
+from jaxrl.experiments.suite.plan import SuiteMember
 from jaxrl.experiments.suite.table import Record
 from jaxrl.runs.directory import replace_text
 from jaxrl.runs.lock import hold_lock
@@ -72,22 +72,22 @@ def held(output: Path) -> Iterator[None]:
 # --- which is next --------------------------------------------------------------------------------
 
 
-def counted(member: Measurement, records: dict[str, Record]) -> Record | None:
+def counted(member: SuiteMember, records: dict[str, Record]) -> Record | None:
     """Returns the record of a member; one of another command, as an older version's, is none."""
     record = records.get(member.name)
     return record if record is not None and record.command == member.command else None
 
 
 def queue(
-    members: list[Measurement], records: dict[str, Record], named: bool = False
-) -> list[Measurement]:
+    members: list[SuiteMember], records: dict[str, Record], named: bool = False
+) -> list[SuiteMember]:
     """Returns the members to try: new ones first, then those stopped, then those that failed.
 
     `named` ones are tried as often as they are asked for, those that are done too.
     """
     found = {m.name: record for m in members if (record := counted(m, records))}
     fresh = [m for m in members if m.name not in found]
-    # Behind them, so that one that is slower than expected does not take every call's time.
+    # Behind them: one that is slower than expected would take the time of every call.
     stopped = [m for m in members if m.name in found and found[m.name].state == "stopped"]
     again = [
         m
@@ -100,7 +100,7 @@ def queue(
     return fresh + stopped + again + done
 
 
-def expected(member: Measurement, members: list[Measurement], records: dict[str, Record]) -> float:
+def expected(member: SuiteMember, members: list[SuiteMember], records: dict[str, Record]) -> float:
     """Returns the seconds that a member will take; for `bench` at the machine's pace so far.
 
     One that was stopped begins from nothing: it needs more than it had.

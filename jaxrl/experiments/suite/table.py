@@ -1,7 +1,7 @@
-"""The results of a suite: one JSON, one Markdown table, and the section of docs/performance.md.
+"""The results of a suite: one JSON, one Markdown table, and a section of the page on speed.
 
-`python -m jaxrl.experiments.suite.table [SUITE [NAME]]` takes the results of SUITE into
-docs/measurements/ as those of the machine NAME, and writes the section from all that are there.
+`python -m jaxrl.experiments.suite.table [SUITE [NAME]]` copies the results of SUITE to
+docs/results/measurements/ as those of the machine NAME, and writes the section of all machines.
 """
 
 import dataclasses
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxrl.errors import UserError
-from jaxrl.experiments.suite.plan import Kind, Measurement
+from jaxrl.experiments.suite.plan import Kind, SuiteMember
 from jaxrl.runs.directory import replace_text
 
 RESULTS, TABLE = "results.json", "results.md"
-PAGE, MEASUREMENTS = Path("docs/performance.md"), Path("docs/measurements")
+PAGE, MEASUREMENTS = Path("docs/results/performance.md"), Path("docs/results/measurements")
 BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 HEAD = """| member | measured | steps/s, median | lowest to highest | share of the loop | command |
 |---|---|---|---|---|---|
@@ -58,7 +58,7 @@ class Record:
 
 def write(
     output: Path,
-    members: list[Measurement],
+    members: list[SuiteMember],
     records: dict[str, Record],
     machine: dict[str, Any],
     size: str,
@@ -71,7 +71,7 @@ def write(
 
 
 def results(
-    members: list[Measurement], records: dict[str, Record], machine: dict[str, Any], size: str
+    members: list[SuiteMember], records: dict[str, Record], machine: dict[str, Any], size: str
 ) -> dict[str, Any]:
     """Returns the object of results.json: the machine once, then every member in its order."""
     rows = []
@@ -209,7 +209,7 @@ def _score_cells(result: dict[str, Any]) -> tuple[str, str]:
     return goal, f"not reached: {result['games']} games ended in {ran}"
 
 
-# --- the section of docs/performance.md -----------------------------------------------------------
+# --- the section of docs/results/performance.md ---------------------------------------------------
 
 
 def section(folder: Path) -> str:

@@ -1,0 +1,105 @@
+"""The result of a member of a suite, as its process has left it: printed, or in a run directory."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any, Literal
+
+from jaxrl.errors import UserError
+from jaxrl.experiments.suite.plan import SCORE
+from jaxrl.experiments.suite.table import Record
+from jaxrl.experiments.sweep import last_line
+from jaxrl.runs import metrics
+from jaxrl.runs.directory import load_config
+
+LOG_TAIL = 100_000  # bytes at the end of a log in which an error is looked for
+ERROR = re.compile(r"RESOURCE_EXHAUSTED|^jaxrl: (?!warning)|^\S*(Error|Exception)\b")
+
+End = Literal["ended", "limit", "deadline", "signal", "reached"]
+
+
+def named_status(status: int | None) -> str:
+    """Returns how a process ended."""
+    if status is not None and status < 0:
+        return signal.Signals(-status).name
+    return f"status {status}"
+
+
+def last_error(log: Path) -> str:
+    """Returns the line of a log that names its last error, or else its last line."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL))
+        lines = file.read().decode(errors="replace").split("\n")
+    found = next((line for line in reversed(lines) if ERROR.search(line)), None)
+    return last_line(log) if found is None else "".join(c for c in found if c.isprintable()).strip()
+
+
+def with_rates(record: Record, how: End, printed: Path) -> Record:
+    """Returns the record with the object that `bench --json` has printed."""
+    if how != "ended" or record.exit_status != 0:
+        return _without_result(record, how)
+    for line in reversed(printed.read_text(encoding="utf-8", errors="replace").splitlines()):
+        with contextlib.suppress(ValueError):
+            result = json.loads(line)
+            if isinstance(result, dict):
+                return _done(record, result)
+    return dataclasses.replace(record, state="failed", reason="printed no result")
+
+
+def with_score(record: Record, how: End, run_dir: Path) -> Record:
+    """Returns the record with the steps and seconds to SCORE, or with how far it came."""
+    found = score_of(run_dir)
+    ran_out = how == "limit" and found["steps"] > 0
+    if found["step"] is not None or ran_out or (how == "ended" and record.exit_status == 0):
+        return _done(record, found)
+    return dataclasses.replace(_without_result(record, how), result=found)
+
+
+def _done(record: Record, result: dict[str, Any]) -> Record:
+    return dataclasses.replace(record, state="done", reason="", result=result)
+
+
+def _without_result(record: Record, how: End) -> Record:
+    """Returns the record as stopped by the suite, or as failed."""
+    if how not in ("signal", "deadline"):
+        return dataclasses.replace(record, state="failed")
+    why = "stopped by a signal" if how == "signal" else "the time was up"
+    attempts = record.attempts - 1  # it has not failed
+    return dataclasses.replace(record, state="stopped", attempts=attempts, reason=why)
+
+
+def score_of(run_dir: Path) -> dict[str, Any]:
+    """Returns when the mean of 100 games first reached SCORE, and how far the run came.
+
+    `step`, `frames` and `seconds` (of training, without compilation) are None where it has not.
+    Means of first games, which favor short ones, do not count.
+    """
+    try:
+        rows = metrics.read(run_dir)
+    except UserError:  # none yet, or a line is half written
+        rows = []
+    try:
+        num_envs = load_config(run_dir).num_envs
+    except UserError:
+        num_envs = 1
+    first_games = metrics.of_first_games(rows, num_envs, restorable=False)
+    fair = [
+        row
+        for row, first in zip(rows, first_games, strict=True)
+        if row["return_mean"] is not None and not first
+    ]
+    reached = next((row for row in fair if row["return_mean"] >= SCORE), None)
+    last = rows[-1] if rows else {}
+    return {
+        "score": SCORE,
+        **{key: reached and reached[key] for key in ("step", "frames", "seconds")},
+        "best": max((row["return_mean"] for row in fair), default=None),
+        "steps": last.get("step", 0),
+        "trained_seconds": last.get("seconds", 0.0),
+        "games": last.get("episodes") or 0,
+        "compile_seconds": rows[0].get("compile_seconds") if rows else None,
+    }
