@@ -20,7 +20,7 @@ CUDA   := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda)
 INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev test test-long lint format clean games docs docs-check suite performance $(GAMES) $(SWEEPS)
+.PHONY: help setup setup-dev test test-long test-thorough lint format clean games docs docs-check suite performance $(GAMES) $(SWEEPS)
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
@@ -33,7 +33,7 @@ help:
 	@echo "     SEEDS='1 2 3'      ALGO='ppo c51' (several are compared), STEPS, DEVICES; RUN is the sweep's directory"
 	@echo "make setup              install jaxrl into .venv (with CUDA where there is a driver)"
 	@echo "make test               lint and test          make lint      check style and types"
-	@echo "make test-long          with the slow tests too"
+	@echo "make test-long          with the slow tests too (make test-thorough: an hour of kills and random inputs)"
 	@echo "make format             format the code        make games     list every game"
 	@echo "make docs-check         run what the documents show"
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
@@ -75,6 +75,9 @@ test: lint
 
 test-long: lint
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal --durations=10
+
+test-thorough:
+	JAXRL_THOROUGH=1 $(MAKE) test-long
 
 lint: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format --check .

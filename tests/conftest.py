@@ -1,10 +1,16 @@
 """Four simulated CPU devices for every test; a mesh of one takes the first of them."""
 
+import contextlib
+import ctypes
+import gc
+import os
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
 
 import jax
+import psutil
 import pytest
 
 from jaxrl.config.schema import Config
@@ -18,6 +24,10 @@ jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 CONFIGS = Path(__file__).parents[1] / "configs"
+# `make test-thorough`: more kills and more random inputs than CI has time for.
+THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
+# Above the first, a worker frees memory after a test; above the second it fails.
+CROWDED_GB, MOST_GB = 1.2, 2.0
 
 
 def recipe_file(stem: str) -> Path:
@@ -54,6 +64,31 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
         "agent": fitting.get(recipe, {}) | dict(agent),
     }
     return config.replaced(**defaults | changes)
+
+
+def _crowded_when_freed() -> bool:
+    """Gives free memory back to the system; returns whether this process still holds a lot."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return psutil.Process().memory_info().rss > CROWDED_GB * 1e9
+
+
+@pytest.fixture(autouse=True)
+def _frees_host_memory():
+    """Compilers leave free memory in the arenas of their threads, and JAX keeps every program."""
+    yield
+    if psutil.Process().memory_info().rss > CROWDED_GB * 1e9 and _crowded_when_freed():
+        jax.clear_caches()
+        _crowded_when_freed()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _keeps_host_memory_small():
+    """Two workers must fit beside what else runs on a machine of 8 GB."""
+    yield
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    assert peak < MOST_GB, f"this test worker took {peak:.1f} GB: make the test that did smaller"
 
 
 @pytest.fixture

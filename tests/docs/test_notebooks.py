@@ -47,7 +47,14 @@ def test_each_notebook_is_known_here():
     assert {path.stem for path in NOTEBOOKS} == CONTENTS.keys()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        # It compiles a program for each of the policies, in a process of the notebook.
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem == "playing"))
+        for path in NOTEBOOKS
+    ],
+)
 def test_runs_from_top_to_bottom(path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)  # `import envpool` in other tests sets it
     notebook = read(path)

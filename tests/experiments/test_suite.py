@@ -251,12 +251,8 @@ def test_the_size_follows_the_platform(monkeypatch, capsys):
 
 
 def test_a_machine_without_devices_ends_in_one_line(monkeypatch, capsys):
-    class Broken:
-        @staticmethod
-        def describe_apart():
-            return dataclasses.make_dataclass("M", ["platform", "device_error"])(None, "no CUDA")
-
-    monkeypatch.setattr(suite_run, "describe_apart", Broken.describe_apart)
+    broken = dataclasses.make_dataclass("M", ["platform", "device_error"])(None, "no CUDA")
+    monkeypatch.setattr(suite_run, "describe_apart", lambda: broken)
     with pytest.raises(RunError, match="no CUDA"):
         probe()
     assert main(["bench", "--suite"]) == 1

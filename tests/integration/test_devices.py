@@ -63,7 +63,7 @@ def train(recipe, num_devices, order, turns, groups=1):
     ("recipe", "order", "turns", "groups"),
     [
         ("a2c_fast", "strict", 20, 1),
-        ("sarsa", "strict", 12, 1),
+        pytest.param("sarsa", "strict", 12, 1, marks=pytest.mark.slow),
         pytest.param("ppo_pong", "strict", 6, 1, marks=pytest.mark.slow),
         pytest.param("vtrace_cpu", "overlapped", 30, 2, marks=pytest.mark.slow),
         pytest.param("c51_fast", "overlapped", 20, 1, marks=pytest.mark.slow),

@@ -200,7 +200,7 @@ def test_between_merges_learners_go_their_own_ways():
     assert min(largest) > 1e-4
 
 
-@pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu"])
+@pytest.mark.parametrize("recipe", ["a2c_fast", pytest.param("vtrace_cpu", marks=pytest.mark.slow)])
 def test_learners_go_on_with_new_games(recipe):
     """As a resumed run on EnvPool does; with a memory and without."""
     agent = {"num_minibatches": 2, "window": 4} if recipe == "vtrace_cpu" else {}

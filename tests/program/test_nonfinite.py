@@ -20,8 +20,8 @@ from jaxrl.runtime.mesh import REPLICATED, make_mesh, map_over_devices
 from jaxrl.training import train
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, Count, EnvSpec, Mean, Trajectory
 from tests.agents.test_c51 import SPEC, trajectory
-from tests.config.test_configs import few_environments
-from tests.conftest import CONFIGS, catch_config
+from tests.config.test_configs import FILES, few_environments
+from tests.conftest import catch_config
 from tests.survival import SMALL
 
 NAN, INF = float("nan"), float("inf")
@@ -92,7 +92,7 @@ def test_devices_skip_together():
     assert float(sums[nonfinite.SKIPPED].total) == 1
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES)
 def test_every_recipe_can_skip_updates(path):
     """Also one with a constant learning rate, which is no array by itself."""
     config = few_environments(load(path)).replaced(game="catch", parallel={"num_learners": 0})

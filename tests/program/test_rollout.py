@@ -124,7 +124,7 @@ def test_the_compiled_program_equals_the_loop_by_hand(order):
         assert after.games[0].sent == ()
 
 
-@pytest.mark.parametrize("order", ["strict", "overlapped"])
+@pytest.mark.parametrize("order", [pytest.param("strict", marks=pytest.mark.slow), "overlapped"])
 def test_two_groups_play_and_learn_what_one_does(order):
     ends = []
     for groups in (1, 2):

@@ -311,8 +311,8 @@ def test_a_hundred_checkpoints_keep_little_memory(tmp_path):
     """Less than half a megabyte each, where each writes five (docs/guides/reliability.md)."""
     arguments = ["--config", recipe_file("vtrace_cpu"), "--game", "catch", "--num-envs", "10",
                  "--parallel.num-devices", "1", "--evaluation.episodes", "0",
-                 "--log.interval", "200",
-                 "--checkpoint.interval", "200", "--total-steps", "20000"]  # fmt: skip
+                 "--log.interval", "50",
+                 "--checkpoint.interval", "50", "--total-steps", "5000"]  # fmt: skip
     status, errors = finish(begin("train", *arguments, "--run-dir", tmp_path / "x"), timeout=900)
     assert status == 0, errors
     resident = [row["memory_gb"] for row in check_metrics(tmp_path / "x")]

@@ -193,11 +193,11 @@ def of_recipe(name):
     ("recipe", "order"),
     [
         ("a2c_fast", "strict"),
-        ("ppo_pong", "overlapped"),
         ("vtrace_cpu", "overlapped"),
-        ("c51_fast", "overlapped"),
         ("rainbow_fast", "overlapped"),
-        ("nstep_q_fast", "strict"),
+        pytest.param("ppo_pong", "overlapped", marks=pytest.mark.slow),
+        pytest.param("c51_fast", "overlapped", marks=pytest.mark.slow),
+        pytest.param("nstep_q_fast", "strict", marks=pytest.mark.slow),
         pytest.param("pqn_fast", "overlapped", marks=pytest.mark.slow),
     ],
 )

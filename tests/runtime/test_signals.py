@@ -18,8 +18,8 @@ from tests.survival import ROOT, SMALL, begin, check_metrics, environment, finis
 COMPILED = """
 import sys, time
 import jax, jax.numpy as jnp
-from jaxrl.signals import Stop
-with Stop().watching() as stop:
+from jaxrl.runtime.signals import StopSignal
+with StopSignal().watching() as stop:
     stop.savable = {savable}
     loop = jax.jit(lambda n, x: jax.lax.fori_loop(0, n, lambda i, y: jnp.sin(y @ y), x))
     seconds, n = 0.0, 1
