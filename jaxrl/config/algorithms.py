@@ -1,4 +1,4 @@
-"""The settings of every algorithm, and its answers to whatever the host asks of an algorithm.
+"""Settings of every algorithm, and its answers to the questions of the host.
 
 `[agent]` of a configuration holds one of these dataclasses. No other part of the package asks which
 algorithm trains: sizes, checks and needs are methods here; the functions that run on the device are

@@ -8,12 +8,12 @@ from jaxrl.config.toml import to_toml
 
 
 def settings(config: Config) -> str:
-    """All but the directory, as lines of TOML: alike for two that train the same run."""
+    """Returns all settings but the directory as TOML: equal for processes of the same run."""
     return to_toml(dataclasses.replace(config, run_dir=""))
 
 
 def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by their key as a flag has it, optimizer.learning_rate."""
+    """Returns the values of a nested table by dotted keys: optimizer.learning_rate."""
     values: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict) and len(prefix) < 200:  # a hostile file's may be endless
@@ -24,7 +24,7 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(configs: list[Config]) -> list[dict[str, Any]]:
-    """Of each configuration the settings, by key, that are not alike in all that have them."""
+    """Returns for each configuration the settings, by key, in which they differ."""
     tables = [flat(dataclasses.asdict(config)) for config in configs]
     found: dict[str, set[Any]] = {}
     for table in tables:

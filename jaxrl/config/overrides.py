@@ -1,4 +1,4 @@
-"""A run goes on with its checkpoint's configuration, but for keys that the user names."""
+"""Overrides of a resumed run: its checkpoint's configuration holds, except for named keys."""
 
 import dataclasses
 import tomllib
@@ -9,8 +9,8 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table, merge
 from jaxrl.errors import UserError, nearest
 
-FREE = ("run_dir", "parallel.num_devices")  # where it trains, not what
-# What a checkpoint's steps, games or parameters are counted in or shaped by.
+FREE = ("run_dir", "parallel.num_devices")  # the place of training, not its result
+# Settings that count a checkpoint's steps, or shape its games or parameters.
 FIXED = (
     "algorithm",
     "game",
@@ -30,7 +30,7 @@ FIXED = (
 
 
 def _flat(config: Config) -> dict[str, Any]:
-    """The values by their dotted keys, but for those that are free to change."""
+    """Returns the values by dotted keys, without those that may change freely."""
     values = flat(dataclasses.asdict(config))
     return {key: value for key, value in values.items() if key not in FREE}
 
@@ -40,7 +40,7 @@ def _key(word: str) -> str:
 
 
 def apply(config: Config, words: tuple[str, ...]) -> Config:
-    """The configuration with the values of words such as `optimizer.learning_rate=1e-4`."""
+    """Returns the configuration with the values of words like `optimizer.learning_rate=1e-4`."""
     known = _flat(config)
     for word in words:
         key, equals, text = _key(word), *word.partition("=")[1:]
@@ -84,12 +84,12 @@ def check(
     keys += [key for key in before if key not in now]
     if not keys:
         return {}
-    told = {key: f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in keys}
+    changed = {key: f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in keys}
     fixed = [key for key in keys if key in FIXED or key.partition(".")[0] in FIXED]
     if fixed:
         raise UserError(
             f"the configuration has changed in what a run keeps: "
-            f"{'; '.join(told[key] for key in fixed)}: put it back, or train a new run"
+            f"{'; '.join(changed[key] for key in fixed)}: put it back, or train a new run"
         )
     named = {_key(word) for word in words}
     named |= {key for key, value in (recorded or {}).items() if key in keys and now[key] == value}
@@ -97,7 +97,7 @@ def check(
     if unnamed:
         raise UserError(
             f"the configuration has changed since the checkpoint: "
-            f"{'; '.join(told[key] for key in unnamed)}: put it back, or go on with "
+            f"{'; '.join(changed[key] for key in unnamed)}: put it back, or go on with "
             f"--override {' '.join(unnamed)}"
         )
     return {key: [before.get(key), now.get(key)] for key in keys}

@@ -1,4 +1,4 @@
-"""Configuration: frozen dataclasses, overridden by a TOML file, then by the command line.
+"""The configuration: frozen dataclasses, overridden by a TOML file, then by the command line.
 
 Imports nothing heavy, so that a mistake is answered at once. A key of a TOML file and the flag of
 the same name are one thing: `learning_rate` under `[optimizer]` is `--optimizer.learning-rate`.
@@ -62,7 +62,7 @@ CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
 
 
 def convolutions(network: NetworkConfig) -> tuple[tuple[tuple[int, int, int], ...], int]:
-    """The layers of `nips` or `nature` as configured: (filters, size, stride) each, and units."""
+    """Returns the layers of `nips` or `nature`: (filters, size, stride) of each, and the units."""
     (first, *others), units = CONVOLUTIONS[network.torso]
     extra = ((others[-1][0], 3, 1),) * network.extra_layers
     return ((*first[:2], network.first_stride), *others, *extra), units
@@ -70,7 +70,7 @@ def convolutions(network: NetworkConfig) -> tuple[tuple[tuple[int, int, int], ..
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """How gradients become steps."""
+    """The optimizer and its learning rate."""
 
     name: Literal["rmsprop", "adam", "radam"] = "rmsprop"
     """the optimizer; radam is Adam with rectified steps at the start (Liu 2020)"""
@@ -171,7 +171,7 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """How often a run is saved, and how much of it."""
+    """The interval, number and content of checkpoints."""
 
     interval: LongCount = 200_000
     """agent steps between two checkpoints; one more is written at the end"""

@@ -105,7 +105,7 @@ def _convert(value: Any, annotation: Any, name: str) -> Any:
 
 
 def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
-    """A configuration, or a part of one, overridden by a table. Raises `UserError`."""
+    """Returns a configuration, or a section, with the values of a table. Raises `UserError`."""
     annotations = _types(type(default))
     changes: dict[str, Any] = {}
     for key, value in table.items():
@@ -123,7 +123,7 @@ def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
 
 
 def from_table(table: dict[str, Any]) -> Config:
-    """The defaults of the table's algorithm, overridden by the table. Raises `UserError`."""
+    """Returns the defaults of the table's algorithm with the table's values. Raises `UserError`."""
     algorithm = table.get("algorithm", "a2c")
     if not isinstance(algorithm, str):
         raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
@@ -131,14 +131,14 @@ def from_table(table: dict[str, Any]) -> Config:
 
 
 def as_recipe(config: Config) -> Config:
-    """The same, whose learning rate stays that of its environments when they are changed."""
+    """Returns the configuration with `recipe_envs` set, for a later change of `num_envs`."""
     envs = config.optimizer.recipe_envs or config.num_envs
     optimizer = dataclasses.replace(config.optimizer, recipe_envs=envs)
     return dataclasses.replace(config, optimizer=optimizer)
 
 
 def find(path: Path) -> Path:
-    """Returns the file that is meant: the path itself, or jaxrl's own of this stem (`ppo_pong`)."""
+    """Returns the path, or for a bare stem (`ppo_pong`) the file of configs/ that has it."""
     if path.suffix or len(path.parts) > 1 or path.exists():
         return path
     own = [file for folder in FOLDERS for file in sorted(folder.glob(f"*/{path.name}.toml"))]
@@ -146,7 +146,7 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> Config:
-    """Reads a TOML file, or jaxrl's own of this stem. Raises `UserError` with the file's name."""
+    """Reads a TOML file, by path or stem. Raises `UserError` with the file's name."""
     try:
         return from_table(tomllib.loads(find(path).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def load(path: Path) -> Config:
 
 
 def to_toml(config: Config) -> str:
-    """Every key with its value; `load` of it gives the same configuration."""
+    """Returns every key with its value; `load` of it gives the same configuration."""
     # A JSON scalar of these types is a TOML scalar.
     values = dataclasses.asdict(config)
     lines = [f"{k} = {json.dumps(v)}" for k, v in values.items() if not isinstance(v, dict)]

@@ -25,7 +25,7 @@ LEAST_SPREAD = 10  # environments that have the shares 0.4, 0.3 and 0.3
 
 @dataclass(frozen=True)
 class ValueConfig(AlgorithmConfig):
-    """What the value-based algorithms share: how they explore."""
+    """Exploration, which all value-based algorithms share."""
 
     has_action_values: ClassVar[bool] = True
 
@@ -73,7 +73,7 @@ class ValueConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class ReplayConfig(ValueConfig):
-    """What the algorithms with a replay share; scaled up as Stooke & Abbeel 2018 do."""
+    """Settings of the algorithms with a replay, scaled up as by Stooke & Abbeel 2018."""
 
     can_be_noisy: ClassVar[bool] = True
     can_learn_apart: ClassVar[bool] = False
