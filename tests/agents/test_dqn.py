@@ -140,6 +140,7 @@ def test_devices_share_parameters_whatever_their_priorities():
     assert (np.asarray(state.memory.priorities.power[0] != state.memory.priorities.power[1])).any()
 
 
+@pytest.mark.slow
 def test_an_exponent_of_importance_rises_to_one():
     early, late = (updated("dqn", n, priority_exponent=0.5)[1] for n in (1, 4))
     name = "replay/importance_exponent"

@@ -216,7 +216,10 @@ def test_ppo_compares_what_learns_with_what_acted():
 
 
 def test_ppo_bootstraps_in_units_of_the_return():
-    settings = PPOConfig(2, 0.5, 1.0, epochs=1, num_minibatches=1, normalize_values=True)
+    settings = PPOConfig(
+        rollout_length=2, gamma=0.5, gae_lambda=1.0, epochs=1, num_minibatches=1,
+        normalize_values=True,
+    )  # fmt: skip
     agent, state = make("ppo", settings)
     state = with_params(state, ONLINE)
     seen = RunningStatistics(jnp.float32(9), jnp.float32(1), jnp.float32(4))

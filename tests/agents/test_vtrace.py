@@ -297,6 +297,7 @@ def test_on_policy_it_is_the_n_step_return():
     assert float(parts["policy/ratio"]) == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_vtrace_solves_catch():
     form = {"num_minibatches": 4, "window": 8}
     config = catch_config("vtrace_cpu", num_envs=16, total_steps=16_000, agent=form)

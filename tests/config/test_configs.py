@@ -45,8 +45,8 @@ def few_environments(config: Config) -> Config:
     return dataclasses.replace(few, agent=agent)
 
 
-# One of each algorithm; the programs of EnvPool are compiled in every session.
-SHORT = ("a2c_fast", "c51_fast", "dqn_fast", "nstep_q_fast", "vtrace_cpu")
+# The others are in the long tier; the programs of EnvPool are compiled in every session.
+SHORT = ("a2c_fast", "dqn_fast", "vtrace_cpu")
 FILES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem not in SHORT))
     for path in sorted(CONFIGS.glob("*/*.toml"))

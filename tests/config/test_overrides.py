@@ -129,6 +129,7 @@ def test_two_may_not_train_in_one_directory(run_dir, capsys):
     assert main(["resume", str(run_dir)]) == 0  # let go
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_killed_process_is_taken_over(run_dir):
     holder = begin("resume", run_dir, "--override", "total_steps=1e6")
     line = holder.stderr.readline()
@@ -147,6 +148,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(run_dir):
     assert status == 0, errors
 
 
+@pytest.mark.slow
 def test_a_change_that_was_named_stays_named_until_a_checkpoint_holds_it(run_dir, monkeypatch):
     """As a kill -9 before the next checkpoint leaves it."""
     monkeypatch.setattr(train.loop, "run", lambda *_: 1 / 0)

@@ -30,6 +30,7 @@ def study():
     return load("policy_lag")
 
 
+@pytest.mark.slow
 def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, monkeypatch, capsys):
     ran = []
 
@@ -86,6 +87,7 @@ def test_the_score_is_of_the_share_that_is_asked_for(study, tmp_path):
     assert study.score(tmp_path, 0.5) == 2.0
 
 
+@pytest.mark.slow
 def test_every_way_of_drawing_is_timed(capsys):
     load("priority_cost").main(capacity=600, num_envs=2, batch_sizes=(4,), turns=1)
     lines = capsys.readouterr().out.splitlines()

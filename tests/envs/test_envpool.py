@@ -161,6 +161,7 @@ def test_without_episodic_life_only_the_game_ends_the_episode():
     np.testing.assert_array_equal(timesteps.terminated | timesteps.truncated, timesteps.game_over)
 
 
+@pytest.mark.slow
 def test_lives_never_rise_without_a_closed_game():
     """Road Runner loses lives within the no-ops of a reset; the last of them is not reported."""
     config = dataclasses.replace(BASE, game="road_runner")

@@ -114,6 +114,7 @@ def test_fire_is_pressed_in_every_game_that_has_it():
     assert not presses_fire(Config().replaced(env={"full_action_space": True}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "protocol"),
     [
@@ -165,6 +166,7 @@ def test_a_policy_that_never_fires_plays_on_after_a_lost_life(protocol):
     assert found.conditions.life_resets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "num_games", "unseen_ends"), [("breakout", 3, 0), ("road_runner", 24, 1)]
 )

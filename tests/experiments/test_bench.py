@@ -27,6 +27,7 @@ def test_bench_measures_every_load_on_atari(capsys):
     assert sum(rates["time_shares"].values()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_bench_prints_a_table_writes_a_trace_and_needs_no_emulator(tmp_path, capsys):
     assert main(["bench", "--game", "catch", *SMALL, "--profile", str(tmp_path)]) == 0
     assert list(tmp_path.rglob("*.xplane.pb"))
@@ -134,7 +135,7 @@ def test_ctrl_c_keeps_what_tune_has_found(tmp_path, capsys, monkeypatch):
     assert main(arguments) == 130  # one turn each: nothing is kept
     assert not target.exists()
     assert main([*arguments, "--repeats", "2"]) == 130
-    assert load_config(target).groups == 2
+    assert load_config(target).parallel.groups == 2
     assert "# stopped before all was tried" in target.read_text()
     assert "train with it" in capsys.readouterr().out
 
@@ -171,7 +172,7 @@ def test_tune_writes_a_configuration_that_trains(tmp_path, capsys):
     found = load_config(target)
     kept = [line for line in said.err.splitlines() if line.endswith("kept")]
     assert all(line.split(":")[0] in target.read_text() for line in kept)
-    assert found.groups == 1 + len(kept)
+    assert found.parallel.groups == 1 + len(kept)
     short = ["--total-steps", "100", "--evaluation.episodes", "0"]
     run = ["--run-dir", str(tmp_path / "run")]
     assert main(["train", "--config", str(target), *short, *run]) == 0

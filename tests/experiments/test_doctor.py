@@ -529,6 +529,7 @@ def test_the_order_is_observed_where_the_schedule_cannot_be_read(monkeypatch):
     assert "observed" in found["text"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_does_not_learn_is_a_cross(monkeypatch):
     monkeypatch.setattr(probes, "ATTEMPT_STEPS", 800)
     found = probes.run("learning")

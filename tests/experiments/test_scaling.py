@@ -45,6 +45,7 @@ def num_bytes(tree):
     return sum(4 * x.size for x in jax.tree.leaves(tree))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "agent"),
     [("a2c_fast", {}), ("c51_fast", {"learning_starts": 0})],

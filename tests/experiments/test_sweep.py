@@ -144,10 +144,6 @@ def test_mistakes_are_told_before_anything_is_trained(arguments, message, tmp_pa
 # --- how far --------------------------------------------------------------------------------------
 
 
-def test_the_name_that_is_repeated_for_speed():
-    assert sweep_plan.PICTURE == layout.LEARNING_CURVE
-
-
 def test_states(tmp_path):
     (member,) = planned(tmp_path, games=("catch",), total_steps=399)
     assert member.total_steps == 400  # 16 environments, 5 steps: 80 an update
@@ -292,7 +288,8 @@ def test_the_command_of_a_member(tmp_path):
     assert f" --seed 7 --total-steps 400 --run-dir {member.run_dir} " in words
     leave(member)
     assert f"-m jaxrl resume {member.run_dir} " in " ".join(sweep.command(member))
-    [on_two] = sweep_plan.plan(FILES[:1], ("catch",), (7,), tmp_path / "s", num_devices=2)
+    parallel = {"num_devices": 2}
+    [on_two] = sweep_plan.plan(FILES[:1], ("catch",), (7,), tmp_path / "s", parallel=parallel)
     assert " --parallel.num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
 
 
@@ -316,7 +313,7 @@ def test_only_one_sweep_at_a_time(tmp_path):
 def test_the_command_says_how_it_ended(tmp_path, fake, capsys, monkeypatch):
     monkeypatch.setattr(sweep, "report", lambda plan, root: root / "report.html")
     file = tmp_path / "mine.toml"
-    file.write_text("num_envs = 4\nevaluation_episodes = 0")
+    file.write_text("num_envs = 4\n[evaluation]\nepisodes = 0")
     words = ["--games", "pong", "catch", "--seeds", "1", "--configs", str(file), "--root"]
     words += [str(tmp_path / "s"), "--total-steps", "400"]
     assert main.run("sweep", [*words, "--dry-run"]) == 0
@@ -386,8 +383,9 @@ def tiny(tmp_path, monkeypatch):
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
     file = tmp_path / "tiny.toml"
-    text = FILES[0].read_text().replace("num_envs = 16", "num_envs = 4\nnum_devices = 1")
-    file.write_text("evaluation_episodes = 2\nlog_interval = 200\n" + text)
+    text = FILES[0].read_text().replace("num_envs = 16", "num_envs = 4")
+    sections = "[parallel]\nnum_devices = 1\n[evaluation]\nepisodes = 2\n[log]\ninterval = 200\n"
+    file.write_text(f"{text}\n{sections}")
     return file
 
 

@@ -105,6 +105,7 @@ def two(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_two_devices_of_one_do(two, tmp_path):
     assert main([*C51, "--parallel.num-devices", "2", "--run-dir", str(tmp_path / "one")]) == 0
     compare(lines(two), lines(tmp_path / "one"))
@@ -138,7 +139,7 @@ def check_goes_on(path, capsys, saved_on, num_devices, *more):
         np.testing.assert_array_equal(x, y)
     assert int(b.agent.memory.steps[0]) == 0
     before = lines(path)
-    assert main(["resume", str(path), "--parallel.num-devices", str(num_devices), *more]) == 0
+    assert main(["resume", str(path), "--num-devices", str(num_devices), *more]) == 0
     said = capsys.readouterr().err
     of = f"{saved_on} device{'s' * (saved_on > 1)}"
     assert f"saved on {of}, resumed on {num_devices}: parameters and optimizer" in said

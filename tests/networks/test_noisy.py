@@ -93,6 +93,7 @@ def test_it_explores_without_epsilon():
     assert all(len(set(column)) > 1 for column in actions.T)
 
 
+@pytest.mark.slow
 def test_learning_changes_the_noise():
     state, _ = updated("rainbow", network=NOISY)
     layer = state.actor.params["NoisyDense_0"]

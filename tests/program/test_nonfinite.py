@@ -197,6 +197,7 @@ def test_poisoned_parameters_are_found_before_a_checkpoint(tmp_path, monkeypatch
     assert [row["step"] for row in read(run_dir)] == [200]
 
 
+@pytest.mark.slow
 def test_skipped_updates_are_counted_and_training_ends_well(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "make_agent", poisoned(train.make_agent, 12, 14))
     run_dir = tmp_path / "x"

@@ -142,6 +142,7 @@ def compare_samples(seed, rollouts, rows, n_step, ends, lives, static):
         samples_seen += 1
 
 
+@pytest.mark.slow
 def test_samples_equal_what_was_played():
     compare_samples()
     assert samples_seen >= 10_000  # 40 examples of 260

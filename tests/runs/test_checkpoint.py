@@ -284,6 +284,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_p
         assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_disk_that_stays_full_ends_training_with_a_status_of_its_own(tmp_path):
     log = tmp_path / "log"
     with small_disk(tmp_path / "disk", 48) as disk:

@@ -194,7 +194,7 @@ def of_recipe(name):
     [
         ("a2c_fast", "strict"),
         ("vtrace_cpu", "overlapped"),
-        ("rainbow_fast", "overlapped"),
+        pytest.param("rainbow_fast", "overlapped", marks=pytest.mark.slow),
         pytest.param("ppo_pong", "overlapped", marks=pytest.mark.slow),
         pytest.param("c51_fast", "overlapped", marks=pytest.mark.slow),
         pytest.param("nstep_q_fast", "strict", marks=pytest.mark.slow),
@@ -231,6 +231,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert without_times(tmp_path / "whole") == without_times(tmp_path / "cut")
 
 
+@pytest.mark.slow
 def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path, capsys):
     path = tmp_path / "x"
     arguments = ["train", *of_recipe("c51_fast"), "--checkpoint.no-memory", "--total-steps", "1200",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config.schema import NetworkConfig
-from jaxrl.networks import convolution, heads
+from jaxrl.networks import convolution, heads, layers
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
@@ -64,7 +64,7 @@ def _difference(ours: Any, theirs: Any) -> float:
 @contextlib.contextmanager
 def _xla_convolutions() -> Iterator[None]:
     """Makes networks use XLA's convolution on CPUs too."""
-    module: Any = heads
+    module: Any = layers
     before = module.conv2d
     module.conv2d = convolution.xla_convolution
     try:

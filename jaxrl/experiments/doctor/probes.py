@@ -7,7 +7,6 @@ nothing, and `jaxrl.doctor` says so.
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -60,9 +59,8 @@ def _config(**changes: Any) -> Config:
         eps=1e-5,
         eps_inside_root=False,
     )
-    return dataclasses.replace(
-        Config(algorithm="a2c", seed=SEED, network=network, optimizer=optimizer), **changes
-    )
+    recipe = Config(algorithm="a2c", seed=SEED, network=network, optimizer=optimizer)
+    return recipe.replaced(**changes)
 
 
 # --- the emulators -------------------------------------------------------------------------------
