@@ -154,7 +154,8 @@ def check_goes_on(path, capsys, saved_on, num_devices, *more):
     assert after[len(kept)]["replay/transitions"] < before[-1]["replay/transitions"]
 
 
-@pytest.mark.parametrize("num_devices", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_devices", [1, 4])
 def test_a_run_of_two_devices_goes_on_on_one_and_on_four(two, tmp_path, capsys, num_devices):
     """And that of one on two again."""
     path = tmp_path / "x"
