@@ -46,7 +46,7 @@ def few_environments(config: Config) -> Config:
 
 
 # The others are in the long tier; the programs of EnvPool are compiled in every session.
-SHORT = ("a2c_fast", "dqn_fast", "vtrace_cpu")
+SHORT = ("a2c_fast", "vtrace_cpu")
 FILES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem not in SHORT))
     for path in sorted(CONFIGS.glob("*/*.toml"))

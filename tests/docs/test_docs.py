@@ -222,6 +222,7 @@ def logged(recipe: str) -> set[str]:
     return set(jax.eval_shape(jax.vmap(one_update, axis_name=AXIS), keys))
 
 
+@pytest.mark.slow
 def test_every_key_of_metrics_stands_in_the_page_and_no_other(trained):
     lines = (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     exist = set().union(*(json.loads(line) for line in lines))

@@ -445,8 +445,10 @@ def test_envpool_missing(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "text"),
-    [(CRASH, "ended by SIGSEGV"), (HANG, "no answer within 8 s")],
-    ids=["crashes", "hangs"],
+    [
+        pytest.param(CRASH, "ended by SIGSEGV", id="crashes"),
+        pytest.param(HANG, "no answer within 8 s", id="hangs", marks=pytest.mark.slow),
+    ],
 )
 def test_a_custom_call_that_does_not_return(change, text, monkeypatch, tmp_path):
     if change == HANG:

@@ -290,7 +290,7 @@ def test_the_command_of_a_member(tmp_path):
     assert f"-m jaxrl resume {member.run_dir} " in " ".join(sweep.command(member))
     parallel = {"num_devices": 2}
     [on_two] = sweep_plan.plan(FILES[:1], ("catch",), (7,), tmp_path / "s", parallel=parallel)
-    assert " --parallel.num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
+    assert " --num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
 
 
 def test_members_begin_with_the_configuration_as_the_sweep_began(tmp_path):

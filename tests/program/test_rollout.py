@@ -232,7 +232,7 @@ def order_of_events(recipe, groups, turns, **changes):
     return events
 
 
-@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_updates_run_while_all_environments_step(groups):
     events = order_of_events("vtrace_cpu", groups, 3, agent={"num_minibatches": 2})
     each = [f"{what} {n}" for n in range(groups) for what in ("receive", "send")]
@@ -240,7 +240,7 @@ def test_updates_run_while_all_environments_step(groups):
     assert events == [*(f"send {n}" for n in range(groups)), *turn, *turn, *turn]
 
 
-@pytest.mark.parametrize("length", [1, 2])
+@pytest.mark.parametrize("length", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_of_two_groups_one_always_steps_while_the_other_is_answered(length):
     events = order_of_events("a2c_fast", 2, 2, agent={"rollout_length": length})
     between = ["receive 0", "send 0", "receive 1", "send 1"] * (length - 1)

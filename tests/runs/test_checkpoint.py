@@ -262,6 +262,7 @@ def train_on(run_dir, log, *more):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_path):
     log = tmp_path / "log"
     with small_disk(tmp_path / "disk", 48) as disk:

@@ -193,7 +193,7 @@ def of_recipe(name):
     ("recipe", "order"),
     [
         ("a2c_fast", "strict"),
-        ("vtrace_cpu", "overlapped"),
+        pytest.param("vtrace_cpu", "overlapped", marks=pytest.mark.slow),
         pytest.param("rainbow_fast", "overlapped", marks=pytest.mark.slow),
         pytest.param("ppo_pong", "overlapped", marks=pytest.mark.slow),
         pytest.param("c51_fast", "overlapped", marks=pytest.mark.slow),
@@ -251,6 +251,7 @@ def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_ane
         assert json.loads(capsys.readouterr().out)["epsilon"] == epsilon
 
 
+@pytest.mark.slow
 def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path, capsys):
     path = tmp_path / "x"
     arguments = ["train", "--config", str(recipe_file("vtrace_cpu")), "--game", "pong",
