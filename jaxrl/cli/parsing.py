@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import tyro
 
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import algorithms_with, as_recipe, load
+from jaxrl.config.toml import MOVED, algorithms_with, as_recipe, load
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 
@@ -178,7 +178,9 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
     owners = algorithms_with(key.replace("-", "_")) if section == "--agent" else []
     if owners:
         return f"unknown option '{unknown[0]}': it belongs to {' and '.join(owners)}"
-    elsewhere = [known for known in options if known.endswith("." + key.removeprefix("--"))]
+    moved = "--" + MOVED.get(key.removeprefix("--").replace("-", "_"), "").replace("_", "-")
+    elsewhere = [known for known in options if known == moved and not section]
+    elsewhere += [known for known in options if known.endswith("." + key.removeprefix("--"))]
     siblings = [known for known in options if known.rpartition(".")[0] == section]
     keys = [known.rpartition(".")[2] for known in siblings]
     near = [siblings[keys.index(one)] for one in difflib.get_close_matches(key, keys, 1, SIMILAR)]
