@@ -30,7 +30,7 @@ class Bench:
 
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None
-    """TOML file that the other options override"""
+    """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
     repeats: int = 5
     """times that each load is measured, after a warm-up"""
     seconds: float = 2.0

@@ -23,7 +23,7 @@ class Train:
 
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None
-    """TOML file that the other options override"""
+    """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = field(default_factory=Launch)
 
 

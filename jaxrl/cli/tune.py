@@ -32,7 +32,7 @@ class Tune:
 
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None
-    """TOML file that the other options override"""
+    """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
     knobs: tuple[Literal["num_envs", "groups", "num_threads", "micro_batch"], ...] = (
         "num_envs",
         "groups",
