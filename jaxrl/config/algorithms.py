@@ -139,7 +139,8 @@ class VTraceConfig(AlgorithmConfig):
         """Returns the error of windows that need more than is free."""
         return UserError(
             f"agent.window = {self.window} and agent.rollout_length = {self.rollout_length} need "
-            f"{need}, and {free} are free: take fewer of num_envs, or shorter windows"
+            f"{need}, and {free} are free, a tenth of them for networks and batches: take fewer of "
+            "num_envs, or shorter windows"
         )
 
 

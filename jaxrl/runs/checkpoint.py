@@ -23,6 +23,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
 from jaxrl.config.schema import Config
+from jaxrl.config.toml import from_table
 from jaxrl.errors import StorageError, UserError
 from jaxrl.runs import checkpoint_files, checksums
 from jaxrl.runtime import malloc
@@ -268,7 +269,7 @@ class Checkpoints:
         """
         described = checkpoint_files.describe(self._run_dir, step)
         same = described.devices == num_devices(template)
-        memory_saved = bool(described.config["checkpoint"]["memory"])
+        memory_saved = from_table(described.config).checkpoint.memory
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         if same:
             local = self._local(template, memory_saved)
