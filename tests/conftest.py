@@ -26,8 +26,9 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 CONFIGS = Path(__file__).parents[1] / "configs"
 # `make test-thorough`: more kills and more random inputs than CI has time for.
 THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
-# Above the first, a worker frees memory after a test; above the second it fails.
-CROWDED_GB, MOST_GB = 1.0, 2.0
+CROWDED_GB = 0.8  # above it, a worker frees memory after a test
+MOST_GB = {"not slow": 2.0}  # peaks at which a worker of a tier fails
+MOST_GB_OF_ALL = 3.0
 
 
 def recipe_file(stem: str) -> Path:
@@ -94,10 +95,11 @@ def _frees_host_memory(request):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _keeps_host_memory_small():
+def _keeps_host_memory_small(request):
     """Two workers must fit beside what else runs on a machine of 8 GB."""
     yield
-    assert _peak_gb() < MOST_GB, f"this test worker took {_peak_gb():.1f} GB: {_rises}"
+    most = MOST_GB.get(request.config.getoption("-m"), MOST_GB_OF_ALL)
+    assert _peak_gb() < most, f"this test worker took {_peak_gb():.1f} GB: {_rises}"
 
 
 @pytest.fixture

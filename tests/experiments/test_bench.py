@@ -167,7 +167,7 @@ def test_tune_writes_a_configuration_that_trains(tmp_path, capsys):
     assert main([*arguments, "--knobs", "groups"]) == 0
     said = capsys.readouterr()
     tried = [line.split(":")[0] for line in said.err.splitlines()]
-    assert tried == ["as it is", "groups = 2"]
+    assert tried == ["start", "groups = 2"]
     assert f"jaxrl train --config {target}" in said.out
     found = load_config(target)
     kept = [line for line in said.err.splitlines() if line.endswith("kept")]
