@@ -27,7 +27,7 @@ DEADLINE = 600  # seconds of one test; a mutant that never ends is noticed too
 # By file of jaxrl/. A mutant's name and its test; indented the text, which occurs once, and what
 # it becomes.
 TABLE = """
-# config/algorithms.py
+# config/value_based.py
 evaluation-explores-as-training: agents/test_c51.py::test_evaluation_explores_as_it_says
     epsilon_start=rate, epsilon_end=rate, =>
 # agents/q_learning.py
