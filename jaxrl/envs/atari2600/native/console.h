@@ -1,0 +1,204 @@
+// The console: power, reset, the player's controls, and one frame at a time.
+//
+// A frame ends where ALE ends it: when VSYNC is cleared at least a line after it was set, or at the
+// first write to the TIA after line 290. The place within the line carries over to the next frame.
+// A frame without an end within 25,000 instructions goes on in the next call.
+#pragma once
+
+#include <random>
+
+#include "machine.h"
+#include "threaded.h"
+
+namespace jaxrl {
+
+constexpr u32 kMostInstructions = 25000;
+
+// The numbers of the generator with which ALE fills the RAM at power-on and, at each reset, draws the
+// timer; its seed is fixed, so that every game begins alike.
+constexpr u32 kConsoleSeed = 4753849;
+constexpr u32 kRamDraws = 128;
+
+inline u32 console_draw(u32 number) {
+  std::mt19937 generator(kConsoleSeed);
+  generator.discard(number);
+  return (u32)generator();
+}
+
+// Resistances of ALE's paddles, in ohms, and how far an action turns them in a frame.
+constexpr i32 kLeastResistance = 27450, kMostResistance = 790196, kTurn = 23000;
+
+// The player's action, as the field numbers them.
+enum Action : u8 {
+  kNoop, kFire, kUp, kRight, kLeft, kDown, kUpRight, kUpLeft, kDownRight, kDownLeft, kUpFire,
+  kRightFire, kLeftFire, kDownFire, kUpRightFire, kUpLeftFire, kDownRightFire, kDownLeftFire,
+  kActions,
+};
+enum Direction : u8 { kToUp = 1, kToDown = 2, kToLeft = 4, kToRight = 8, kButton = 16 };
+constexpr u8 kPressed[kActions] = {
+    0, kButton, kToUp, kToRight, kToLeft, kToDown, kToUp | kToRight, kToUp | kToLeft,
+    kToDown | kToRight, kToDown | kToLeft, kToUp | kButton, kToRight | kButton, kToLeft | kButton,
+    kToDown | kButton, kToUp | kToRight | kButton, kToUp | kToLeft | kButton,
+    kToDown | kToRight | kButton, kToDown | kToLeft | kButton};
+
+constexpr u8 kResetSwitch = 1, kSelectSwitch = 2;
+
+constexpr u8 kSwitchesUp = 0x3F;  // colour television, difficulty B
+
+// Sets the controls to an action; a paddle turns each time. `held` are switches that are held down.
+inline void set_controls(Console& console, const Setup& setup, u8 action, u8 held = 0) {
+  const u8 pressed = kPressed[action];
+  console.port_b = kSwitchesUp & (u8)~held;
+  console.port_a = 0xFF;
+  console.fire[0] = console.fire[1] = 0x80;
+  if (setup.paddles) {
+    i32& paddle = console.paddle[0];
+    if (pressed & kToRight) paddle -= kTurn;
+    if (pressed & kToLeft) paddle += kTurn;
+    if (paddle < kLeastResistance) paddle = kLeastResistance;
+    if (paddle > kMostResistance) paddle = kMostResistance;
+    // The button of a paddle is a direction of its joystick.
+    if (pressed & kButton) console.port_a &= (u8)~(setup.paddles == 2 ? 0x40 : 0x80);
+    return;
+  }
+  const int port = setup.swapped_ports;
+  console.port_a = (u8)~((pressed & 0xF) << (port ? 0 : 4));
+  console.fire[port] = pressed & kButton ? 0 : 0x80;
+}
+
+// Resets the chips and the processor; RAM keeps its contents.
+inline void reset_system(Console& console, const Cartridge& cartridge) {
+  Riot& riot = console.riot;
+  riot.timer = (u8)(25 + console_draw(kRamDraws + console.resets++) % 75);
+  riot.interval_shift = 6;
+  riot.set_at = riot.first_late_read = 0;
+  riot.read_late = riot.direction_a = riot.direction_b = 0;
+  console.tia = Tia{};
+  console.cpu = Cpu{};
+  console.cpu.sp = 0xFF;
+  console.cpu.nz = 1;
+  console.cpu.pc = (u16)(cartridge.at(0xFFC) | cartridge.at(0xFFD) << 8);
+  console.cycle = 0;
+  console.vsync_end = kNever;
+  console.grounded = 0;
+  console.grounded_until = 0;
+  console.goes_on = 0;
+  console.bus = 0;
+  console.read_last = 1;
+}
+
+inline void center_paddles(Console& console) {
+  console.paddle[0] = console.paddle[1] = (kLeastResistance + kMostResistance) / 2;
+}
+
+// Counts cycles from the first line of a new frame.
+inline void start_frame(Console& console) {
+  const i32 passed = console.cycle - console.cycle % kCyclesPerLine;
+  console.cycle -= passed;
+  const auto back = [](i32& stamp, i32 by) { stamp = (i32)((u32)stamp - (u32)by); };
+  back(console.riot.set_at, passed);
+  back(console.riot.first_late_read, passed);
+  back(console.grounded_until, passed);
+  back(console.tia.hmove_clock, 3 * passed);
+  if (console.vsync_end != kNever) console.vsync_end -= 3 * passed;
+}
+
+inline void attach(Machine& machine, Console& console, Cartridge& cartridge, u8* pixels,
+                   const u8* colours) {
+  machine.console = &console;
+  machine.cartridge = &cartridge;
+  machine.log = machine.beam.played = machine.writes;
+  machine.frame_over = false;
+  machine.unforeseen = false;
+  machine.last_update = 0;
+  memcpy(machine.shadow, console.tia.registers, 64);
+  Beam& beam = machine.beam;
+  start_beam(beam, console.tia, cartridge.setup.first_line, console.goes_on);
+  beam.canvas = {pixels, colours};
+  beam.blanks_hmove = cartridge.setup.blanks_hmove;
+  beam.needed = cartridge.needed.load(std::memory_order_relaxed);
+  beam.needed_objects = 0;
+  for (int pair = 0; pair < kPairs; pair++)
+    if (beam.needed >> pair & 1)
+      beam.needed_objects |= (u8)(1 << kPairObjects[pair][0] | 1 << kPairObjects[pair][1]);
+}
+
+// Plays the frame that is attached with both interpreters; returns false if it runs far beyond its
+// last line.
+inline bool play_fast(Machine& machine) {
+  Console& console = *machine.console;
+  while (!machine.frame_over) {
+    if (console.cycle >= kFarBeyond) return false;
+    if (!(console.cpu.pc & 0x1000)) {
+      play_plainly(machine, 1);
+      continue;
+    }
+    const Leaving leaving = play_threaded(&machine, nullptr);
+    if (leaving == Leaving::kRunsOn) return false;
+    if (leaving == Leaving::kPlain && (console.cpu.pc & 0x1000)) play_plainly(machine, 1);
+  }
+  return true;
+}
+
+// Returns the clock up to which the TIA is brought at the end of a frame.
+inline i32 end_of_picture(const Machine& machine) {
+  return machine.frame_over ? 3 * machine.console->cycle : machine.last_update;
+}
+
+// What is left of the picture of a frame that goes on: its lines below the beam show no colour.
+inline void grey_out(const Machine& machine) {
+  const Canvas& canvas = machine.beam.canvas;
+  if (!canvas.pixels) return;
+  i32 row = machine.console->cycle / kCyclesPerLine - machine.cartridge->setup.first_line;
+  for (row = row < 0 ? 0 : row; row < kScreenHeight; row++)
+    for (int x = 0; x < kScreenWidth; x++) {
+      u8& pixel = canvas.pixels[row * kScreenWidth + x];
+      pixel = canvas.colours[(pixel & 0x0F) >> 1];
+    }
+}
+
+enum class Engine : u8 { kThreaded, kPlain };
+
+// Plays one frame. `pixels` receives 210 x 160 bytes, colours[COLUxx], or is null.
+inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, u8* pixels,
+                      const u8* colours, Engine engine = Engine::kThreaded) {
+  if (!console.goes_on) start_frame(console);
+  const Console before = console;
+  attach(machine, console, cartridge, pixels, colours);
+  bool counts = engine == Engine::kPlain || console.goes_on;
+  if (!counts) counts = !play_fast(machine);
+  if (counts) {
+    console = before;
+    attach(machine, console, cartridge, pixels, colours);
+    play_plainly(machine, kMostInstructions);
+  }
+  if (machine.unforeseen) {
+    // Latches that nobody was known to read were not kept: play the frame with them.
+    console = before;
+    return run_frame(machine, console, cartridge, pixels, colours, engine);
+  }
+  play_log(console.tia, machine.beam, machine.log, end_of_picture(machine));
+  const bool went_on = console.goes_on;
+  console.goes_on = !machine.frame_over;
+  console.tia.drawn_until = machine.beam.clock;
+  if (console.goes_on && !went_on) grey_out(machine);
+}
+
+// Puts a new console under power, as ALE does: it plays 60 frames, to find out the television's
+// standard, with nothing plugged in, and resets.
+inline void power_on(Machine& machine, Console& console, Cartridge& cartridge) {
+  console = Console{};
+  std::mt19937 generator(kConsoleSeed);
+  for (u8& byte : console.riot.ram) byte = (u8)generator();
+  console.resets = 1;
+  set_controls(console, cartridge.setup, kNoop);
+  reset_system(console, cartridge);
+  console.paddle[0] = console.paddle[1] = 0;
+  // Only now are the difficulty switches as the cartridge's maker meant them; ALE sets them to B.
+  console.port_b |= (u8)(cartridge.setup.difficulty << 6);
+  for (int frame = 0; frame < 60; frame++)
+    run_frame(machine, console, cartridge, nullptr, nullptr);
+  reset_system(console, cartridge);
+}
+
+}  // namespace jaxrl

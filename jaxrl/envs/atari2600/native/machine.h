@@ -1,0 +1,185 @@
+// The state of a console, and the memory map that its processor sees.
+//
+//   bit 12 set                    cartridge
+//   bit 12 clear, bit 7 clear     TIA
+//   bit 12 clear, bit 7 set       RIOT: bit 9 clear RAM, set ports and timer
+//
+// `Console` is the state: plain data that memcpy copies. `Machine` is what a thread needs to run it.
+#pragma once
+
+#include "base.h"
+#include "cartridge.h"
+#include "riot.h"
+#include "tia.h"
+
+namespace jaxrl {
+
+struct Cpu {
+  u16 pc;
+  u16 nz;  // bits 15 and 7: negative; low byte 0: zero
+  u8 a, x, y, sp;
+  u8 carry, overflow, decimal, no_interrupts;
+};
+
+struct Console {
+  Riot riot;
+  Tia tia;
+  Cpu cpu;
+  i32 cycle;            // since the first line of the frame
+  i32 vsync_end;        // clock from which clearing VSYNC ends the frame
+  i32 grounded_until;   // cycle at which VBLANK stopped grounding the paddles
+  i32 paddle[2];        // resistance of the left and the right player's paddle
+  u16 resets;           // of the RIOT, which draws its timer anew each time
+  u8 port_a;            // pins of SWCHA
+  u8 port_b;            // pins of SWCHB
+  u8 fire[2];           // INPT4 and INPT5: 0x80 where the button is up
+  u8 grounded;          // VBLANK grounds the paddles
+  u8 goes_on;           // the frame had no end within 25,000 instructions and goes on
+  u8 bus;               // last byte on the data bus
+  u8 read_last;         // the last access was a read
+  u8 padding[2];
+};
+
+constexpr i32 kNever = 0x7FFFFFFF;
+
+struct Machine {
+  Console* console;
+  Cartridge* cartridge;
+  LoggedWrite* log;       // end of the log
+  Beam beam;
+  u8 shadow[64];          // TIA registers when the whole log has been played
+  bool frame_over;
+  bool unforeseen;        // a collision was read that the cartridge was not known to read
+  i32 last_update;        // clock up to which the TIA was last brought
+  LoggedWrite writes[kLogCapacity + 8];
+};
+
+// Registers whose writes can be dropped when they change nothing.
+constexpr u64 kPlainRegisters =
+    1ull << VBLANK | 0xFull << COLUP0 | 3ull << REFP0 | 7ull << PF0 | 7ull << ENAM0 |
+    0x1Full << HMP0 | 7ull << VDELP0 | 3ull << RESMP0;
+// Registers that ALE's television shows; the others make sound or nothing.
+constexpr bool is_seen(u32 index) {
+  return index <= CXCLR && index != WSYNC && index != RSYNC && !(index >= AUDC0 && index <= AUDV1);
+}
+
+JAXRL_INLINE bool past_last_line(i32 cycle) { return cycle >= kLastLines * kCyclesPerLine; }
+
+JAXRL_INLINE LoggedWrite logged(u32 index, u8 value, i32 cycle) {
+  return (u32)cycle << 14 | index << 8 | value;
+}
+
+inline void ground_paddles(Console& console, u8 before, u8 value, i32 cycle) {
+  if (!(before & 0x80) && (value & 0x80)) console.grounded = 1;
+  if ((before & 0x80) && !(value & 0x80)) {
+    console.grounded = 0;
+    console.grounded_until = cycle;
+  }
+}
+
+// Writes VSYNC; returns whether the frame ends: when VSYNC is cleared a line or more after it was set.
+JAXRL_INLINE bool write_vsync(Console& console, u8 value, i32 cycle) {
+  if (value & 2) {
+    console.vsync_end = 3 * cycle + kClocksPerLine;
+    return false;
+  }
+  if (3 * cycle < console.vsync_end) return false;
+  console.vsync_end = kNever;
+  return true;
+}
+
+inline void write_tia(Machine& machine, u32 address, u8 value) {
+  Console& console = *machine.console;
+  const u32 index = address & 0x3F;
+  const i32 cycle = console.cycle;
+  machine.last_update = 3 * cycle;
+  machine.frame_over |= past_last_line(cycle);
+  if (index == VSYNC) {
+    machine.frame_over |= write_vsync(console, value, cycle);
+  } else if (index == WSYNC) {
+    // The processor halts at its next read; a second write in a row does not wait again.
+    if (console.read_last)
+      console.cycle += (kCyclesPerLine - cycle % kCyclesPerLine) % kCyclesPerLine;
+  } else if (is_seen(index)) {
+    if ((kPlainRegisters >> index & 1) && machine.shadow[index] == value) return;
+    if (index == VBLANK) ground_paddles(console, machine.shadow[index], value, cycle);
+    if (index == HMCLR) memset(machine.shadow + HMP0, 0, 5);
+    machine.shadow[index] = value;
+    *machine.log++ = logged(index, value, cycle);
+  }
+}
+
+// Returns bit 7 of INPT0 to INPT3: whether the capacitor behind a paddle has charged.
+inline u8 read_paddle(const Machine& machine, u32 pin) {
+  const Console& console = *machine.console;
+  const u8 paddles = machine.cartridge->setup.paddles;
+  if (!paddles) return 0;
+  // Nothing moves the second pair of paddles; without resistance there is nothing to wait for.
+  if (pin >= 2) return paddles == 2 ? 0x80 : 0;
+  // Pins 9 and 5 of the port; the cartridge may have them the other way round.
+  const i32 resistance = console.paddle[paddles == 2 ? 1 - pin : pin];
+  if (resistance == 0) return 0x80;
+  if (console.grounded) return 0;
+  const u32 needed = (u32)(1.6 * resistance * 0.01E-6 * 1.19E6);
+  return (u32)console.cycle > (u32)console.grounded_until + needed ? 0x80 : 0;
+}
+
+inline u8 read_collisions(Machine& machine, u32 index) {
+  Console& console = *machine.console;
+  const u16 pairs = pairs_of_register(index);
+  if (pairs & ~machine.beam.needed) {
+    machine.cartridge->needed |= pairs;
+    machine.unforeseen = true;
+  }
+  play_log(console.tia, machine.beam, machine.log, 3 * console.cycle);
+  const u32 latches = console.tia.collisions;
+  if (index == 6) return (u8)((latches >> 12 & 1) << 7);
+  const u32 both = latches >> (index == 7 ? 13 : 2 * index);
+  return (u8)((both & 1) << 7 | (both & 2) << 5);
+}
+
+inline u8 read_tia(Machine& machine, u32 address) {
+  Console& console = *machine.console;
+  machine.last_update = 3 * console.cycle;
+  const u32 index = address & 0xF;
+  // The lower six bits are not driven and keep what was on the bus.
+  const u8 floating = console.bus & 0x3F;
+  if (index < 8) return read_collisions(machine, index) | floating;
+  if (index < 12) return read_paddle(machine, index - 8) | floating;
+  if (index < 14) return console.fire[index - 12] | floating;
+  return floating;
+}
+
+inline u8 read_memory(Machine& machine, u32 address) {
+  Console& console = *machine.console;
+  u8 value;
+  if (address & 0x1000) {
+    value = machine.cartridge->at(address);
+  } else if (!(address & 0x80)) {
+    value = read_tia(machine, address);
+  } else if (!(address & 0x200)) {
+    value = console.riot.ram[address & 0x7F];
+  } else {
+    value = read_riot(console.riot, address, console.cycle, console.port_a, console.port_b);
+  }
+  console.bus = value;
+  console.read_last = 1;
+  return value;
+}
+
+inline void write_memory(Machine& machine, u32 address, u8 value) {
+  Console& console = *machine.console;
+  if (address & 0x1000) {
+    // Nothing there to write to.
+  } else if (!(address & 0x80)) {
+    write_tia(machine, address, value);
+  } else if (!(address & 0x200)) {
+    console.riot.ram[address & 0x7F] = value;
+  } else {
+    write_riot(console.riot, address, value, console.cycle);
+  }
+  console.bus = value;
+  console.read_last = 0;
+}
+
+}  // namespace jaxrl

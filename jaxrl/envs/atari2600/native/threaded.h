@@ -1,0 +1,644 @@
+// The fast interpreter: a cartridge is decoded once, and each instruction jumps to the next one's
+// handler.
+//
+// Decoding looks at the operand, so that a handler knows what it touches: RAM, a byte of the
+// cartridge (a constant), a plain register of the TIA, WSYNC, the timer. Registers stay in the
+// machine's registers, and only what leaves RAM and the cartridge goes through machine.h.
+//
+// A program that waits is not played: polls of the timer and loops that count X or Y down are passed
+// over in closed form, to the same cycle and the same registers.
+//
+// What is rare is left to the plain interpreter, one instruction at a time: undocumented opcodes and
+// programs in RAM. Nothing is counted here; a frame that runs far beyond its last line leaves with
+// `kRunsOn` and is played again by the plain interpreter, which counts to ALE's 25,000.
+//
+// Needs "labels as values" (GCC, Clang).
+#pragma once
+
+#include "base.h"
+#include "cpu6507.h"
+#include "machine.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+
+namespace jaxrl {
+
+// How a decoded instruction reaches its operand.
+enum class Special : u8 {
+  Constant,       // a byte of the cartridge
+  Ram,            // in the zero page or by its absolute address
+  Timer,          // INTIM
+  ZeroX, ZeroY,   // zero page, indexed: RAM or TIA
+  RomX, RomY,     // absolute in the cartridge, indexed
+  Anywhere,       // absolute
+  AnywhereX, AnywhereY,
+  PointerX, PointerY,  // through the zero page
+  Plain,          // a register of the TIA whose write can be dropped when it changes nothing
+  Strobe,         // one that cannot
+  Sync,           // VSYNC
+  Wait,           // WSYNC
+  Unseen,         // sound and addresses without a register
+  Accumulator,
+  None,
+  kCount,
+};
+
+enum class Leaving : u8 { kFrameOver, kPlain, kRunsOn };
+
+// The processor while it runs; every member lives in a register of the machine.
+struct Threaded {
+  Registers r;
+  i32 cycle;
+  const Op* op;
+  u32 page;  // upper four bits of the program counter
+  LoggedWrite* log;
+  u8* ram;
+  Machine& machine;
+  Console& console;
+  const Cartridge& cartridge;
+
+  u32 pc() const { return (page + (u32)(op - cartridge.ops)) & 0xFFFF; }
+};
+
+constexpr i32 kFarBeyond = (kLastLines + 10) * kCyclesPerLine;
+
+JAXRL_NOINLINE inline u8 read_slowly(Machine& machine, u32 address, u32 bus, i32 cycle,
+                                     LoggedWrite* log) {
+  machine.console->bus = (u8)bus;
+  machine.console->cycle = cycle;
+  machine.log = log;
+  return read_memory(machine, address & 0xFFFF);
+}
+
+// Returns the cycle after the write: WSYNC waits.
+JAXRL_NOINLINE inline i32 write_slowly(Machine& machine, u32 address, u32 value, i32 cycle,
+                                       LoggedWrite* log) {
+  Console& console = *machine.console;
+  console.cycle = cycle;
+  machine.log = log;
+  console.read_last = 1;
+  write_memory(machine, address & 0xFFFF, (u8)value);
+  return console.cycle;
+}
+
+// `bus` is the byte that the processor has read last: undriven bits of the TIA show it.
+JAXRL_INLINE u32 read_any(Threaded& t, u32 address, u32 bus) {
+  if (JAXRL_LIKELY(address & 0x1000)) return t.cartridge.image[address & (kImage - 1)];
+  if ((address & 0x280) == 0x80) return t.ram[address & 0x7F];
+  return read_slowly(t.machine, address, bus, t.cycle, t.log);
+}
+
+JAXRL_INLINE void write_any(Threaded& t, u32 address, u32 value) {
+  if (JAXRL_LIKELY((address & 0x1280) == 0x80)) {
+    t.ram[address & 0x7F] = (u8)value;
+  } else {
+    t.cycle = write_slowly(t.machine, address, value, t.cycle, t.log);
+    t.log = t.machine.log;
+  }
+}
+
+JAXRL_INLINE u32 read_zero(Threaded& t, u32 address, u32 bus) {
+  if (JAXRL_LIKELY(address & 0x80)) return t.ram[address & 0x7F];
+  return read_slowly(t.machine, address, bus, t.cycle, t.log);
+}
+
+JAXRL_INLINE void push(Threaded& t, u32 value) {
+  write_any(t, 0x100 + t.r.sp, value);
+  t.r.sp = (t.r.sp - 1) & 0xFF;
+}
+
+JAXRL_INLINE u32 pull(Threaded& t, u32 bus) {
+  t.r.sp = (t.r.sp + 1) & 0xFF;
+  return read_zero(t, t.r.sp, bus);
+}
+
+JAXRL_INLINE u32 pointer_at(Threaded& t, u32 zero) {
+  const u32 low = read_zero(t, zero, zero);
+  return low | read_zero(t, (zero + 1) & 0xFF, low) << 8;
+}
+
+// Returns the address of an operand that is not a constant; a read takes a cycle more across a page.
+template <Special special, bool reads>
+JAXRL_INLINE u32 address_of(Threaded& t) {
+  const u32 operand = t.op->operand;
+  if constexpr (special == Special::ZeroX) return (operand + t.r.x) & 0xFF;
+  if constexpr (special == Special::ZeroY) return (operand + t.r.y) & 0xFF;
+  if constexpr (special == Special::PointerX) return pointer_at(t, (operand + t.r.x) & 0xFF);
+  if constexpr (special == Special::PointerY) {
+    const u32 base = pointer_at(t, operand);
+    if (reads) t.cycle += (i32)(((base & 0xFF) + t.r.y) >> 8);
+    return base + t.r.y;
+  }
+  if constexpr (special == Special::RomX || special == Special::AnywhereX) {
+    if (reads) t.cycle += (i32)(((operand & 0xFF) + t.r.x) >> 8);
+    return operand + t.r.x;
+  }
+  if constexpr (special == Special::RomY || special == Special::AnywhereY) {
+    if (reads) t.cycle += (i32)(((operand & 0xFF) + t.r.y) >> 8);
+    return operand + t.r.y;
+  }
+  return operand;
+}
+
+// Returns the byte that the processor has read last before it reads this operand: the second byte of
+// a short instruction, else the high byte of the address.
+template <Special special, u32 length>
+JAXRL_INLINE u32 bus_before(const Threaded& t, u32 address) {
+  if constexpr (special == Special::PointerX) return address >> 8;
+  if constexpr (special == Special::PointerY) return (address - t.r.y) >> 8;
+  return length == 2 ? t.op->operand : t.op->operand >> 8;
+}
+
+template <Special special, u32 length>
+JAXRL_INLINE u32 read_operand(Threaded& t) {
+  if constexpr (special == Special::Constant) return t.op->operand;
+  if constexpr (special == Special::Ram) return t.ram[t.op->operand & 0x7F];
+  if constexpr (special == Special::Timer) return read_timer(t.console.riot, t.cycle);
+  const u32 address = address_of<special, true>(t);
+  if constexpr (special == Special::RomX || special == Special::RomY)
+    return t.cartridge.image[address & (kImage - 1)];
+  const u32 bus = bus_before<special, length>(t, address);
+  if constexpr (special == Special::ZeroX || special == Special::ZeroY)
+    return read_zero(t, address, bus);
+  return read_any(t, address, bus);
+}
+
+// Writes a register of the TIA; returns whether that ends the frame.
+template <Special special>
+JAXRL_INLINE bool write_register(Threaded& t, u32 value) {
+  const u32 index = t.op->operand & 0x3F;
+  const bool late = past_last_line(t.cycle);
+  if constexpr (special == Special::Plain) {
+    u8& held = t.machine.shadow[index];
+    if (held != value) {
+      if (index == VBLANK) ground_paddles(t.console, held, (u8)value, t.cycle);
+      held = (u8)value;
+      *t.log++ = logged(index, (u8)value, t.cycle);
+    }
+  }
+  if constexpr (special == Special::Strobe) {
+    if (index == HMCLR) memset(t.machine.shadow + HMP0, 0, 5);
+    t.machine.shadow[index] = (u8)value;
+    *t.log++ = logged(index, (u8)value, t.cycle);
+  }
+  if constexpr (special == Special::Wait)
+    t.cycle = (i32)((u32)(t.cycle + kCyclesPerLine - 1) / kCyclesPerLine * kCyclesPerLine);
+  if constexpr (special == Special::Sync)
+    return write_vsync(t.console, (u8)value, t.cycle) || late;
+  return late;
+}
+
+constexpr bool is_register(Special special) {
+  return special == Special::Plain || special == Special::Strobe || special == Special::Sync ||
+         special == Special::Wait || special == Special::Unseen;
+}
+
+// Returns how an instruction with this operand reaches it.
+inline Special special_of(Kind kind, Mode mode, u32 operand) {
+  const bool rom = operand & 0x1000, ram = (operand & 0x1280) == 0x80;
+  const bool zero = mode == Mode::Zero;
+  switch (mode) {
+    case Mode::Implied: case Mode::Relative: case Mode::Indirect: return Special::None;
+    case Mode::Accumulator: return Special::Accumulator;
+    case Mode::Immediate: return Special::Constant;
+    case Mode::ZeroX: return Special::ZeroX;
+    case Mode::ZeroY: return Special::ZeroY;
+    case Mode::IndirectX: return Special::PointerX;
+    case Mode::IndirectY: return Special::PointerY;
+    case Mode::AbsoluteX: case Mode::AbsoluteY: {
+      const bool inside = kind == Kind::Read && rom && ((operand + 0xFF) & 0x1000);
+      if (mode == Mode::AbsoluteX) return inside ? Special::RomX : Special::AnywhereX;
+      return inside ? Special::RomY : Special::AnywhereY;
+    }
+    default: break;
+  }
+  if (kind == Kind::Flow) return Special::None;
+  if (zero ? (operand & 0x80) != 0 : ram) return Special::Ram;
+  if (kind == Kind::Read && rom) return Special::Constant;
+  if (kind == Kind::Read && (operand & 0x1285) == 0x284) return Special::Timer;
+  if (kind == Kind::Write && !(operand & 0x1080)) {
+    const u32 index = operand & 0x3F;
+    if (index == VSYNC) return Special::Sync;
+    if (index == WSYNC) return Special::Wait;
+    if (!is_seen(index)) return Special::Unseen;
+    return kPlainRegisters >> index & 1 ? Special::Plain : Special::Strobe;
+  }
+  return Special::Anywhere;
+}
+
+// The handlers of each kind and mode: HANDLER(code, operation, kind, special, length, cycles).
+
+
+#define JAXRL_Read_Immediate(H, c, o, y) H(c, o, Read, Constant, 2, y)
+#define JAXRL_Read_Zero(H, c, o, y) H(c, o, Read, Ram, 2, y) H(c, o, Read, Anywhere, 2, y)
+#define JAXRL_Read_ZeroX(H, c, o, y) H(c, o, Read, ZeroX, 2, y)
+#define JAXRL_Read_ZeroY(H, c, o, y) H(c, o, Read, ZeroY, 2, y)
+#define JAXRL_Read_Absolute(H, c, o, y) \
+  H(c, o, Read, Constant, 3, y) H(c, o, Read, Ram, 3, y) H(c, o, Read, Timer, 3, y) \
+  H(c, o, Read, Anywhere, 3, y)
+#define JAXRL_Read_AbsoluteX(H, c, o, y) H(c, o, Read, RomX, 3, y) H(c, o, Read, AnywhereX, 3, y)
+#define JAXRL_Read_AbsoluteY(H, c, o, y) H(c, o, Read, RomY, 3, y) H(c, o, Read, AnywhereY, 3, y)
+#define JAXRL_Read_IndirectX(H, c, o, y) H(c, o, Read, PointerX, 2, y)
+#define JAXRL_Read_IndirectY(H, c, o, y) H(c, o, Read, PointerY, 2, y)
+#define JAXRL_WRITES(H, c, o, y, length) \
+  H(c, o, Write, Ram, length, y) H(c, o, Write, Plain, length, y) \
+  H(c, o, Write, Strobe, length, y) H(c, o, Write, Sync, length, y) \
+  H(c, o, Write, Wait, length, y) H(c, o, Write, Unseen, length, y)
+#define JAXRL_Write_Zero(H, c, o, y) JAXRL_WRITES(H, c, o, y, 2)
+#define JAXRL_Write_ZeroX(H, c, o, y) H(c, o, Write, ZeroX, 2, y)
+#define JAXRL_Write_ZeroY(H, c, o, y) H(c, o, Write, ZeroY, 2, y)
+#define JAXRL_Write_Absolute(H, c, o, y) \
+  JAXRL_WRITES(H, c, o, y, 3) H(c, o, Write, Anywhere, 3, y)
+#define JAXRL_Write_AbsoluteX(H, c, o, y) H(c, o, Write, AnywhereX, 3, y)
+#define JAXRL_Write_AbsoluteY(H, c, o, y) H(c, o, Write, AnywhereY, 3, y)
+#define JAXRL_Write_IndirectX(H, c, o, y) H(c, o, Write, PointerX, 2, y)
+#define JAXRL_Write_IndirectY(H, c, o, y) H(c, o, Write, PointerY, 2, y)
+#define JAXRL_Modify_Accumulator(H, c, o, y) H(c, o, Modify, Accumulator, 1, y)
+#define JAXRL_Modify_Zero(H, c, o, y) H(c, o, Modify, Ram, 2, y) H(c, o, Modify, Anywhere, 2, y)
+#define JAXRL_Modify_ZeroX(H, c, o, y) H(c, o, Modify, ZeroX, 2, y)
+#define JAXRL_Modify_Absolute(H, c, o, y) H(c, o, Modify, Ram, 3, y) H(c, o, Modify, Anywhere, 3, y)
+#define JAXRL_Modify_AbsoluteX(H, c, o, y) H(c, o, Modify, AnywhereX, 3, y)
+#define JAXRL_Register_Implied(H, c, o, y) H(c, o, Register, None, 1, y)
+#define JAXRL_Branch_Relative(H, c, o, y) H(c, o, Branch, None, 2, y)
+#define JAXRL_Flow_Implied(H, c, o, y) H(c, o, Flow, None, 1, y)
+#define JAXRL_Flow_Absolute(H, c, o, y) H(c, o, Flow, None, 3, y)
+#define JAXRL_Flow_Indirect(H, c, o, y) H(c, o, Flow, None, 3, y)
+#define JAXRL_OddRead_Immediate(H, c, o, y)
+#define JAXRL_OddRead_Zero(H, c, o, y)
+#define JAXRL_OddRead_ZeroX(H, c, o, y)
+#define JAXRL_OddRead_ZeroY(H, c, o, y)
+#define JAXRL_OddRead_Absolute(H, c, o, y)
+#define JAXRL_OddRead_AbsoluteX(H, c, o, y)
+#define JAXRL_OddRead_AbsoluteY(H, c, o, y)
+#define JAXRL_OddRead_IndirectX(H, c, o, y)
+#define JAXRL_OddRead_IndirectY(H, c, o, y)
+#define JAXRL_OddWrite_Zero(H, c, o, y)
+#define JAXRL_OddWrite_ZeroY(H, c, o, y)
+#define JAXRL_OddWrite_Absolute(H, c, o, y)
+#define JAXRL_OddWrite_AbsoluteX(H, c, o, y)
+#define JAXRL_OddWrite_AbsoluteY(H, c, o, y)
+#define JAXRL_OddWrite_IndirectX(H, c, o, y)
+#define JAXRL_OddWrite_IndirectY(H, c, o, y)
+#define JAXRL_OddModify_Zero(H, c, o, y)
+#define JAXRL_OddModify_ZeroX(H, c, o, y)
+#define JAXRL_OddModify_Absolute(H, c, o, y)
+#define JAXRL_OddModify_AbsoluteX(H, c, o, y)
+#define JAXRL_OddModify_AbsoluteY(H, c, o, y)
+#define JAXRL_OddModify_IndirectX(H, c, o, y)
+#define JAXRL_OddModify_IndirectY(H, c, o, y)
+#define JAXRL_OddRegister_Implied(H, c, o, y)
+#define JAXRL_OddFlow_Implied(H, c, o, y)
+
+// Plays one instruction. Returns whether it has ended the frame.
+template <Operation operation, Kind kind, Special special, u32 length, u32 cycles>
+JAXRL_INLINE bool play_special(Threaded& t) {
+  using O = Operation;
+  t.cycle += (i32)cycles;
+  if constexpr (kind == Kind::Read) {
+    take<operation>(t.r, read_operand<special, length>(t));
+  } else if constexpr (kind == Kind::Write) {
+    if constexpr (special == Special::Ram) {
+      t.ram[t.op->operand & 0x7F] = (u8)stored<operation>(t.r, 0);
+    } else if constexpr (is_register(special)) {
+      const bool over = write_register<special>(t, stored<operation>(t.r, 0));
+      t.op += length;
+      return over;
+    } else {
+      const u32 address = address_of<special, false>(t);
+      write_any(t, address, stored<operation>(t.r, address));
+    }
+  } else if constexpr (kind == Kind::Modify) {
+    if constexpr (special == Special::Accumulator) {
+      t.r.a = modified<operation>(t.r, t.r.a);
+    } else if constexpr (special == Special::Ram) {
+      u8& held = t.ram[t.op->operand & 0x7F];
+      held = (u8)modified<operation>(t.r, held);
+    } else {
+      const u32 address = address_of<special, false>(t);
+      const u32 bus = bus_before<special, length>(t, address);
+      const u32 value = modified<operation>(t.r, read_any(t, address, bus));
+      write_any(t, address, value);
+    }
+  } else if constexpr (kind == Kind::Register) {
+    change_registers<operation>(t.r);
+  } else if constexpr (operation == O::PHA) {
+    push(t, t.r.a);
+  } else if constexpr (operation == O::PHP) {
+    push(t, packed_flags(t.r));
+  } else if constexpr (operation == O::PLA) {
+    t.r.nz = t.r.a = pull(t, 0x68);
+  } else if constexpr (operation == O::PLP) {
+    unpack_flags(t.r, pull(t, 0x28));
+  }
+  t.op += length;
+  // A slow write may have been one to the TIA.
+  constexpr bool may_end = kind == Kind::Write || kind == Kind::Modify || kind == Kind::Flow;
+  return may_end && special != Special::Ram && special != Special::Accumulator &&
+         t.machine.frame_over;
+}
+
+// Jumps; returns false where the target is not in the cartridge.
+JAXRL_INLINE bool jump_to(Threaded& t, u32 address) {
+  t.page = address & 0xF000;
+  t.op = t.cartridge.ops + (address & (kImage - 1));
+  return address & 0x1000;
+}
+
+constexpr bool jumps(Operation operation) {
+  using O = Operation;
+  return operation == O::JMP || operation == O::JSR || operation == O::RTS || operation == O::RTI ||
+         operation == O::BRK;
+}
+
+// Plays a jump, a call or a return. Returns false where its target is not in the cartridge.
+template <Operation operation, Mode mode>
+JAXRL_INLINE bool play_flow(Threaded& t) {
+  using O = Operation;
+  const u32 operand = t.op->operand;
+  if constexpr (operation == O::JMP && mode == Mode::Absolute) return jump_to(t, operand);
+  if constexpr (operation == O::JMP && mode == Mode::Indirect) {
+    // The pointer's high byte comes from the same page.
+    const u32 low = read_any(t, operand, operand >> 8);
+    const u32 high = read_any(t, (operand & 0xFF00) | ((operand + 1) & 0xFF), low);
+    return jump_to(t, low | high << 8);
+  }
+  if constexpr (operation == O::JSR) {
+    const u32 last = t.pc() + 2;
+    push(t, last >> 8 & 0xFF);
+    push(t, last & 0xFF);
+    return jump_to(t, operand);
+  }
+  if constexpr (operation == O::RTS) {
+    const u32 low = pull(t, 0x60);
+    return jump_to(t, ((low | pull(t, low) << 8) + 1) & 0xFFFF);
+  }
+  if constexpr (operation == O::RTI) {
+    const u32 flags = pull(t, 0x40);
+    unpack_flags(t.r, flags);
+    const u32 low = pull(t, flags);
+    return jump_to(t, low | pull(t, low) << 8);
+  }
+  if constexpr (operation == O::BRK) {
+    const u32 after = t.pc() + 2;
+    push(t, after >> 8 & 0xFF);
+    push(t, after & 0xFF);
+    push(t, packed_flags(t.r));
+    t.r.no_interrupts = 1;
+    return jump_to(t, t.cartridge.image[0xFFE] | t.cartridge.image[0xFFF] << 8);
+  }
+  return true;
+}
+
+// --- handlers ------------------------------------------------------------------------------------
+
+#define JAXRL_EACH(H, code, operation, kind, mode, cycles) \
+  JAXRL_##kind##_##mode(H, code, operation, cycles)
+
+// Handlers by number: first those that decoding makes, then those that stand for whole loops.
+enum HandlerId : u16 {
+#define JAXRL_ID(code, operation, kind, special, length, cycles) kId_##code##_##special,
+#define JAXRL_ROW(code, operation, kind, mode, cycles) \
+  JAXRL_EACH(JAXRL_ID, code, operation, kind, mode, cycles)
+  OPCODES(JAXRL_ROW)
+#undef JAXRL_ROW
+#undef JAXRL_ID
+  kIdLeave,     // to the plain interpreter
+  kIdPoll,      // LDA INTIM, BNE to itself
+  kIdCountX,    // DEX, BNE to itself
+  kIdCountY,
+  kIdPairs,     // two instructions in one handler, in the order of pairs.inc
+};
+
+struct Pair {
+  u16 first, second;
+};
+inline constexpr Pair kPairsInOne[] = {
+#define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
+  {kId_##code1##_##special1, kId_##code2##_##special2},
+#include "pairs.inc"
+#undef PAIR
+    {kIdLeave, kIdLeave},
+};
+constexpr u32 kPairsCount = sizeof kPairsInOne / sizeof kPairsInOne[0] - 1;
+
+// What decoding knows of an opcode.
+struct Opcode {
+  Operation operation;
+  Kind kind;
+  Mode mode;
+};
+inline constexpr Opcode kOpcodes[256] = {
+#define JAXRL_ROW(code, operation, kind, mode, cycles) \
+  {Operation::operation, Kind::kind, Mode::mode},
+    OPCODES(JAXRL_ROW)
+#undef JAXRL_ROW
+};
+
+// Returns the handler of an opcode for an operand of this kind, or `kIdLeave`.
+inline u16 handler_of(u8 code, Special special) {
+  struct Table {
+    u16 of[256][(int)Special::kCount];
+    Table() {
+      for (auto& row : of)
+        for (u16& id : row) id = kIdLeave;
+#define JAXRL_ID(code, operation, kind, special, length, cycles) \
+  of[code][(int)Special::special] = kId_##code##_##special;
+#define JAXRL_ROW(code, operation, kind, mode, cycles) \
+  JAXRL_EACH(JAXRL_ID, code, operation, kind, mode, cycles)
+      OPCODES(JAXRL_ROW)
+#undef JAXRL_ROW
+#undef JAXRL_ID
+    }
+  };
+  static const Table table;
+  return table.of[code][(int)special];
+}
+
+// Plays until the frame is over or somebody else must go on. With a machine of null, returns the
+// addresses of the handlers through `labels`.
+inline Leaving play_threaded(Machine* played, const void* const** labels) {
+  static const void* const kLabels[] = {
+#define JAXRL_LABEL(code, operation, kind, special, length, cycles) &&L_##code##_##special,
+#define JAXRL_ROW(code, operation, kind, mode, cycles) \
+  JAXRL_EACH(JAXRL_LABEL, code, operation, kind, mode, cycles)
+      OPCODES(JAXRL_ROW)
+#undef JAXRL_ROW
+#undef JAXRL_LABEL
+      &&leave, &&poll, &&count_x, &&count_y,
+#define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
+  &&L_##code1##_##special1##_##code2##_##special2,
+#include "pairs.inc"
+#undef PAIR
+  };
+  if (!played) {
+    *labels = kLabels;
+    return Leaving::kPlain;
+  }
+  Leaving leaving = Leaving::kFrameOver;
+  Console& console = *played->console;
+  const Cartridge& cartridge = *played->cartridge;
+  Threaded t{loaded(console.cpu),
+             console.cycle,
+             cartridge.ops + (console.cpu.pc & (kImage - 1)),
+             (u32)console.cpu.pc & 0xF000,
+             played->log,
+             console.riot.ram,
+             *played,
+             console,
+             cartridge};
+
+#define JAXRL_NEXT goto* t.op->handler
+#define JAXRL_TAKE_BRANCH()                                          \
+  do {                                                               \
+    t.cycle += t.op->taken;                                          \
+    t.op = cartridge.ops + t.op->target;                             \
+    if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on;         \
+  } while (0)
+  // One instruction, without the jump to the next.
+#define JAXRL_PLAY(code, operation, kind, special, length, cycles)                             \
+  if constexpr (Kind::kind == Kind::Branch) {                                                  \
+    t.cycle += cycles;                                                                         \
+    if (branches<Operation::operation>(t.r))                                                   \
+      JAXRL_TAKE_BRANCH();                                                                     \
+    else                                                                                       \
+      t.op += length;                                                                          \
+  } else if constexpr (jumps(Operation::operation)) {                                          \
+    t.cycle += cycles;                                                                         \
+    const bool stays = play_flow<Operation::operation, kOpcodes[code].mode>(t);                \
+    if (JAXRL_UNLIKELY(played->frame_over)) goto out;                                          \
+    if (JAXRL_UNLIKELY(!stays)) goto leave;                                                    \
+    if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on;                                   \
+  } else {                                                                                     \
+    if (JAXRL_UNLIKELY((play_special<Operation::operation, Kind::kind, Special::special,       \
+                                     length, cycles>(t))))                                     \
+      goto over;                                                                               \
+  }
+#define JAXRL_HANDLER(code, operation, kind, special, length, cycles) \
+  L_##code##_##special : {                                            \
+    JAXRL_PLAY(code, operation, kind, special, length, cycles)        \
+  }                                                                   \
+  JAXRL_NEXT;
+#define JAXRL_ROW(code, operation, kind, mode, cycles) \
+  JAXRL_EACH(JAXRL_HANDLER, code, operation, kind, mode, cycles)
+
+  JAXRL_NEXT;
+  OPCODES(JAXRL_ROW)
+#undef JAXRL_ROW
+
+poll : {
+  // Seven cycles a turn until the timer shows 0; the last turns are played.
+  const Riot& riot = console.riot;
+  if (riot.timer && !riot.read_late && riot.interval_shift) {
+    const i32 zero = riot.set_at + 1 + ((riot.timer - 1) << riot.interval_shift);
+    const i32 missing = zero - (t.cycle + 4);
+    if (missing > 0) t.cycle += (missing + 6) / 7 * 7;
+  }
+  if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on;
+}
+  goto L_0xAD_Timer;
+count_x : {
+  const u32 turns = (t.r.x - 1) & 0xFF;
+  t.cycle += (i32)(turns * (4 + t.op->taken)) + 4;
+  t.r.nz = t.r.x = 0;
+  t.op += 3;
+}
+  JAXRL_NEXT;
+count_y : {
+  const u32 turns = (t.r.y - 1) & 0xFF;
+  t.cycle += (i32)(turns * (4 + t.op->taken)) + 4;
+  t.r.nz = t.r.y = 0;
+  t.op += 3;
+}
+  JAXRL_NEXT;
+
+#define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
+  L_##code1##_##special1##_##code2##_##special2 : {                            \
+    JAXRL_PLAY(code1, o1, k1, special1, l1, c1)                                \
+    JAXRL_PLAY(code2, o2, k2, special2, l2, c2)                                \
+  }                                                                            \
+  JAXRL_NEXT;
+#include "pairs.inc"
+#undef PAIR
+
+runs_on:
+  leaving = Leaving::kRunsOn;
+  goto out;
+leave:
+  leaving = Leaving::kPlain;
+  goto out;
+over:
+  played->frame_over = true;
+out:
+  store_registers(console.cpu, t.r);
+  console.cpu.pc = (u16)t.pc();
+  console.cycle = t.cycle;
+  played->log = t.log;
+  return leaving;
+}
+
+#undef JAXRL_NEXT
+#undef JAXRL_TAKE_BRANCH
+#undef JAXRL_PLAY
+#undef JAXRL_HANDLER
+
+// Lets one handler play a loop that waits, or two instructions.
+inline void join_loops_and_pairs(Cartridge& cartridge, const void* const* labels, const u16* ids) {
+  for (u32 address = 0; address + 6 < kImage; address++) {
+    Op& op = cartridge.ops[address];
+    const u8* code = cartridge.image + address;
+    const u32 next = address + length_of(kOpcodes[code[0]].mode);
+    const bool polls = ids[address] == kId_0xAD_Timer && code[3] == 0xD0 && code[4] == 0xFB &&
+                       cartridge.ops[address + 3].taken == 1;
+    const bool counts = (code[0] == 0xCA || code[0] == 0x88) && code[1] == 0xD0 && code[2] == 0xFD;
+    if (polls) {
+      op.handler = labels[kIdPoll];
+      continue;
+    }
+    if (counts) {
+      op.taken = cartridge.ops[next].taken;
+      op.handler = labels[code[0] == 0xCA ? kIdCountX : kIdCountY];
+      continue;
+    }
+    if (ids[next] == kId_0xAD_Timer) continue;  // it may be a poll
+    for (u32 pair = 0; pair < kPairsCount; pair++)
+      if (kPairsInOne[pair].first == ids[address] && kPairsInOne[pair].second == ids[next])
+        op.handler = labels[kIdPairs + pair];
+  }
+}
+
+// Decodes the instruction that begins at each byte of the cartridge.
+inline void decode(Cartridge& cartridge) {
+  const void* const* labels;
+  play_threaded(nullptr, &labels);
+  const u8* image = cartridge.image;
+  u16 ids[kImage + 3];
+  for (u32 address = 0; address < kImage + 3; address++) {
+    Op& op = cartridge.ops[address];
+    op = {labels[kIdLeave], 0, 0, 0};
+    ids[address] = kIdLeave;
+    if (address >= kImage) continue;
+    const u8 code = image[address];
+    const Opcode& opcode = kOpcodes[code];
+    const u32 length = length_of(opcode.mode);
+    if (address + length > kImage) continue;  // its operand is not in the cartridge
+    if (length == 2) op.operand = image[address + 1];
+    if (length == 3) op.operand = (u16)(image[address + 1] | image[address + 2] << 8);
+    const Special special = special_of(opcode.kind, opcode.mode, op.operand);
+    if (opcode.kind == Kind::Branch) {
+      const u32 after = address + 2, target = after + (u32)(i32)(i8)op.operand;
+      if (target >= kImage) continue;  // leaves the cartridge
+      op.target = (u16)target;
+      op.taken = (u8)(1 + ((target ^ after) >> 8 & 1));
+    }
+    if (special == Special::Constant && opcode.mode == Mode::Absolute)
+      op.operand = image[op.operand & (kImage - 1)];
+    ids[address] = handler_of(code, special);
+    op.handler = labels[ids[address]];
+  }
+  join_loops_and_pairs(cartridge, labels, ids);
+}
+
+}  // namespace jaxrl
+
+#pragma GCC diagnostic pop
