@@ -16,17 +16,17 @@ namespace jaxrl {
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 
-struct Row {
+struct PixelRow {
   __m512i first, second;
   __m256i third;
 };
 
-JAXRL_INLINE Row filled(u8 colour) {
+JAXRL_INLINE PixelRow filled(u8 colour) {
   const __m512i all = _mm512_set1_epi8((char)colour);
   return {all, all, _mm256_set1_epi8((char)colour)};
 }
 
-JAXRL_INLINE void blend(Row& row, const u64* mask, u8 colour) {
+JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
   const __m512i all = _mm512_set1_epi8((char)colour);
   row.first = _mm512_mask_mov_epi8(row.first, mask[0], all);
   row.second = _mm512_mask_mov_epi8(row.second, mask[1], all);
@@ -34,7 +34,7 @@ JAXRL_INLINE void blend(Row& row, const u64* mask, u8 colour) {
       _mm256_mask_mov_epi8(row.third, (__mmask32)mask[2], _mm256_set1_epi8((char)colour));
 }
 
-JAXRL_INLINE void store(u8* pixels, const Row& row, const u64* mask) {
+JAXRL_INLINE void store(u8* pixels, const PixelRow& row, const u64* mask) {
   _mm512_mask_storeu_epi8(pixels, mask[0], row.first);
   _mm512_mask_storeu_epi8(pixels + 64, mask[1], row.second);
   _mm256_mask_storeu_epi8(pixels + 128, (__mmask32)mask[2], row.third);
@@ -42,7 +42,7 @@ JAXRL_INLINE void store(u8* pixels, const Row& row, const u64* mask) {
 
 #else
 
-struct Row {
+struct PixelRow {
   u64 eight[20];
 };
 
@@ -52,13 +52,13 @@ JAXRL_INLINE u64 spread(u8 bits) {
   return (((each + 0x7F7F7F7F7F7F7F7Full) | each) & 0x8080808080808080ull) / 0x80 * 0xFF;
 }
 
-JAXRL_INLINE Row filled(u8 colour) {
-  Row row;
+JAXRL_INLINE PixelRow filled(u8 colour) {
+  PixelRow row;
   memset(&row, colour, sizeof row);
   return row;
 }
 
-JAXRL_INLINE void blend(Row& row, const u64* mask, u8 colour) {
+JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
   const u64 all = colour * 0x0101010101010101ull;
   for (int part = 0; part < 20; part++) {
     const u8 bits = (u8)(mask[part / 8] >> part % 8 * 8);
@@ -68,7 +68,7 @@ JAXRL_INLINE void blend(Row& row, const u64* mask, u8 colour) {
   }
 }
 
-JAXRL_INLINE void store(u8* pixels, const Row& row, const u64* mask) {
+JAXRL_INLINE void store(u8* pixels, const PixelRow& row, const u64* mask) {
   for (int part = 0; part < 20; part++) {
     const u8 bits = (u8)(mask[part / 8] >> part % 8 * 8);
     if (!bits) continue;

@@ -1,33 +1,31 @@
-// The core for other languages and for tests: consoles and cartridges behind plain functions.
-#include "game.h"
+// The core for tests: games, one frame at a time, behind plain functions.
+#include "environment.h"
 
 using namespace jaxrl;
 
-namespace {
-u8 kIdentity[256];
-const bool kFilled = [] {
-  for (int value = 0; value < 256; value++) kIdentity[value] = (u8)value;
-  return true;
-}();
-}  // namespace
-
-extern "C" {
-
-u64 jaxrl_game_size() { return sizeof(Game); }
-
-// A cartridge with its rules and a machine to run it on; null for an unknown name or size.
+// A cartridge with its rules, and what one thread needs to play it.
 struct Handle {
   Machine machine;
   Cartridge cartridge;
   const GameRules* rules;
-  Player player() { return {machine, cartridge, *rules}; }
+  Screens screens;
+  Player player(u8 plain) {
+    return {machine, cartridge, *rules, &screens,
+            plain ? Interpreter::kPlain : Interpreter::kThreaded};
+  }
 };
 
+extern "C" {
+
+u64 jaxrl_game_size() { return sizeof(Game); }
+u64 jaxrl_environment_size() { return sizeof(Environment); }
+
+// Returns null for an unknown name or size.
 Handle* jaxrl_open(const char* name, const u8* bytes, u64 size) {
-  const GameRules* rules = find_rules(name);
   auto* handle = new Handle{};
-  handle->rules = rules;
-  if (!rules || !load_image(handle->cartridge, bytes, size, rules->setup)) {
+  handle->rules = find_rules(name);
+  handle->screens.colours = kIdentity.of;
+  if (!handle->rules || !load_image(handle->cartridge, bytes, size, handle->rules->setup)) {
     delete handle;
     return nullptr;
   }
@@ -39,19 +37,20 @@ u16 jaxrl_needed(const Handle* handle) { return handle->cartridge.needed; }
 void jaxrl_set_needed(Handle* handle, u16 pairs) { handle->cartridge.needed = pairs; }
 
 void jaxrl_power_on(Handle* handle, Game* game) {
-  Player player = handle->player();
+  Player player = handle->player(0);
   power_on(player, *game);
 }
-void jaxrl_reset_game(Handle* handle, Game* game) {
-  Player player = handle->player();
+void jaxrl_reset_game(Handle* handle, Game* game, u8 plain) {
+  Player player = handle->player(plain);
   reset_game(player, *game);
 }
-// Plays one frame; `pixels` (210 x 160 colours) may be null. Returns the reward.
-i32 jaxrl_act(Handle* handle, Game* game, u8 action, u8* pixels, u8 plain) {
-  Player player = handle->player();
-  player.engine = plain ? Engine::kPlain : Engine::kThreaded;
-  return act(player, *game, action, {pixels, kIdentity});
+// Plays one frame and returns its reward. Draws it where `draws` says so.
+i32 jaxrl_act(Handle* handle, Game* game, u8 action, u8 draws, u8 plain) {
+  Player player = handle->player(plain);
+  if (!draws) player.screens = nullptr;
+  return act(player, *game, action);
 }
+const u8* jaxrl_screen(const Handle* handle) { return handle->screens.last(); }
 const u8* jaxrl_ram(const Game* game) { return game->console.riot.ram; }
 void jaxrl_progress(const Game* game, i32* out) {
   out[0] = game->progress.score;

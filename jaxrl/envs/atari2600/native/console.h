@@ -103,8 +103,7 @@ inline void start_frame(Console& console) {
   if (console.vsync_end != kNever) console.vsync_end -= 3 * passed;
 }
 
-inline void attach(Machine& machine, Console& console, Cartridge& cartridge, u8* pixels,
-                   const u8* colours) {
+inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas) {
   machine.console = &console;
   machine.cartridge = &cartridge;
   machine.log = machine.beam.played = machine.writes;
@@ -114,7 +113,7 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, u8*
   memcpy(machine.shadow, console.tia.registers, 64);
   Beam& beam = machine.beam;
   start_beam(beam, console.tia, cartridge.setup.first_line, console.goes_on);
-  beam.canvas = {pixels, colours};
+  beam.canvas = canvas;
   beam.blanks_hmove = cartridge.setup.blanks_hmove;
   beam.needed = cartridge.needed.load(std::memory_order_relaxed);
   beam.needed_objects = 0;
@@ -157,25 +156,25 @@ inline void grey_out(const Machine& machine) {
     }
 }
 
-enum class Engine : u8 { kThreaded, kPlain };
+enum class Interpreter : u8 { kThreaded, kPlain };
 
-// Plays one frame. `pixels` receives 210 x 160 bytes, colours[COLUxx], or is null.
-inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, u8* pixels,
-                      const u8* colours, Engine engine = Engine::kThreaded) {
+// Plays one frame.
+inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas,
+                      Interpreter interpreter = Interpreter::kThreaded) {
   if (!console.goes_on) start_frame(console);
   const Console before = console;
-  attach(machine, console, cartridge, pixels, colours);
-  bool counts = engine == Engine::kPlain || console.goes_on;
+  attach(machine, console, cartridge, canvas);
+  bool counts = interpreter == Interpreter::kPlain || console.goes_on;
   if (!counts) counts = !play_fast(machine);
   if (counts) {
     console = before;
-    attach(machine, console, cartridge, pixels, colours);
+    attach(machine, console, cartridge, canvas);
     play_plainly(machine, kMostInstructions);
   }
   if (machine.unforeseen) {
     // Latches that nobody was known to read were not kept: play the frame with them.
     console = before;
-    return run_frame(machine, console, cartridge, pixels, colours, engine);
+    return run_frame(machine, console, cartridge, canvas, interpreter);
   }
   play_log(console.tia, machine.beam, machine.log, end_of_picture(machine));
   const bool went_on = console.goes_on;
@@ -197,7 +196,7 @@ inline void power_on(Machine& machine, Console& console, Cartridge& cartridge) {
   // Only now are the difficulty switches as the cartridge's maker meant them; ALE sets them to B.
   console.port_b |= (u8)(cartridge.setup.difficulty << 6);
   for (int frame = 0; frame < 60; frame++)
-    run_frame(machine, console, cartridge, nullptr, nullptr);
+    run_frame(machine, console, cartridge, {nullptr, nullptr});
   reset_system(console, cartridge);
 }
 

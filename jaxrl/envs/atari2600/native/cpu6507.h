@@ -286,6 +286,11 @@ struct Plain {
     r.sp = (r.sp + 1) & 0xFF;
     return read_memory(machine, 0x100 + r.sp);
   }
+  // The first pull of an instruction: the processor reads the stack once before it moves on.
+  u32 pull_first() {
+    read_memory(machine, 0x100 + r.sp);
+    return pull();
+  }
 
   // Returns the address that an instruction names. An indexed read takes a cycle more across a page.
   template <Mode mode>
@@ -358,10 +363,10 @@ struct Plain {
       push(pc & 0xFF);
       pc = low | (u32)fetch() << 8;
     } else if constexpr (operation == O::RTS) {
-      const u32 low = pull();
+      const u32 low = pull_first();
       pc = (low | pull() << 8) + 1;
     } else if constexpr (operation == O::RTI) {
-      unpack_flags(r, pull());
+      unpack_flags(r, pull_first());
       const u32 low = pull();
       pc = low | pull() << 8;
     } else if constexpr (operation == O::BRK) {
@@ -377,9 +382,9 @@ struct Plain {
     } else if constexpr (operation == O::PHP) {
       push(packed_flags(r));
     } else if constexpr (operation == O::PLA) {
-      r.nz = r.a = pull();
+      r.nz = r.a = pull_first();
     } else if constexpr (operation == O::PLP) {
-      unpack_flags(r, pull());
+      unpack_flags(r, pull_first());
     } else if constexpr (operation == O::JAM) {
       pc--;
     }

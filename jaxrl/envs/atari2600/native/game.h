@@ -3,6 +3,7 @@
 
 #include "console.h"
 #include "games.h"
+#include "palette.h"
 
 namespace jaxrl {
 
@@ -11,38 +12,49 @@ struct Game {
   Progress progress;
 };
 
-// Where the frames of a game are drawn, if they are.
-struct Pictures {
-  u8* pixels = nullptr;
-  const u8* colours = nullptr;
+// The last two frames that were drawn, in two buffers that take turns, as ALE's television has them: a
+// frame that is cut short leaves below it the lines of the frame before the last.
+struct Screens {
+  alignas(64) u8 pixels[2][kScreenHeight * kScreenWidth];
+  const u8* colours = kGreyPalette.of;
+  u8 newest = 0;
+
+  const u8* last() const { return pixels[newest]; }
+  const u8* before_last() const { return pixels[1 - newest]; }
 };
 
+// What a thread needs to play a game of this cartridge.
 struct Player {
   Machine& machine;
   Cartridge& cartridge;
   const GameRules& rules;
-  Engine engine = Engine::kThreaded;
+  Screens* screens;      // null where nothing is drawn
+  Interpreter interpreter = Interpreter::kThreaded;
+  bool cut_short = false;  // a drawn frame ended above the last line of the window
 };
 
-inline void play_frame(Player& player, Game& game, u8 action, Pictures pictures = {},
-                       u8 held = 0) {
-  set_controls(game.console, player.cartridge.setup, action, held);
-  run_frame(player.machine, game.console, player.cartridge, pictures.pixels, pictures.colours,
-            player.engine);
+inline void play_frame(Player& player, Game& game, u8 action, u8 held_switches = 0) {
+  set_controls(game.console, player.cartridge.setup, action, held_switches);
+  u8* pixels = nullptr;
+  if (Screens* screens = player.screens) {
+    if (!game.console.goes_on) screens->newest ^= 1;
+    pixels = screens->pixels[screens->newest];
+  }
+  run_frame(player.machine, game.console, player.cartridge,
+            {pixels, pixels ? player.screens->colours : nullptr}, player.interpreter);
+  player.cut_short |= pixels && player.machine.beam.clock < player.machine.beam.stop;
   player.rules.step(Ram{game.console.riot.ram}, game.progress);
 }
 
 inline void hold_reset(Player& player, Game& game) {
-  for (int frame = 0; frame < 4; frame++)
-    play_frame(player, game, kNoop, {}, kResetSwitch);
+  for (int frame = 0; frame < 4; frame++) play_frame(player, game, kNoop, kResetSwitch);
 }
 
 // Holds SELECT for some frames, whose scores do not count, and plays one frame without it.
 inline void press_select(Player& player, Game& game, int frames) {
-  Console& console = game.console;
-  set_controls(console, player.cartridge.setup, kNoop, kSelectSwitch);
-  for (int frame = 0; frame < frames; frame++)
-    run_frame(player.machine, console, player.cartridge, nullptr, nullptr);
+  const Progress progress = game.progress;
+  for (int frame = 0; frame < frames; frame++) play_frame(player, game, kNoop, kSelectSwitch);
+  game.progress = progress;
   play_frame(player, game, kNoop);
 }
 
@@ -81,10 +93,10 @@ inline void reset_game(Player& player, Game& game) {
 }
 
 // Plays one frame of an action and returns its reward; a game that is over stands still.
-inline i32 act(Player& player, Game& game, u8 action, Pictures pictures = {}) {
+inline i32 act(Player& player, Game& game, u8 action) {
   if (game.progress.over) return 0;
   if (!player.rules.has_fire && (kPressed[action] & kButton)) action = kNoop;
-  play_frame(player, game, action, pictures);
+  play_frame(player, game, action);
   return game.progress.reward;
 }
 

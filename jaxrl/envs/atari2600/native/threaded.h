@@ -113,6 +113,13 @@ JAXRL_INLINE u32 pull(Threaded& t, u32 bus) {
   return read_zero(t, t.r.sp, bus);
 }
 
+// The first pull of an instruction: the processor reads the stack once before it moves on, which
+// shows where the stack has run out of RAM into the TIA.
+JAXRL_INLINE u32 pull_first(Threaded& t, u32 bus) {
+  if (JAXRL_UNLIKELY(!((t.r.sp + 1) & 0x80))) bus = read_zero(t, t.r.sp, bus);
+  return pull(t, bus);
+}
+
 JAXRL_INLINE u32 pointer_at(Threaded& t, u32 zero) {
   const u32 low = read_zero(t, zero, zero);
   return low | read_zero(t, (zero + 1) & 0xFF, low) << 8;
@@ -327,9 +334,9 @@ JAXRL_INLINE bool play_special(Threaded& t) {
   } else if constexpr (operation == O::PHP) {
     push(t, packed_flags(t.r));
   } else if constexpr (operation == O::PLA) {
-    t.r.nz = t.r.a = pull(t, 0x68);
+    t.r.nz = t.r.a = pull_first(t, 0x68);
   } else if constexpr (operation == O::PLP) {
-    unpack_flags(t.r, pull(t, 0x28));
+    unpack_flags(t.r, pull_first(t, 0x28));
   }
   t.op += length;
   // A slow write may have been one to the TIA.
@@ -370,11 +377,11 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
     return jump_to(t, operand);
   }
   if constexpr (operation == O::RTS) {
-    const u32 low = pull(t, 0x60);
+    const u32 low = pull_first(t, 0x60);
     return jump_to(t, ((low | pull(t, low) << 8) + 1) & 0xFFFF);
   }
   if constexpr (operation == O::RTI) {
-    const u32 flags = pull(t, 0x40);
+    const u32 flags = pull_first(t, 0x40);
     unpack_flags(t.r, flags);
     const u32 low = pull(t, flags);
     return jump_to(t, low | pull(t, low) << 8);

@@ -285,7 +285,7 @@ inline void draw(const Tia& tia, Beam& beam, u8* row, i32 from, i32 to) {
   if (registers[VBLANK] & 2) return store(row, filled(colours[0]), part.word);
   for (u32 stale = beam.stale & beam.enabled; stale; stale &= stale - 1)
     rebuild(tia, beam, __builtin_ctz(stale));
-  Row pixels = filled(colours[registers[COLUBK] & 0xFE]);
+  PixelRow pixels = filled(colours[registers[COLUBK] & 0xFE]);
   const u8 player0 = colours[registers[COLUP0] & 0xFE], player1 = colours[registers[COLUP1] & 0xFE];
   const u8 front = colours[registers[COLUPF] & 0xFE];
   const u8 enabled = beam.enabled;

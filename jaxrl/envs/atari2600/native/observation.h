@@ -1,0 +1,212 @@
+// What the learner sees: the maximum of two frames, averaged over areas to the size of a frame.
+//
+// The average is OpenCV's INTER_AREA, which EnvPool takes, bit for bit: it adds rows and columns in
+// single precision, so a pixel that falls halfway between two greys is rounded by the order of those
+// additions. For 84 x 84 the sums are whole numbers (pixels weighted by 200ths), and only the halves are
+// added as OpenCV does. Compile with -ffp-contract=off.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace jaxrl {
+
+// The pixels of a row or column that an averaged pixel covers, and their shares.
+struct Taps {
+  i32 first, count;
+  float share[16];
+};
+
+inline std::vector<Taps> taps_of(i32 from, i32 to) {
+  std::vector<Taps> all;
+  const double scale = (double)from / to;
+  for (i32 pixel = 0; pixel < to; pixel++) {
+    const double begin = pixel * scale, end = begin + scale;
+    const double width = scale < from - begin ? scale : from - begin;
+    i32 last = (i32)std::floor(end), first = (i32)std::ceil(begin);
+    if (last > from - 1) last = from - 1;
+    if (first > last) first = last;
+    Taps taps{first, 0, {}};
+    const auto add = [&](double share) {
+      if (taps.count < 16) taps.share[taps.count++] = (float)share;
+    };
+    if (first - begin > 1e-3) {
+      taps.first = first - 1;
+      add((first - begin) / width);
+    }
+    for (i32 whole = first; whole < last; whole++) add(1.0 / width);
+    if (end - last > 1e-3) {
+      const double share = end - last < 1.0 ? end - last : 1.0;
+      add((share < width ? share : width) / width);
+    }
+    all.push_back(taps);
+  }
+  return all;
+}
+
+// Averages frames of 210 x 160 pixels to `height` x `width`, neither of them larger.
+struct Averager {
+  i32 height, width;
+  std::vector<Taps> rows, columns;
+  bool halves;  // both sides are halved, which OpenCV does in whole numbers
+
+  Averager(i32 height, i32 width)
+      : height(height),
+        width(width),
+        rows(taps_of(kScreenHeight, height)),
+        columns(taps_of(kScreenWidth, width)),
+        halves(2 * height == kScreenHeight && 2 * width == kScreenWidth) {}
+
+  u8 pixel(const u8* a, const u8* b, i32 y, i32 x) const {
+    const Taps& down = rows[(size_t)y];
+    const Taps& across = columns[(size_t)x];
+    float sum = 0;
+    for (i32 row = 0; row < down.count; row++) {
+      const i32 start = (down.first + row) * kScreenWidth + across.first;
+      float part = 0;
+      for (i32 column = 0; column < across.count; column++) {
+        const u8 first = a[start + column], second = b[start + column];
+        part += (float)(first > second ? first : second) * across.share[column];
+      }
+      sum += down.share[row] * part;
+    }
+    return (u8)std::nearbyint(sum);
+  }
+};
+
+inline void average_halves(const u8* a, const u8* b, u8* out) {
+  const auto largest = [&](i32 at) { return (u32)(a[at] > b[at] ? a[at] : b[at]); };
+  for (i32 y = 0; y < kScreenHeight / 2; y++)
+    for (i32 x = 0; x < kScreenWidth / 2; x++) {
+      const i32 at = 2 * y * kScreenWidth + 2 * x;
+      const u32 sum = largest(at) + largest(at + 1) + largest(at + kScreenWidth) +
+                      largest(at + kScreenWidth + 1);
+      *out++ = (u8)((sum + 2) >> 2);
+    }
+}
+
+inline void average_any(const Averager& averager, const u8* a, const u8* b, u8* out) {
+  if (averager.halves) return average_halves(a, b, out);
+  for (i32 y = 0; y < averager.height; y++)
+    for (i32 x = 0; x < averager.width; x++) *out++ = averager.pixel(a, b, y, x);
+}
+
+#if defined(__AVX2__)
+
+// 84 x 84: five rows make two, forty columns twenty-one; a pixel is the sum of at most 3 x 3 pixels,
+// weighted by 200ths.
+struct Square84 {
+  static constexpr i32 kSize = 84, kBlocks = 11;  // of 8 pixels, the last one half empty
+  alignas(32) u8 shuffle[kBlocks][2][32];
+  alignas(32) i16 weight[kBlocks][2][16];
+  i32 offset[kBlocks][4];
+
+  constexpr Square84() : shuffle(), weight(), offset() {
+    for (i32 block = 0; block < kBlocks; block++)
+      for (i32 half = 0; half < 2; half++)
+        for (i32 lane = 0; lane < 2; lane++) {
+          // A lane of 8 sums of columns makes two pixels of 4 terms each.
+          const i32 pixel0 = block * 8 + half * 4 + lane * 2;
+          const i32 clamped = pixel0 < kSize - 1 ? pixel0 : kSize - 1;
+          const i32 base = 40 * clamped / 21 < 152 ? 40 * clamped / 21 : 152;
+          offset[block][half * 2 + lane] = base;
+          for (i32 which = 0; which < 2; which++) {
+            const i32 pixel = pixel0 + which < kSize - 1 ? pixel0 + which : kSize - 1;
+            for (i32 term = 0; term < 4; term++) {
+              const i32 column = 40 * pixel / 21 + term;
+              const i32 low = 40 * pixel > 21 * column ? 40 * pixel : 21 * column;
+              const i32 high =
+                  40 * pixel + 40 < 21 * column + 21 ? 40 * pixel + 40 : 21 * column + 21;
+              i32 from = column - base, share = high - low;
+              if (from > 7 || column >= kScreenWidth || share < 0) from = share = 0;
+              u8* bytes = shuffle[block][half] + lane * 16 + which * 8 + term * 2;
+              bytes[0] = (u8)(2 * from);
+              bytes[1] = (u8)(2 * from + 1);
+              weight[block][half][lane * 8 + which * 4 + term] = (i16)share;
+            }
+          }
+        }
+  }
+};
+inline constexpr Square84 kSquare84{};
+
+// Averages one row of column sums, each of which stands for 5 half pixels. Pixels that fall halfway
+// are given to `halfway(x)`.
+template <typename Halfway>
+JAXRL_INLINE void average_row84(const u16* sums, u8* out, Halfway halfway) {
+  const Square84& square = kSquare84;
+  for (i32 block = 0; block < Square84::kBlocks; block++) {
+    __m256i parts[2];
+    for (i32 half = 0; half < 2; half++) {
+      const __m128i* low = (const __m128i*)(sums + square.offset[block][half * 2]);
+      const __m128i* high = (const __m128i*)(sums + square.offset[block][half * 2 + 1]);
+      const __m256i both = _mm256_loadu2_m128i(high, low);
+      const __m256i terms =
+          _mm256_shuffle_epi8(both, _mm256_load_si256((const __m256i*)square.shuffle[block][half]));
+      parts[half] = _mm256_madd_epi16(
+          terms, _mm256_load_si256((const __m256i*)square.weight[block][half]));
+    }
+    const __m256i total = _mm256_add_epi32(_mm256_hadd_epi32(parts[0], parts[1]),
+                                           _mm256_set1_epi32(100));
+    // A division by 200: by 8, then by 25 as a multiplication.
+    __m256i quotient = _mm256_srli_epi32(
+        _mm256_mullo_epi32(_mm256_srli_epi32(total, 3), _mm256_set1_epi32(41944)), 20);
+    const __m256i whole = _mm256_mullo_epi32(quotient, _mm256_set1_epi32(200));
+    const u32 ties = (u32)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(whole, total)));
+    // The lanes hold pixels 0 1 4 5 and 2 3 6 7.
+    const __m256i order = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7);
+    quotient = _mm256_permutevar8x32_epi32(quotient, order);
+    const __m256i words = _mm256_packus_epi32(quotient, quotient);
+    const __m256i bytes = _mm256_packus_epi16(words, words);
+    const u32 first = (u32)_mm256_extract_epi32(bytes, 0), second = (u32)_mm256_extract_epi32(bytes, 4);
+    const i32 left = Square84::kSize - 8 * block;
+    const u64 eight = first | (u64)second << 32;
+    memcpy(out + 8 * block, &eight, left < 8 ? (size_t)left : 8);
+    constexpr u8 kPlace[8] = {0, 1, 4, 5, 2, 3, 6, 7};
+    for (u32 rest = ties; rest; rest &= rest - 1) {
+      const i32 x = 8 * block + kPlace[__builtin_ctz(rest)];
+      if (x < Square84::kSize) halfway(x);
+    }
+  }
+}
+
+inline void average84(const Averager& averager, const u8* a, const u8* b, u8* out) {
+  alignas(32) u16 upper[kScreenWidth + 16], lower[kScreenWidth + 16];
+  for (i32 pair = 0; pair < 42; pair++) {
+    const i32 start = pair * 5 * kScreenWidth;
+    for (i32 x = 0; x < kScreenWidth; x++) {
+      u16 rows[5];
+      for (i32 row = 0; row < 5; row++) {
+        const u8 first = a[start + row * kScreenWidth + x], second = b[start + row * kScreenWidth + x];
+        rows[row] = first > second ? first : second;
+      }
+      upper[x] = (u16)(2 * (rows[0] + rows[1]) + rows[2]);
+      lower[x] = (u16)(rows[2] + 2 * (rows[3] + rows[4]));
+    }
+    for (i32 half = 0; half < 2; half++) {
+      const i32 y = 2 * pair + half;
+      u8* row = out + y * Square84::kSize;
+      average_row84(half ? lower : upper, row,
+                    [&](i32 x) { row[x] = averager.pixel(a, b, y, x); });
+    }
+  }
+}
+
+#endif
+
+// Writes the observation of the maximum of two frames.
+inline void observe(const Averager& averager, const u8* a, const u8* b, u8* out) {
+#if defined(__AVX2__)
+  if (averager.height == 84 && averager.width == 84) return average84(averager, a, b, out);
+#endif
+  average_any(averager, a, b, out);
+}
+
+}  // namespace jaxrl
