@@ -105,13 +105,18 @@ class OptimizerConfig:
 class EnvConfig:
     """The games and the emulators that play them."""
 
-    engine: Literal["auto", "envpool", "catch"] = "auto"
-    """emulator of the game; auto takes EnvPool for Atari games, catch for Catch"""
+    engine: Literal["auto", "envpool", "atari2600", "catch"] = "auto"
+    """emulator of the game: envpool; atari2600, our own, which a C++ compiler builds on first use
+    (cartridges of 2K and 4K); catch, which plays Catch alone. auto takes EnvPool for Atari games"""
     interface: Literal["auto", "xla", "callback"] = "auto"
-    """how the compiled program reaches EnvPool: xla, a custom call (CPU, GPU); callback, through
-    the host, on any platform; auto takes xla where it exists. Catch needs neither"""
+    """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
+    atari2600: CPU); callback, through the host, on any platform; auto takes xla where it exists.
+    Catch needs neither"""
     num_threads: CountOrZero = 0
-    """EnvPool threads per device and group; 0 divides the machine's cores among the devices"""
+    """emulator threads per device and group; 0 divides the machine's cores among the devices"""
+    exact_resets: bool = False
+    """atari2600: start each game as the Arcade Learning Environment does, by some 70 frames, not as
+    a copy of such a start; evaluations always do"""
     frame_height: Pixels = 84
     """pixels of a frame, from top to bottom"""
     frame_width: Pixels = 84

@@ -2,6 +2,7 @@
 
 from jaxrl.atari.games import CATCH
 from jaxrl.config.schema import Config
+from jaxrl.envs.atari2600.engine import make_atari2600
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.catch import make_catch
 from jaxrl.envs.envpool.engine import make_envpool
@@ -12,8 +13,15 @@ def make_engine(
     config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns the engine of the configured game, with `num_envs` on each local device."""
-    make = make_catch if config.game == CATCH else make_envpool
-    return make(config, num_envs, num_local_devices, group)
+    makers = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2600}
+    return makers[engine_name(config)](config, num_envs, num_local_devices, group)
+
+
+def engine_name(config: Config) -> str:
+    """Returns the engine that plays a configuration: `auto` is decided here."""
+    if config.env.engine != "auto":
+        return config.env.engine
+    return "catch" if config.game == CATCH else "envpool"
 
 
 def make_engines(

@@ -4,9 +4,16 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+from jaxrl.atari.games import minimal_actions
+from jaxrl.config.schema import Config
+from jaxrl.types import AXIS, EnvSpec
 
 
 @dataclass(frozen=True)
@@ -71,3 +78,34 @@ def first_env_seed(seed: int) -> int:
     """
     spread = np.random.SeedSequence(seed).generate_state(1)[0]
     return int(spread % 2**30)  # leaves room below EnvPool's 2**31 for as many environments
+
+
+def checked_actions(action: jax.Array, spec: EnvSpec) -> jax.Array:
+    """Returns the actions i32[E] as C++ may have them, which checks neither shape, type nor range.
+
+    A wrong size would be a segmentation fault, a float would be read as an integer, and an action
+    out of range would read beyond an array.
+    """
+    chex.assert_shape(action, (spec.num_envs,))
+    if action.dtype != jnp.int32:
+        raise TypeError(f"actions must be int32, not {action.dtype}")
+    return jnp.clip(action, 0, spec.num_actions - 1)
+
+
+def on_own_device(calls: list[Any], *operands: Any) -> Any:
+    """Calls the emulators of the device that runs this; `calls` has one call per local device."""
+    if not calls:
+        raise RuntimeError("the engine has no games: call init before send or recv")
+    if len(calls) == 1:
+        return calls[0](*operands)
+    return jax.lax.switch(jax.lax.axis_index(AXIS) % len(calls), calls, *operands)
+
+
+def presses_fire(config: Config) -> bool:
+    """Returns whether FIRE is pressed after every reset of the configuration's game.
+
+    EnvPool does so in every game whose action set has FIRE, so never with all 18 actions.
+    """
+    if not config.env.fire_reset or config.env.full_action_space:
+        return False
+    return "FIRE" in minimal_actions(config.game)

@@ -11,7 +11,7 @@ from jaxrl.atari.games import CATCH
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
-from jaxrl.envs.envpool.engine import presses_fire
+from jaxrl.envs.base import presses_fire
 from jaxrl.runs.evaluation_record import STICKINESS, Conditions
 from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 
@@ -59,6 +59,7 @@ def protocol_config(config: Config, protocol: str) -> Config:
         "reward_clip": False,
         "random_start_steps": 0,
         "max_episode_steps": 27_000,
+        "exact_resets": True,
         "repeat_action_probability": STICKINESS[protocol],
     }
     games = whole_games | PROTOCOLS[protocol]

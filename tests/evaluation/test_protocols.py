@@ -19,7 +19,7 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import first_env_seed
 from jaxrl.envs.envpool import engine as envpool_engine
-from jaxrl.envs.envpool.engine import presses_fire
+from jaxrl.envs.base import presses_fire
 from jaxrl.evaluation import evaluate, protocols, trace, video
 from jaxrl.program import rollout
 from jaxrl.runs import evaluation_record, layout

@@ -18,17 +18,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.atari.games import full_actions, minimal_actions
 from jaxrl.config.schema import Config
-from jaxrl.envs.base import WHOLE, EnvGroup, cores_by_device, env_ids, first_env_seed, on_cores
-from jaxrl.envs.envpool.callback import Calls, check_host, host_calls
+from jaxrl.envs.base import (
+    WHOLE,
+    EnvGroup,
+    checked_actions,
+    cores_by_device,
+    env_ids,
+    first_env_seed,
+    on_cores,
+    on_own_device,
+    presses_fire,
+)
+from jaxrl.envs.callback import Calls, check_host
+from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.errors import EngineError
-from jaxrl.types import AXIS, FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
+from jaxrl.types import FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
 
 
 class EnvPoolState(NamedTuple):
@@ -65,16 +74,6 @@ def _import_envpool() -> Any:
         else:
             os.environ[name] = value
     return envpool
-
-
-def presses_fire(config: Config) -> bool:
-    """Returns whether EnvPool presses FIRE after every reset of the configuration's game.
-
-    It does so in every game whose action set has FIRE, so never with all 18 actions.
-    """
-    if not config.env.fire_reset or config.env.full_action_space:
-        return False
-    return "FIRE" in minimal_actions(config.game)
 
 
 def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
@@ -256,30 +255,16 @@ def _start_pool(envs: EnvPools, device: int, seed: int) -> tuple[EnvPoolState, T
 
 def send(envs: EnvPools, state: EnvPoolState, action: jax.Array) -> EnvPoolState:
     """Starts a step of this device's environments and returns at once."""
-    # C++ checks neither: a wrong size is a segmentation fault, a float is read as an integer.
-    chex.assert_shape(action, (envs.spec.num_envs,))
-    if action.dtype != jnp.int32:
-        raise TypeError(f"actions must be int32, not {action.dtype}")
-    # Nor does it check the range; an action out of it would read beyond a C++ array.
-    action = jnp.clip(action, 0, envs.spec.num_actions - 1)
-    token = _on_own_pool([calls.send for calls in envs.calls], state.token, action)
+    action = checked_actions(action, envs.spec)
+    token = on_own_device([calls.send for calls in envs.calls], state.token, action)
     return state._replace(token=token)
 
 
 def recv(envs: EnvPools, state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
     """Waits for the step of this device's environments."""
-    token, answer = _on_own_pool([calls.recv for calls in envs.calls], state.token)
+    token, answer = on_own_device([calls.recv for calls in envs.calls], state.token)
     timestep = time_step(answer, state, envs.config.env.episodic_life)
     return state.after(token, timestep, answer[-1]["lives"]), timestep
-
-
-def _on_own_pool(calls: list[Any], *operands: Any) -> Any:
-    """Calls the pool of the device that runs this; `calls` has one call per local device."""
-    if not calls:
-        raise RuntimeError("the engine has no pools: call init before send or recv")
-    if len(calls) == 1:
-        return calls[0](*operands)
-    return jax.lax.switch(jax.lax.axis_index(AXIS) % len(calls), calls, *operands)
 
 
 def close(envs: EnvPools) -> None:

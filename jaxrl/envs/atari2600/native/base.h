@@ -12,6 +12,7 @@ using u64 = uint64_t;
 using i8 = int8_t;
 using i16 = int16_t;
 using i32 = int32_t;
+using i64 = int64_t;
 
 #define JAXRL_INLINE inline __attribute__((always_inline))
 #define JAXRL_NOINLINE __attribute__((noinline))

@@ -38,20 +38,40 @@ struct Cartridge {
   u8 at(u32 address) const { return image[address & (kImage - 1)]; }
 };
 
-// Returns the collision latches that the image reads by name: LDA, BIT and so on of $00-$07 and their
-// mirrors, at any byte. Reads through an index are found when they happen.
+// Returns the collision latches that the program reads by name: LDA, BIT and so on of $00-$07 and their
+// mirrors, in code that is reached from the start without looking at returns and pointers. What it
+// reads besides is found when it happens (`Machine::unforeseen`).
 inline u16 named_collisions(const u8* image) {
-  constexpr u8 kZero[] = {0x05, 0x24, 0x25, 0x45, 0x65, 0xA4, 0xA5, 0xA6, 0xA7, 0xC4, 0xC5, 0xE4, 0xE5};
-  constexpr u8 kAbsolute[] = {0x0D, 0x2C, 0x2D, 0x4D, 0x6D, 0xAC, 0xAD, 0xAE, 0xAF,
-                              0xCC, 0xCD, 0xEC, 0xED};
+  const auto byte = [&](u32 address) { return (u32)image[address & (kImage - 1)]; };
+  const auto word = [&](u32 address) { return byte(address) | byte(address + 1) << 8; };
   u16 pairs = 0;
-  for (u32 address = 0; address < kImage; address++) {
-    const u8 low = image[(address + 1) & (kImage - 1)], high = image[(address + 2) & (kImage - 1)];
-    if ((low & 0x80) || (low & 0x0F) > 7) continue;
-    for (u8 opcode : kZero)
-      if (image[address] == opcode) pairs |= pairs_of_register(low & 0x0F);
-    for (u8 opcode : kAbsolute)
-      if (image[address] == opcode && !(high & 0x10)) pairs |= pairs_of_register(low & 0x0F);
+  u8 seen[kImage] = {};
+  u16 open[kImage];
+  u32 count = 0;
+  const auto reach = [&](u32 address) {
+    u8& mark = seen[address & (kImage - 1)];
+    if (!mark) open[count++] = (u16)(address & (kImage - 1));
+    mark = 1;
+  };
+  reach(word(0xFFC));
+  reach(word(0xFFE));
+  while (count) {
+    const u32 address = open[--count];
+    const Opcode& opcode = kOpcodes[byte(address)];
+    const u32 operand = opcode.length() == 3 ? word(address + 1) : byte(address + 1);
+    const bool reads = opcode.kind == Kind::Read || opcode.kind == Kind::OddRead ||
+                       opcode.kind == Kind::Modify || opcode.kind == Kind::OddModify;
+    const bool names = opcode.mode == Mode::Zero || opcode.mode == Mode::Absolute;
+    if (reads && names && !(operand & 0x1080) && (operand & 15) < 8)
+      pairs |= pairs_of_register(operand & 15);
+    using O = Operation;
+    const O operation = opcode.operation;
+    if (opcode.kind == Kind::Branch) reach(address + 2 + (u32)(i32)(i8)operand);
+    if (operation == O::JSR || (operation == O::JMP && opcode.mode == Mode::Absolute))
+      reach(operand);
+    const bool ends = operation == O::JMP || operation == O::RTS || operation == O::RTI ||
+                      operation == O::BRK || operation == O::JAM;
+    if (!ends) reach(address + opcode.length());
   }
   return pairs;
 }

@@ -28,6 +28,12 @@ inline u32 console_draw(u32 number) {
 // Resistances of ALE's paddles, in ohms, and how far an action turns them in a frame.
 constexpr i32 kLeastResistance = 27450, kMostResistance = 790196, kTurn = 23000;
 
+// A capacitor of 0.01 uF charges to the threshold in 1.6 RC, at 1.19 million cycles a second.
+inline i32 charging_cycles(i32 resistance) {
+  const double seconds = 1.6 * resistance * 0.01E-6;
+  return (i32)(seconds * 1.19E6);
+}
+
 // The player's action, as the field numbers them.
 enum Action : u8 {
   kNoop, kFire, kUp, kRight, kLeft, kDown, kUpRight, kUpLeft, kDownRight, kDownLeft, kUpFire,
@@ -57,6 +63,7 @@ inline void set_controls(Console& console, const Setup& setup, u8 action, u8 hel
     if (pressed & kToLeft) paddle += kTurn;
     if (paddle < kLeastResistance) paddle = kLeastResistance;
     if (paddle > kMostResistance) paddle = kMostResistance;
+    console.charging[0] = charging_cycles(paddle);
     // The button of a paddle is a direction of its joystick.
     if (pressed & kButton) console.port_a &= (u8)~(setup.paddles == 2 ? 0x40 : 0x80);
     return;
@@ -89,6 +96,7 @@ inline void reset_system(Console& console, const Cartridge& cartridge) {
 
 inline void center_paddles(Console& console) {
   console.paddle[0] = console.paddle[1] = (kLeastResistance + kMostResistance) / 2;
+  console.charging[0] = console.charging[1] = charging_cycles(console.paddle[0]);
 }
 
 // Counts cycles from the first line of a new frame.

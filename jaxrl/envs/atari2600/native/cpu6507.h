@@ -51,30 +51,6 @@ JAXRL_INLINE void unpack_flags(Registers& r, u32 flags) {
   r.nz = (flags & 2 ? 0 : 1) | (flags & 0x80) << 8;
 }
 
-enum class Operation : u8 {
-  ADC, ALR, ANC, AND, ANE, ARR, ASL, BCC, BCS, BEQ, BIT, BMI, BNE, BPL, BRK, BVC, BVS, CLC, CLD, CLI,
-  CLV, CMP, CPX, CPY, DCP, DEC, DEX, DEY, EOR, INC, INX, INY, ISB, JAM, JMP, JSR, LAS, LAX, LDA, LDX,
-  LDY, LSR, LXA, NOP, ORA, PHA, PHP, PLA, PLP, RLA, ROL, ROR, RRA, RTI, RTS, SAX, SBC, SBX, SEC, SED,
-  SEI, SHA, SHS, SHX, SHY, SLO, SRE, STA, STX, STY, TAX, TAY, TSX, TXA, TXS, TYA,
-};
-
-enum class Mode : u8 {
-  Implied, Accumulator, Immediate, Zero, ZeroX, ZeroY, Absolute, AbsoluteX, AbsoluteY, Indirect,
-  IndirectX, IndirectY, Relative,
-};
-
-enum class Kind : u8 {
-  Read, Write, Modify, Register, Branch, Flow, OddRead, OddWrite, OddModify, OddRegister, OddFlow,
-};
-
-constexpr u32 length_of(Mode mode) {
-  switch (mode) {
-    case Mode::Implied: case Mode::Accumulator: return 1;
-    case Mode::Absolute: case Mode::AbsoluteX: case Mode::AbsoluteY: case Mode::Indirect: return 3;
-    default: return 2;
-  }
-}
-
 // --- operations ----------------------------------------------------------------------------------
 
 // The two digits of a byte as a number, and a number below 200 as two digits and no hundreds.

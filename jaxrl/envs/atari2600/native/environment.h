@@ -61,12 +61,30 @@ inline bool random_chance(u64& state, float probability) {
   return (double)(next_random(state) >> 11) * 0x1p-53 < probability;
 }
 
+// The start of a game, and the screens that it leaves behind.
+struct Start {
+  Game game;
+  Screens screens;
+};
+
 // What a thread needs to step environments of one cartridge.
 struct Stepper {
   Player player;
   Screens& screens;
   const Rules& rules;
   const Averager& averager;
+  const Start* starts;  // of which games begin as copies, or null: they begin as ALE lets them
+  u32 num_starts;
+};
+
+// Which frames of a row are drawn.
+enum class Draws : u8 { kNone, kSeen, kAll };
+
+// An environment before its newest row, to play that row again.
+struct Turn {
+  Environment before;
+  u8 action;
+  u8 played;
 };
 
 inline i32 act_stickily(Stepper& stepper, Environment& env, u8 action, bool draws) {
@@ -76,107 +94,69 @@ inline i32 act_stickily(Stepper& stepper, Environment& env, u8 action, bool draw
   return act(stepper.player, env.game, env.held);
 }
 
-// The start of a game, and the screens that it leaves behind.
-struct Start {
-  Game game;
-  Screens screens;
-};
-
-inline void start_game(Stepper& stepper, Environment& env, const Start* start) {
-  if (start) {
-    env.game = start->game;
-    stepper.screens = start->screens;
+inline void start_game(Stepper& stepper, Environment& env, Draws draws) {
+  if (stepper.starts) {
+    const Start& start = stepper.starts[random_below(env.random, stepper.num_starts)];
+    env.game = start.game;
+    if (draws != Draws::kNone)
+      memcpy(stepper.screens.pixels, start.screens.pixels, sizeof start.screens.pixels);
+    stepper.screens.newest = start.screens.newest;
   } else {
-    stepper.player.screens = &stepper.screens;
+    stepper.player.screens = draws == Draws::kNone ? nullptr : &stepper.screens;
     reset_game(stepper.player, env.game);
   }
   env.held = kNoop;
 }
 
-// Plays the frames between the start of an episode and its first row. Returns whether the game ended
-// within them, which starts another.
-inline bool play_noops(Stepper& stepper, Environment& env, const Start* start, bool draws_all) {
-  const bool fires = stepper.rules.fire_reset;
-  const u32 frames = 1 + random_below(env.random, (u32)stepper.rules.noop_max);
-  bool ended = false;
-  for (u32 frame = 1; frame <= frames; frame++) {
-    const bool last = frame == frames;
-    const u8 action = last && fires ? kFire : kNoop;
-    act_stickily(stepper, env, action, last || draws_all);
-    if (env.game.progress.over && action == kNoop) {
-      start_game(stepper, env, start);
-      ended = true;
-    }
-  }
-  return ended;
-}
-
-// Plays the reset: starts a game where one is over, and plays frames without input. Games start from
-// `start`, or as ALE starts them where it is null.
-inline Row reset(Stepper& stepper, Environment& env, const Start* start, u8* out) {
+// Plays the reset: starts a game where one is over, and plays frames without input.
+inline Row play_reset(Stepper& stepper, Environment& env, Draws draws, u8* out) {
   const Rules& rules = stepper.rules;
   const bool new_game =
       !rules.episodic_life || env.game.progress.over || env.steps >= rules.max_steps;
   if (new_game) {
-    start_game(stepper, env, start);
+    start_game(stepper, env, draws);
     env.steps = 0;
   }
-  const Environment before = env;
-  stepper.player.cut_short = false;
-  bool ended = play_noops(stepper, env, start, false);
-  if (stepper.player.cut_short) {
-    // Its lower lines are those of a frame that was not drawn: play again, drawing all.
-    env = before;
-    ended = play_noops(stepper, env, start, true);
+  Row row{};
+  row.reset = 1;
+  const u32 frames = 1 + random_below(env.random, (u32)rules.noop_max);
+  for (u32 frame = 1; frame <= frames; frame++) {
+    const bool last = frame == frames;
+    const u8 action = last && rules.fire_reset ? kFire : kNoop;
+    act_stickily(stepper, env, action, draws == Draws::kAll || (draws == Draws::kSeen && last));
+    if (env.game.progress.over && action == kNoop) {
+      start_game(stepper, env, draws);
+      row.game_over = !new_game;
+    }
   }
   env.lives = env.game.progress.lives;
   env.done = 0;
-  Row row{};
-  row.reset = 1;
-  row.game_over = ended && !new_game;
   row.lives = env.lives;
   const Screens& screens = stepper.screens;
   if (out) observe(stepper.averager, screens.last(), screens.last(), out);
   return row;
 }
 
-// Plays four frames of an action. Draws the last two of them, or all; returns how many of the last
-// two were played, and adds the rewards to `score`.
-inline int play_four(Stepper& stepper, Environment& env, u8 action, bool draws, bool draws_all,
-                     i32& score) {
-  int seen = 0;
-  for (int frame = 0; frame < kFrameSkip && !env.game.progress.over; frame++) {
-    const bool last_two = frame >= kFrameSkip - 2;
-    Screens& screens = stepper.screens;
-    // A frame that goes on is drawn over what has been seen of it.
-    if (draws && frame == kFrameSkip - 1 && env.game.console.goes_on)
-      memcpy(screens.pixels[1 - screens.newest], screens.last(), sizeof screens.pixels[0]);
-    score += act_stickily(stepper, env, action, draws && (last_two || draws_all));
-    seen += last_two;
-  }
-  return seen;
-}
-
-// Plays one row. The observation is written to `out`, if that is not null; where the game has ended
-// before its last two frames, `out` keeps what it holds.
-inline Row step(Stepper& stepper, Environment& env, u8 action, const Start* start, u8* out) {
-  if (env.done) return reset(stepper, env, start, out);
+// Plays four frames of an action, of which the last two are seen.
+inline Row play_frames(Stepper& stepper, Environment& env, u8 action, Draws draws, u8* out) {
   const Rules& rules = stepper.rules;
-  const Screens& screens = stepper.screens;
-  const Environment before = env;
+  Screens& screens = stepper.screens;
+  const Progress& progress = env.game.progress;
   i32 score = 0;
-  stepper.player.cut_short = false;
-  int seen = play_four(stepper, env, rules.actions[action], out, false, score);
-  if (stepper.player.cut_short) {
-    env = before;
-    score = 0;
-    seen = play_four(stepper, env, rules.actions[action], out, true, score);
+  int seen = 0;
+  for (int frame = 0; frame < kFrameSkip && !progress.over; frame++) {
+    const bool last_two = frame >= kFrameSkip - 2;
+    // A frame that goes on is drawn over what has been seen of it.
+    if (draws != Draws::kNone && frame == kFrameSkip - 1 && env.game.console.goes_on)
+      memcpy(screens.pixels[1 - screens.newest], screens.last(), sizeof screens.pixels[0]);
+    const bool drawn = draws == Draws::kAll || (draws == Draws::kSeen && last_two);
+    score += act_stickily(stepper, env, rules.actions[action], drawn);
+    seen += last_two;
   }
   if (out && seen > 0)
     observe(stepper.averager, screens.last(), seen == 2 ? screens.before_last() : screens.last(),
             out);
   env.steps++;
-  const Progress& progress = env.game.progress;
   const bool late = env.steps >= rules.max_steps;
   const bool lost_life = rules.episodic_life && 0 < progress.lives && progress.lives < env.lives;
   env.done = progress.over || late || lost_life;
@@ -189,6 +169,26 @@ inline Row step(Stepper& stepper, Environment& env, u8 action, const Start* star
   row.terminated = env.done && !late;
   row.game_over = progress.over || late;
   return row;
+}
+
+inline Row play_row(Stepper& stepper, Environment& env, u8 action, Draws draws, u8* out) {
+  stepper.player.cut_short = false;
+  if (env.done) return play_reset(stepper, env, draws, out);
+  return play_frames(stepper, env, action, draws, out);
+}
+
+// Plays one row and writes its observation to `out`; where the game has ended before its last two
+// frames, `out` keeps what it holds. `turn` holds the row before it, and receives this one.
+inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* out) {
+  Turn last = turn;
+  turn = {env, action, 1};
+  const Row row = play_row(stepper, env, action, Draws::kSeen, out);
+  if (JAXRL_LIKELY(!stepper.player.cut_short)) return row;
+  // The lower lines of a frame that was cut short are those of an earlier frame, which was not drawn:
+  // play the last two rows again and draw every frame.
+  if (last.played) play_row(stepper, last.before, last.action, Draws::kAll, nullptr);
+  env = turn.before;
+  return play_row(stepper, env, action, Draws::kAll, out);
 }
 
 }  // namespace jaxrl

@@ -29,6 +29,7 @@ struct Console {
   i32 vsync_end;        // clock from which clearing VSYNC ends the frame
   i32 grounded_until;   // cycle at which VBLANK stopped grounding the paddles
   i32 paddle[2];        // resistance of the left and the right player's paddle
+  i32 charging[2];      // cycles that the capacitor behind each needs
   u16 resets;           // of the RIOT, which draws its timer anew each time
   u8 port_a;            // pins of SWCHA
   u8 port_b;            // pins of SWCHB
@@ -117,11 +118,10 @@ inline u8 read_paddle(const Machine& machine, u32 pin) {
   // Nothing moves the second pair of paddles; without resistance there is nothing to wait for.
   if (pin >= 2) return paddles == 2 ? 0x80 : 0;
   // Pins 9 and 5 of the port; the cartridge may have them the other way round.
-  const i32 resistance = console.paddle[paddles == 2 ? 1 - pin : pin];
-  if (resistance == 0) return 0x80;
+  const u32 player = paddles == 2 ? 1 - pin : pin;
+  if (console.paddle[player] == 0) return 0x80;
   if (console.grounded) return 0;
-  const u32 needed = (u32)(1.6 * resistance * 0.01E-6 * 1.19E6);
-  return (u32)console.cycle > (u32)console.grounded_until + needed ? 0x80 : 0;
+  return (u32)console.cycle > (u32)console.grounded_until + (u32)console.charging[player] ? 0x80 : 0;
 }
 
 inline u8 read_collisions(Machine& machine, u32 index) {

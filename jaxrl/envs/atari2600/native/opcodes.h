@@ -5,6 +5,8 @@
 // and 64doc.txt describe them; JAM stops the processor.
 #pragma once
 
+#include "base.h"
+
 #define OPCODES(OPCODE) \
   OPCODE(0x00, BRK, Flow, Implied, 7) \
   OPCODE(0x01, ORA, Read, IndirectX, 6) \
@@ -262,3 +264,45 @@
   OPCODE(0xFD, SBC, Read, AbsoluteX, 4) \
   OPCODE(0xFE, INC, Modify, AbsoluteX, 7) \
   OPCODE(0xFF, ISB, OddModify, AbsoluteX, 7)
+
+namespace jaxrl {
+
+enum class Operation : u8 {
+  ADC, ALR, ANC, AND, ANE, ARR, ASL, BCC, BCS, BEQ, BIT, BMI, BNE, BPL, BRK, BVC, BVS, CLC, CLD, CLI,
+  CLV, CMP, CPX, CPY, DCP, DEC, DEX, DEY, EOR, INC, INX, INY, ISB, JAM, JMP, JSR, LAS, LAX, LDA, LDX,
+  LDY, LSR, LXA, NOP, ORA, PHA, PHP, PLA, PLP, RLA, ROL, ROR, RRA, RTI, RTS, SAX, SBC, SBX, SEC, SED,
+  SEI, SHA, SHS, SHX, SHY, SLO, SRE, STA, STX, STY, TAX, TAY, TSX, TXA, TXS, TYA,
+};
+
+enum class Mode : u8 {
+  Implied, Accumulator, Immediate, Zero, ZeroX, ZeroY, Absolute, AbsoluteX, AbsoluteY, Indirect,
+  IndirectX, IndirectY, Relative,
+};
+
+enum class Kind : u8 {
+  Read, Write, Modify, Register, Branch, Flow, OddRead, OddWrite, OddModify, OddRegister, OddFlow,
+};
+
+constexpr u32 length_of(Mode mode) {
+  switch (mode) {
+    case Mode::Implied: case Mode::Accumulator: return 1;
+    case Mode::Absolute: case Mode::AbsoluteX: case Mode::AbsoluteY: case Mode::Indirect: return 3;
+    default: return 2;
+  }
+}
+
+struct Opcode {
+  Operation operation;
+  Kind kind;
+  Mode mode;
+
+  constexpr u32 length() const { return length_of(mode); }
+};
+inline constexpr Opcode kOpcodes[256] = {
+#define JAXRL_ROW(code, operation, kind, mode, cycles) \
+  {Operation::operation, Kind::kind, Mode::mode},
+    OPCODES(JAXRL_ROW)
+#undef JAXRL_ROW
+};
+
+}  // namespace jaxrl

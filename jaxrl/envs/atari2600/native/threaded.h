@@ -411,7 +411,9 @@ enum HandlerId : u16 {
 #undef JAXRL_ROW
 #undef JAXRL_ID
   kIdLeave,     // to the plain interpreter
-  kIdPoll,      // LDA INTIM, BNE to itself
+  kIdPollA,     // LDA INTIM, BNE to itself
+  kIdPollX,
+  kIdPollY,
   kIdCountX,    // DEX, BNE to itself
   kIdCountY,
   kIdPairs,     // two instructions in one handler, in the order of pairs.inc
@@ -428,19 +430,6 @@ inline constexpr Pair kPairsInOne[] = {
     {kIdLeave, kIdLeave},
 };
 constexpr u32 kPairsCount = sizeof kPairsInOne / sizeof kPairsInOne[0] - 1;
-
-// What decoding knows of an opcode.
-struct Opcode {
-  Operation operation;
-  Kind kind;
-  Mode mode;
-};
-inline constexpr Opcode kOpcodes[256] = {
-#define JAXRL_ROW(code, operation, kind, mode, cycles) \
-  {Operation::operation, Kind::kind, Mode::mode},
-    OPCODES(JAXRL_ROW)
-#undef JAXRL_ROW
-};
 
 // Returns the handler of an opcode for an operand of this kind, or `kIdLeave`.
 inline u16 handler_of(u8 code, Special special) {
@@ -462,6 +451,16 @@ inline u16 handler_of(u8 code, Special special) {
   return table.of[code][(int)special];
 }
 
+// Passes the turns of a loop that polls the timer, seven cycles each, until it is about to show 0; the
+// last turns are played.
+JAXRL_INLINE void wait_for_timer(Threaded& t) {
+  const Riot& riot = t.console.riot;
+  if (!riot.timer || riot.read_late || !riot.interval_shift) return;
+  const i32 zero = riot.set_at + 1 + ((riot.timer - 1) << riot.interval_shift);
+  const i32 missing = zero - (t.cycle + 4);
+  if (missing > 0 && zero < kFarBeyond) t.cycle += (missing + 6) / 7 * 7;
+}
+
 // Plays until the frame is over or somebody else must go on. With a machine of null, returns the
 // addresses of the handlers through `labels`.
 inline Leaving play_threaded(Machine* played, const void* const** labels) {
@@ -472,7 +471,7 @@ inline Leaving play_threaded(Machine* played, const void* const** labels) {
       OPCODES(JAXRL_ROW)
 #undef JAXRL_ROW
 #undef JAXRL_LABEL
-      &&leave, &&poll, &&count_x, &&count_y,
+      &&leave, &&poll_a, &&poll_x, &&poll_y, &&count_x, &&count_y,
 #define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   &&L_##code1##_##special1##_##code2##_##special2,
 #include "pairs.inc"
@@ -533,17 +532,15 @@ inline Leaving play_threaded(Machine* played, const void* const** labels) {
   OPCODES(JAXRL_ROW)
 #undef JAXRL_ROW
 
-poll : {
-  // Seven cycles a turn until the timer shows 0; the last turns are played.
-  const Riot& riot = console.riot;
-  if (riot.timer && !riot.read_late && riot.interval_shift) {
-    const i32 zero = riot.set_at + 1 + ((riot.timer - 1) << riot.interval_shift);
-    const i32 missing = zero - (t.cycle + 4);
-    if (missing > 0) t.cycle += (missing + 6) / 7 * 7;
-  }
-  if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on;
-}
+poll_a:
+  wait_for_timer(t);
   goto L_0xAD_Timer;
+poll_x:
+  wait_for_timer(t);
+  goto L_0xAE_Timer;
+poll_y:
+  wait_for_timer(t);
+  goto L_0xAC_Timer;
 count_x : {
   const u32 turns = (t.r.x - 1) & 0xFF;
   t.cycle += (i32)(turns * (4 + t.op->taken)) + 4;
@@ -595,11 +592,13 @@ inline void join_loops_and_pairs(Cartridge& cartridge, const void* const* labels
     Op& op = cartridge.ops[address];
     const u8* code = cartridge.image + address;
     const u32 next = address + length_of(kOpcodes[code[0]].mode);
-    const bool polls = ids[address] == kId_0xAD_Timer && code[3] == 0xD0 && code[4] == 0xFB &&
+    const bool reads_timer = ids[address] == kId_0xAD_Timer || ids[address] == kId_0xAE_Timer ||
+                             ids[address] == kId_0xAC_Timer;
+    const bool polls = reads_timer && code[3] == 0xD0 && code[4] == 0xFB &&
                        cartridge.ops[address + 3].taken == 1;
     const bool counts = (code[0] == 0xCA || code[0] == 0x88) && code[1] == 0xD0 && code[2] == 0xFD;
     if (polls) {
-      op.handler = labels[kIdPoll];
+      op.handler = labels[code[0] == 0xAD ? kIdPollA : code[0] == 0xAE ? kIdPollX : kIdPollY];
       continue;
     }
     if (counts) {
@@ -607,7 +606,10 @@ inline void join_loops_and_pairs(Cartridge& cartridge, const void* const* labels
       op.handler = labels[code[0] == 0xCA ? kIdCountX : kIdCountY];
       continue;
     }
-    if (ids[next] == kId_0xAD_Timer) continue;  // it may be a poll
+    // What begins a loop that waits must not be the second of a pair.
+    const bool may_wait = ids[next] == kId_0xAD_Timer || ids[next] == kId_0xAE_Timer ||
+                          ids[next] == kId_0xAC_Timer;
+    if (may_wait) continue;
     for (u32 pair = 0; pair < kPairsCount; pair++)
       if (kPairsInOne[pair].first == ids[address] && kPairsInOne[pair].second == ids[next])
         op.handler = labels[kIdPairs + pair];

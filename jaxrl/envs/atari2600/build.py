@@ -1,0 +1,155 @@
+"""Builds the emulator with this machine's C++ compiler, for its own processor, once.
+
+    python -m jaxrl.envs.atari2600.build     builds it if need be and prints where it is
+
+The library lies in the user's cache under a name that holds everything it depends on: the sources,
+the compiler and its version, the flags, the processor. Processes that come at once build it once.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaxrl.errors import UserError
+
+NATIVE = Path(__file__).parent / "native"
+COMPILERS = ("c++", "g++", "clang++")
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    # Averages are added as OpenCV does, without fused multiplications.
+    "-ffp-contract=off",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+)
+# The threaded interpreter's jumps are what the processor predicts by: they must not be merged.
+GCC_FLAGS = ("-fno-gcse", "-fno-crossjumping")
+
+
+def compiler() -> str | None:
+    """Returns the path of the C++ compiler: $CXX, or the first of `COMPILERS` that is found."""
+    for name in (os.environ.get("CXX"), *COMPILERS):
+        if name and (path := shutil.which(name)):
+            return path
+    return None
+
+
+def cache_dir() -> Path:
+    """Returns the directory for built libraries: $XDG_CACHE_HOME/jaxrl, or ~/.cache/jaxrl."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxrl"
+
+
+@functools.cache
+def library() -> Path:
+    """Returns the emulator's library, which is built on first use.
+
+    Raises `UserError` if there is no compiler, or if it fails.
+    """
+    path = compiler()
+    if path is None:
+        raise UserError(
+            "env.engine = atari2600: is built by a C++ compiler, and none is found; install g++ "
+            "(apt-get install g++) or clang++, or take --env.engine envpool"
+        )
+    flags, sources = _flags(path), sorted(p for p in NATIVE.iterdir() if p.is_file())
+    built = cache_dir() / f"atari2600-{_key(path, flags, sources)}.so"
+    if built.exists():
+        return built
+    try:
+        built.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(built.with_suffix(".lock")):
+            if not built.exists():  # another process may have built it
+                _compile(path, flags, built)
+    except OSError as error:
+        raise UserError(f"cannot build the emulator into '{built.parent}': {error}") from None
+    return built
+
+
+def _flags(path: str) -> tuple[str, ...]:
+    version = _output(path, "--version")
+    return FLAGS + (() if "clang" in version.lower() else GCC_FLAGS)
+
+
+@functools.cache
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
+
+
+def _include_dir() -> str:
+    import jax.ffi
+
+    return jax.ffi.include_dir()
+
+
+def _processor() -> str:
+    """Returns what -march=native depends on, as far as the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    first = {line.split(":")[0].strip(): line for line in reversed(lines) if ":" in line}
+    names = ("vendor_id", "model", "flags", "Features", "CPU part")
+    return "\n".join(first.get(name, "") for name in names) + platform.machine()
+
+
+def _key(path: str, flags: tuple[str, ...], sources: list[Path]) -> str:
+    """Returns a digest of everything that the library depends on."""
+    digest = hashlib.sha256()
+    headers = sorted(Path(_include_dir()).rglob("*.h"))
+    for part in (path, _output(path, "--version"), *flags, _processor()):
+        digest.update(part.encode() + b"\0")
+    for source in [*sources, *headers]:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Lets one process at a time into the block."""
+    import fcntl
+
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(path: str, flags: tuple[str, ...], built: Path) -> None:
+    """Compiles the library and puts it in its place at once."""
+    with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
+        out = Path(scratch) / "library.so"
+        command = [path, *flags, "-isystem", _include_dir(), str(NATIVE / "ffi.cc"), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            log = built.with_suffix(".log")
+            log.write_text(" ".join(command) + "\n" + done.stdout + done.stderr)
+            raise UserError(
+                f"env.engine = atari2600: {path} cannot build it (see '{log}'); choose another "
+                "compiler with CXX, or take --env.engine envpool"
+            )
+        os.replace(out, built)
+
+
+def main() -> int:
+    """Builds the library and prints its path; a missing compiler is said and no failure."""
+    if compiler() is None:
+        print("no C++ compiler: EnvPool will play Atari", file=sys.stderr)
+        return 0
+    try:
+        print(library())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+// Environments of one cartridge on a pool of threads.
+//
+// `send` hands out the actions and returns at once; the threads take environments in small chunks until
+// none is left; `recv` waits for the last and copies the rows out. Between two steps the threads sleep.
+// Every thread has its own machine and screens, so that environments are nothing but their 320 bytes.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "environment.h"
+
+namespace jaxrl {
+
+// Rows of all environments, as arrays.
+struct Rows {
+  std::vector<u8> frames;  // E x height x width
+  std::vector<float> reward, score;
+  std::vector<i32> lives;
+  std::vector<u8> terminated, truncated, game_over, reset;
+
+  Rows(size_t count, size_t pixels)
+      : frames(count * pixels),
+        reward(count),
+        score(count),
+        lives(count),
+        terminated(count),
+        truncated(count),
+        game_over(count),
+        reset(count) {}
+
+  void put(size_t env, const Row& row) {
+    reward[env] = row.reward;
+    score[env] = row.score;
+    lives[env] = row.lives;
+    terminated[env] = row.terminated;
+    truncated[env] = row.truncated;
+    game_over[env] = row.game_over;
+    reset[env] = row.reset;
+  }
+};
+
+class CpuEngine {
+ public:
+  // Starts are made in turn, so that games begin from several timers, as ALE draws them.
+  static constexpr u32 kStarts = 4;
+
+  // `seeds` has one number for each environment, `seed` is the run's.
+  CpuEngine(const GameRules& game, const u8* image, u64 size, const Rules& rules, i32 height,
+            i32 width, u64 seed, std::vector<u64> seeds, u32 threads)
+      : rules_(rules),
+        averager_(height, width),
+        game_(game),
+        seed_(seed),
+        environments_(seeds.size()),
+        turns_(seeds.size()),
+        rows_(seeds.size(), (size_t)height * (size_t)width),
+        actions_(seeds.size(), 0) {
+    load_image(cartridge_, image, size, game.setup);
+    decode(cartridge_);
+    make_starts();
+    for (size_t env = 0; env < seeds.size(); env++) environments_[env].random = seeds[env];
+    chunk_ = (u32)(seeds.size() / (threads * 8 + 1)) + 1;
+    if (chunk_ > 8) chunk_ = 8;
+    for (u32 thread = 0; thread < threads; thread++) threads_.emplace_back([this] { work(); });
+  }
+
+  ~CpuEngine() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ends_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  CpuEngine(const CpuEngine&) = delete;
+  CpuEngine& operator=(const CpuEngine&) = delete;
+
+  size_t count() const { return environments_.size(); }
+  size_t pixels() const { return rows_.frames.size() / rows_.reward.size(); }
+  const Rows& rows() const { return rows_; }
+  std::vector<Environment>& environments() { return environments_; }
+  u8 num_actions() const { return rules_.num_actions; }
+
+  // Starts a step of all environments with these actions.
+  void send(const i32* actions) {
+    for (size_t env = 0; env < actions_.size(); env++) {
+      const i32 last = rules_.num_actions - 1;
+      actions_[env] = (u8)(actions[env] < 0 ? 0 : actions[env] > last ? last : actions[env]);
+    }
+    start(Job::kStep);
+  }
+
+  // Waits until every environment has stepped.
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_.wait(lock, [this] { return working_ == 0; });
+  }
+
+  // Resets every environment, and lets each take a random number of random steps, about `most_steps`
+  // at most, so that they do not play in step. With exact resets each plays them itself. Else they
+  // begin from what a few games have played, each at a place of its own; which games these are depends
+  // on the run's seed alone, so that the division into engines changes nothing.
+  void begin(u32 most_steps) {
+    random_steps_ = most_steps;
+    if (rules_.exact_resets) {
+      start(Job::kBeginExactly);
+      return wait();
+    }
+    branches_.assign(kPrefixes, {});
+    for (size_t env = 0; env < environments_.size(); env++) {
+      u64& random = environments_[env].random;
+      const u32 prefix = random_below(random, kPrefixes);
+      branches_[prefix].push_back({random_below(random, most_steps + 1), env});
+    }
+    start(Job::kPlayPrefix, kPrefixes);
+    wait();
+    branches_.clear();
+  }
+
+  // Draws the newest frame of environment 0 in colour, 210 x 160 x 3, by playing its row again. The
+  // engine must be idle.
+  void render(u8* out) {
+    Turn turn = turns_[0];
+    render_screens_.colours = kIdentity.of;
+    Stepper stepper = stepper_of(render_machine_, render_screens_);
+    if (turn.played) play_row(stepper, turn.before, turn.action, Draws::kAll, nullptr);
+    for (i32 pixel = 0; pixel < kScreenHeight * kScreenWidth; pixel++)
+      memcpy(out + 3 * pixel, kColours[render_screens_.last()[pixel] / 2], 3);
+  }
+
+ private:
+  enum class Job { kStep, kBeginExactly, kPlayPrefix };
+  static constexpr u32 kPrefixes = 64;
+
+  // An environment that begins where a prefix has played so many steps.
+  struct Branch {
+    u32 steps;
+    size_t env;
+  };
+
+  void make_starts() {
+    auto machine = std::make_unique<Machine>();
+    auto screens = std::make_unique<Screens>();
+    Player player{*machine, cartridge_, game_, screens.get()};
+    starts_.resize(kStarts);
+    Game game;
+    power_on(player, game);
+    reset_game(player, game);  // as ALE does when it loads a cartridge
+    for (Start& start : starts_) {
+      reset_game(player, game);
+      start.game = game;
+      start.screens = *screens;
+    }
+  }
+
+  Stepper stepper_of(Machine& machine, Screens& screens) {
+    return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_,
+            rules_.exact_resets ? nullptr : starts_.data(), kStarts};
+  }
+
+  void start(Job job, size_t items = 0) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      job_ = job;
+      items_ = items ? items : environments_.size();
+      next_.store(0, std::memory_order_relaxed);
+      working_ = (u32)threads_.size();
+      generation_++;
+    }
+    wake_.notify_all();
+  }
+
+  void work() {
+    auto machine = std::make_unique<Machine>();
+    auto screens = std::make_unique<Screens>();
+    Stepper stepper = stepper_of(*machine, *screens);
+    u64 seen = 0;
+    for (;;) {
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        wake_.wait(lock, [&] { return ends_ || generation_ != seen; });
+        if (ends_) return;
+        seen = generation_;
+      }
+      const u32 chunk = job_ == Job::kPlayPrefix ? 1 : chunk_;
+      for (;;) {
+        const size_t first = next_.fetch_add(chunk, std::memory_order_relaxed);
+        if (first >= items_) break;
+        const size_t last = first + chunk < items_ ? first + chunk : items_;
+        for (size_t item = first; item < last; item++) run(stepper, item);
+      }
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (--working_ == 0) done_.notify_all();
+    }
+  }
+
+  void run(Stepper& stepper, size_t item) {
+    if (job_ == Job::kPlayPrefix) return play_prefix(stepper, (u32)item);
+    Environment& env = environments_[item];
+    if (job_ == Job::kStep) return play_row_of(stepper, item, actions_[item]);
+    power_on(stepper.player, env.game);
+    reset_game(stepper.player, env.game);  // as ALE does when it loads a cartridge
+    env.game.progress.over = 1;
+    env.done = 1;
+    const u32 steps = random_below(env.random, random_steps_ + 1);
+    play_row_of(stepper, item, 0);
+    rows_.reset[item] = 0;  // the first row follows no other
+    for (u32 played = 0; played < steps; played++) play_random_row(stepper, item);
+  }
+
+  // Plays a row of an environment and keeps it.
+  void play_row_of(Stepper& stepper, size_t item, u8 action) {
+    u8* frame = rows_.frames.data() + item * pixels();
+    rows_.put(item, step(stepper, environments_[item], turns_[item], action, frame));
+  }
+
+  void play_random_row(Stepper& stepper, size_t item) {
+    u64& random = environments_[item].random;
+    play_row_of(stepper, item, (u8)random_below(random, rules_.num_actions));
+  }
+
+  // Plays a game as far as environments begin from it. Only they see it, by a step of their own.
+  void play_prefix(Stepper& stepper, u32 prefix) {
+    std::vector<Branch>& branches = branches_[prefix];
+    std::sort(branches.begin(), branches.end(),
+              [](const Branch& a, const Branch& b) { return a.steps < b.steps; });
+    Environment game{};
+    game.random = seed_ ^ (u64)prefix << 32;
+    game.done = 1;
+    game.game.progress.over = 1;
+    u32 played = 0;
+    for (const Branch& branch : branches) {
+      for (; played < branch.steps; played++) {
+        const u8 action = (u8)random_below(game.random, rules_.num_actions);
+        play_row(stepper, game, action, Draws::kNone, nullptr);
+      }
+      Environment& env = environments_[branch.env];
+      const u64 random = env.random;
+      env = game;
+      env.random = random;
+      play_random_row(stepper, branch.env);
+      if (branch.steps == 0) rows_.reset[branch.env] = 0;  // it follows no other row
+    }
+  }
+
+  Rules rules_;
+  Averager averager_;
+  const GameRules& game_;
+  Cartridge cartridge_;
+  u64 seed_;
+  std::vector<Start> starts_;
+  std::vector<Environment> environments_;
+  std::vector<Turn> turns_;  // the newest row of each
+  Rows rows_;
+  std::vector<u8> actions_;
+  std::vector<std::vector<Branch>> branches_;  // by prefix
+  u32 random_steps_ = 0, chunk_ = 1;
+  Machine render_machine_;
+  Screens render_screens_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  Job job_ = Job::kStep;
+  size_t items_ = 0;
+  std::atomic<size_t> next_{0};
+  u64 generation_ = 0;
+  u32 working_ = 0;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace jaxrl

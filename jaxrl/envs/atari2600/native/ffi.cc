@@ -1,0 +1,137 @@
+// The engine for Python (plain functions) and for compiled programs (XLA's foreign function interface).
+//
+// An engine is known by a number, which a compiled call holds as an attribute: numbers start at 1 in
+// each process, so a program that was compiled before is found again. A token orders the calls.
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "cpu_engine.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+using namespace jaxrl;
+
+namespace {
+
+std::mutex engines_mutex;
+std::map<i64, std::unique_ptr<CpuEngine>> engines;
+i64 last_number = 0;
+
+CpuEngine* find(i64 number) {
+  std::lock_guard<std::mutex> lock(engines_mutex);
+  const auto found = engines.find(number);
+  return found == engines.end() ? nullptr : found->second.get();
+}
+
+template <typename T>
+void copy(void* to, const std::vector<T>& from) {
+  memcpy(to, from.data(), from.size() * sizeof(T));
+}
+
+ffi::Error send_call(i64 number, ffi::Buffer<ffi::U8>, ffi::Buffer<ffi::S32> actions,
+                     ffi::ResultBuffer<ffi::U8> token) {
+  CpuEngine* engine = find(number);
+  if (!engine) return ffi::Error::Internal("the engine of this program is closed");
+  if (actions.element_count() != engine->count())
+    return ffi::Error::InvalidArgument("there must be one action for each environment");
+  engine->send(actions.typed_data());
+  memset(token->typed_data(), 0, token->size_bytes());
+  return ffi::Error::Success();
+}
+
+ffi::Error recv_call(i64 number, ffi::Buffer<ffi::U8>, ffi::ResultBuffer<ffi::U8> token,
+                     ffi::ResultBuffer<ffi::U8> frames, ffi::ResultBuffer<ffi::F32> reward,
+                     ffi::ResultBuffer<ffi::F32> score, ffi::ResultBuffer<ffi::PRED> terminated,
+                     ffi::ResultBuffer<ffi::PRED> truncated, ffi::ResultBuffer<ffi::PRED> game_over,
+                     ffi::ResultBuffer<ffi::PRED> reset) {
+  CpuEngine* engine = find(number);
+  if (!engine) return ffi::Error::Internal("the engine of this program is closed");
+  const Rows& rows = engine->rows();
+  if (frames->element_count() != rows.frames.size())
+    return ffi::Error::InvalidArgument("the frames have another size than the engine's");
+  engine->wait();
+  memset(token->typed_data(), 0, token->size_bytes());
+  copy(frames->typed_data(), rows.frames);
+  copy(reward->typed_data(), rows.reward);
+  copy(score->typed_data(), rows.score);
+  copy(terminated->typed_data(), rows.terminated);
+  copy(truncated->typed_data(), rows.truncated);
+  copy(game_over->typed_data(), rows.game_over);
+  copy(reset->typed_data(), rows.reset);
+  return ffi::Error::Success();
+}
+
+}  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send, send_call,
+                              ffi::Ffi::Bind()
+                                  .Attr<i64>("engine")
+                                  .Arg<ffi::Buffer<ffi::U8>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::U8>>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv, recv_call,
+                              ffi::Ffi::Bind()
+                                  .Attr<i64>("engine")
+                                  .Arg<ffi::Buffer<ffi::U8>>()
+                                  .Ret<ffi::Buffer<ffi::U8>>()
+                                  .Ret<ffi::Buffer<ffi::U8>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::PRED>>()
+                                  .Ret<ffi::Buffer<ffi::PRED>>()
+                                  .Ret<ffi::Buffer<ffi::PRED>>()
+                                  .Ret<ffi::Buffer<ffi::PRED>>());
+
+extern "C" {
+
+// Returns whether the game is known; its cartridge may still be of an unknown kind.
+u8 jaxrl_knows(const char* game) { return find_rules(game) != nullptr; }
+
+// Makes an engine and returns its number, or 0 for an unknown game or cartridge.
+i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, i32 height,
+               i32 width, u64 seed, const u64* seeds, u64 count, u32 threads) {
+  const GameRules* known = find_rules(game);
+  auto cartridge = std::make_unique<Cartridge>();
+  if (!known || !load_image(*cartridge, image, size, known->setup)) return 0;
+  auto engine = std::make_unique<CpuEngine>(*known, image, size, *rules, height, width, seed,
+                                            std::vector<u64>(seeds, seeds + count), threads);
+  std::lock_guard<std::mutex> lock(engines_mutex);
+  engines[++last_number] = std::move(engine);
+  return last_number;
+}
+
+void jaxrl_close(i64 number) {
+  std::unique_ptr<CpuEngine> engine;
+  {
+    std::lock_guard<std::mutex> lock(engines_mutex);
+    const auto found = engines.find(number);
+    if (found == engines.end()) return;
+    engine = std::move(found->second);
+    engines.erase(found);
+  }
+  engine->wait();
+}
+
+void jaxrl_begin(i64 number, u32 random_steps) { find(number)->begin(random_steps); }
+void jaxrl_send_now(i64 number, const i32* actions) { find(number)->send(actions); }
+void jaxrl_render(i64 number, u8* out) { find(number)->render(out); }
+
+// Waits for the step and writes its rows.
+void jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
+                   u8* truncated, u8* game_over, u8* reset) {
+  CpuEngine* engine = find(number);
+  engine->wait();
+  const Rows& rows = engine->rows();
+  copy(frames, rows.frames);
+  copy(reward, rows.reward);
+  copy(score, rows.score);
+  copy(terminated, rows.terminated);
+  copy(truncated, rows.truncated);
+  copy(game_over, rows.game_over);
+  copy(reset, rows.reset);
+}
+
+u64 jaxrl_environment_size() { return sizeof(Environment); }
+}

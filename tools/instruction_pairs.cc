@@ -1,0 +1,119 @@
+// Counts which two instructions run one after another, and prints pairs.inc: those that one handler
+// shall play (jaxrl/envs/atari2600/native/threaded.h).
+//
+//   g++ -std=c++17 -O2 -I jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
+//   /tmp/pairs ROMS 250 pong breakout ... > jaxrl/envs/atari2600/native/pairs.inc
+//
+// Every game weighs the same: 600 frames of random actions each.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "environment.h"
+
+using namespace jaxrl;
+
+namespace {
+
+struct Name {
+  const char *code, *operation, *kind, *special;
+  int length, cycles;
+};
+const Name kNames[] = {
+#define NAME(code, operation, kind, special, length, cycles) \
+  {#code, #operation, #kind, #special, length, cycles},
+#define ROW(code, operation, kind, mode, cycles) JAXRL_EACH(NAME, code, operation, kind, mode, cycles)
+    OPCODES(ROW)
+#undef ROW
+#undef NAME
+};
+
+u16 id_at(const Cartridge& cartridge, u32 address) {
+  const u8* image = cartridge.image;
+  const Opcode& opcode = kOpcodes[image[address]];
+  const u32 length = length_of(opcode.mode);
+  if (address + length > kImage) return kIdLeave;
+  const u32 operand = length == 2   ? image[address + 1]
+                      : length == 3 ? image[address + 1] | image[address + 2] << 8
+                                    : 0;
+  return handler_of(image[address], special_of(opcode.kind, opcode.mode, operand));
+}
+
+using Counts = std::map<std::pair<u16, u16>, double>;
+
+void count(const char* rom, const char* game, Counts& counts) {
+  static Machine machine;
+  static Cartridge cartridge;
+  FILE* file = fopen(rom, "rb");
+  u8 bytes[8192];
+  const size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+  const GameRules* rules = find_rules(game);
+  if (!rules || !load_image(cartridge, bytes, size, rules->setup)) {
+    fprintf(stderr, "cannot play %s\n", rom);
+    exit(1);
+  }
+  fclose(file);
+  decode(cartridge);
+  u16 ids[kImage];
+  for (u32 address = 0; address < kImage; address++) ids[address] = id_at(cartridge, address);
+  Player player{machine, cartridge, *rules, nullptr};
+  static Game state;
+  power_on(player, state);
+  reset_game(player, state);
+  Counts mine;
+  double total = 0;
+  u64 random = 1;
+  for (int frame = 0; frame < 600; frame++) {
+    if (state.progress.over) reset_game(player, state);
+    set_controls(state.console, cartridge.setup, (u8)random_below(random, kActions));
+    start_frame(state.console);
+    attach(machine, state.console, cartridge, {nullptr, nullptr});
+    u32 last = 0x10000;
+    for (u32 played = 0; played < kMostInstructions && !machine.frame_over; played++) {
+      const u32 pc = state.console.cpu.pc & (kImage - 1);
+      const bool follows =
+          last < kImage && pc == last + length_of(kOpcodes[cartridge.image[last]].mode);
+      const Kind kind = kOpcodes[cartridge.image[last & (kImage - 1)]].kind;
+      if (follows && kind != Kind::Branch && kind != Kind::Flow && ids[last] != kIdLeave &&
+          ids[pc] != kIdLeave) {
+        mine[{ids[last], ids[pc]}]++;
+        // A pair takes both, so the second does not begin another.
+        last = 0x10000;
+      } else {
+        last = pc;
+      }
+      total++;
+      play_plainly(machine, 1);
+    }
+    play_log(state.console.tia, machine.beam, machine.log, end_of_picture(machine));
+    rules->step(Ram{state.console.riot.ram}, state.progress);
+  }
+  for (const auto& [pair, times] : mine) counts[pair] += times / total;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 2;
+  Counts counts;
+  for (int game = 3; game < argc; game++)
+    count((std::string(argv[1]) + "/" + argv[game] + ".bin").c_str(), argv[game], counts);
+  std::vector<std::pair<double, std::pair<u16, u16>>> sorted;
+  for (const auto& [pair, share] : counts) sorted.push_back({share, pair});
+  std::sort(sorted.rbegin(), sorted.rend());
+  double covered = 0;
+  const size_t most = std::min(sorted.size(), (size_t)atoi(argv[2]));
+  for (size_t index = 0; index < most; index++) covered += sorted[index].first / (argc - 3);
+  printf("// Written by tools/instruction_pairs.cc: the %zu pairs of instructions that run most often;\n",
+         most);
+  printf("// they are %.0f %% of all pairs of %d games.\n", 200 * covered, argc - 3);
+  for (size_t index = 0; index < most; index++) {
+    const auto [first, second] = sorted[index].second;
+    const Name &a = kNames[first], &b = kNames[second];
+    printf("PAIR(%s, %s, %s, %s, %d, %d, %s, %s, %s, %s, %d, %d)\n", a.code, a.operation, a.kind,
+           a.special, a.length, a.cycles, b.code, b.operation, b.kind, b.special, b.length, b.cycles);
+  }
+}
