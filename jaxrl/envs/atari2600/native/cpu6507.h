@@ -340,7 +340,8 @@ struct Plain {
       pc = low | (u32)fetch() << 8;
     } else if constexpr (operation == O::RTS) {
       const u32 low = pull_first();
-      pc = (low | pull() << 8) + 1;
+      pc = low | pull() << 8;
+      fetch();
     } else if constexpr (operation == O::RTI) {
       unpack_flags(r, pull_first());
       const u32 low = pull();

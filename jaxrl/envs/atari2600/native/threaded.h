@@ -71,13 +71,13 @@ JAXRL_NOINLINE inline u8 read_slowly(Machine& machine, u32 address, u32 bus, i32
   return read_memory(machine, address & 0xFFFF);
 }
 
-// Returns the cycle after the write: WSYNC waits.
+// Returns the cycle after the write: WSYNC waits, unless the access before was a write too.
 JAXRL_NOINLINE inline i32 write_slowly(Machine& machine, u32 address, u32 value, i32 cycle,
-                                       LoggedWrite* log) {
+                                       LoggedWrite* log, bool read_last) {
   Console& console = *machine.console;
   console.cycle = cycle;
   machine.log = log;
-  console.read_last = 1;
+  console.read_last = read_last;
   write_memory(machine, address & 0xFFFF, (u8)value);
   return console.cycle;
 }
@@ -89,11 +89,11 @@ JAXRL_INLINE u32 read_any(Threaded& t, u32 address, u32 bus) {
   return read_slowly(t.machine, address, bus, t.cycle, t.log);
 }
 
-JAXRL_INLINE void write_any(Threaded& t, u32 address, u32 value) {
+JAXRL_INLINE void write_any(Threaded& t, u32 address, u32 value, bool read_last = true) {
   if (JAXRL_LIKELY((address & 0x1280) == 0x80)) {
     t.ram[address & 0x7F] = (u8)value;
   } else {
-    t.cycle = write_slowly(t.machine, address, value, t.cycle, t.log);
+    t.cycle = write_slowly(t.machine, address, value, t.cycle, t.log, read_last);
     t.log = t.machine.log;
   }
 }
@@ -103,8 +103,8 @@ JAXRL_INLINE u32 read_zero(Threaded& t, u32 address, u32 bus) {
   return read_slowly(t.machine, address, bus, t.cycle, t.log);
 }
 
-JAXRL_INLINE void push(Threaded& t, u32 value) {
-  write_any(t, 0x100 + t.r.sp, value);
+JAXRL_INLINE void push(Threaded& t, u32 value, bool read_last = true) {
+  write_any(t, 0x100 + t.r.sp, value, read_last);
   t.r.sp = (t.r.sp - 1) & 0xFF;
 }
 
@@ -120,8 +120,8 @@ JAXRL_INLINE u32 pull_first(Threaded& t, u32 bus) {
   return pull(t, bus);
 }
 
-JAXRL_INLINE u32 pointer_at(Threaded& t, u32 zero) {
-  const u32 low = read_zero(t, zero, zero);
+JAXRL_INLINE u32 pointer_at(Threaded& t, u32 zero, u32 bus) {
+  const u32 low = read_zero(t, zero, bus);
   return low | read_zero(t, (zero + 1) & 0xFF, low) << 8;
 }
 
@@ -131,9 +131,9 @@ JAXRL_INLINE u32 address_of(Threaded& t) {
   const u32 operand = t.op->operand;
   if constexpr (special == Special::ZeroX) return (operand + t.r.x) & 0xFF;
   if constexpr (special == Special::ZeroY) return (operand + t.r.y) & 0xFF;
-  if constexpr (special == Special::PointerX) return pointer_at(t, (operand + t.r.x) & 0xFF);
+  if constexpr (special == Special::PointerX) return pointer_at(t, (operand + t.r.x) & 0xFF, operand);
   if constexpr (special == Special::PointerY) {
-    const u32 base = pointer_at(t, operand);
+    const u32 base = pointer_at(t, operand, operand);
     if (reads) t.cycle += (i32)(((base & 0xFF) + t.r.y) >> 8);
     return base + t.r.y;
   }
@@ -345,8 +345,10 @@ JAXRL_INLINE bool play_special(Threaded& t) {
          t.machine.frame_over;
 }
 
-// Jumps; returns false where the target is not in the cartridge.
+// Jumps; returns false where the target is not in the cartridge. The high byte of the address was the
+// last on the bus.
 JAXRL_INLINE bool jump_to(Threaded& t, u32 address) {
+  if (JAXRL_UNLIKELY(!(address & 0x1000))) t.console.bus = (u8)(address >> 8);
   t.page = address & 0xF000;
   t.op = t.cartridge.ops + (address & (kImage - 1));
   return address & 0x1000;
@@ -373,12 +375,16 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
   if constexpr (operation == O::JSR) {
     const u32 last = t.pc() + 2;
     push(t, last >> 8 & 0xFF);
-    push(t, last & 0xFF);
+    push(t, last & 0xFF, false);
     return jump_to(t, operand);
   }
   if constexpr (operation == O::RTS) {
     const u32 low = pull_first(t, 0x60);
-    return jump_to(t, ((low | pull(t, low) << 8) + 1) & 0xFFFF);
+    const u32 high = pull(t, low), last = low | high << 8;
+    const bool stays = jump_to(t, (last + 1) & 0xFFFF);
+    // The processor reads the byte before the one that it returns to.
+    if (JAXRL_UNLIKELY(!stays)) t.console.bus = (u8)read_any(t, last, high);
+    return stays;
   }
   if constexpr (operation == O::RTI) {
     const u32 flags = pull_first(t, 0x40);
@@ -389,8 +395,8 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
   if constexpr (operation == O::BRK) {
     const u32 after = t.pc() + 2;
     push(t, after >> 8 & 0xFF);
-    push(t, after & 0xFF);
-    push(t, packed_flags(t.r));
+    push(t, after & 0xFF, false);
+    push(t, packed_flags(t.r), false);
     t.r.no_interrupts = 1;
     return jump_to(t, t.cartridge.image[0xFFE] | t.cartridge.image[0xFFF] << 8);
   }
@@ -425,7 +431,9 @@ struct Pair {
 inline constexpr Pair kPairsInOne[] = {
 #define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   {kId_##code1##_##special1, kId_##code2##_##special2},
+#ifndef JAXRL_FOR_SANITIZERS
 #include "pairs.inc"
+#endif
 #undef PAIR
     {kIdLeave, kIdLeave},
 };
@@ -474,7 +482,9 @@ inline Leaving play_threaded(Machine* played, const void* const** labels) {
       &&leave, &&poll_a, &&poll_x, &&poll_y, &&count_x, &&count_y,
 #define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   &&L_##code1##_##special1##_##code2##_##special2,
+#ifndef JAXRL_FOR_SANITIZERS
 #include "pairs.inc"
+#endif
 #undef PAIR
   };
   if (!played) {
@@ -494,7 +504,13 @@ inline Leaving play_threaded(Machine* played, const void* const** labels) {
              console,
              cartridge};
 
+  // A jump of its own in each handler is what the processor predicts. Sanitizers take minutes to
+  // compile that, and the pairs: they get one jump, and no pairs.
+#ifdef JAXRL_FOR_SANITIZERS
+#define JAXRL_NEXT goto next
+#else
 #define JAXRL_NEXT goto* t.op->handler
+#endif
 #define JAXRL_TAKE_BRANCH()                                          \
   do {                                                               \
     t.cycle += t.op->taken;                                          \
@@ -528,7 +544,9 @@ inline Leaving play_threaded(Machine* played, const void* const** labels) {
 #define JAXRL_ROW(code, operation, kind, mode, cycles) \
   JAXRL_EACH(JAXRL_HANDLER, code, operation, kind, mode, cycles)
 
-  JAXRL_NEXT;
+  goto next;
+next:
+  goto* t.op->handler;
   OPCODES(JAXRL_ROW)
 #undef JAXRL_ROW
 
@@ -562,7 +580,9 @@ count_y : {
     JAXRL_PLAY(code2, o2, k2, special2, l2, c2)                                \
   }                                                                            \
   JAXRL_NEXT;
+#ifndef JAXRL_FOR_SANITIZERS
 #include "pairs.inc"
+#endif
 #undef PAIR
 
 runs_on:
@@ -630,7 +650,7 @@ inline void decode(Cartridge& cartridge) {
     const u8 code = image[address];
     const Opcode& opcode = kOpcodes[code];
     const u32 length = length_of(opcode.mode);
-    if (address + length > kImage) continue;  // its operand is not in the cartridge
+    if (address + length >= kImage) continue;  // it leaves the cartridge
     if (length == 2) op.operand = image[address + 1];
     if (length == 3) op.operand = (u16)(image[address + 1] | image[address + 2] << 8);
     const Special special = special_of(opcode.kind, opcode.mode, op.operand);
