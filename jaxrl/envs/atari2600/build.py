@@ -1,7 +1,5 @@
 """Builds the emulator with this machine's C++ compiler, for its own processor, once.
 
-    python -m jaxrl.envs.atari2600.build     builds it if need be and prints where it is
-
 The library lies in the user's cache under a name that holds everything it depends on: the sources,
 the compiler and its version, the flags, the processor. Processes that come at once build it once.
 """
@@ -13,7 +11,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,20 +133,3 @@ def _compile(path: str, flags: tuple[str, ...], built: Path) -> None:
                 "compiler with CXX, or take --env.engine envpool"
             )
         os.replace(out, built)
-
-
-def main() -> int:
-    """Builds the library and prints its path; a missing compiler is said and no failure."""
-    if compiler() is None:
-        print("no C++ compiler: EnvPool will play Atari", file=sys.stderr)
-        return 0
-    try:
-        print(library())
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.status
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

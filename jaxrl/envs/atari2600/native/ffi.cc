@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cpu_engine.h"
+#include "game_calls.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;

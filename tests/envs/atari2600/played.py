@@ -1,0 +1,80 @@
+"""One game of the emulator, frame by frame, and what it is compared with."""
+
+import ctypes
+
+import numpy as np
+
+from jaxrl.envs.atari2600 import library
+from jaxrl.envs.atari2600.roms import rom
+
+TWO_K = "bowling boxing breakout fishing_derby freeway pong skiing surround tennis".split()
+FOUR_K = (
+    "alien amidar assault atlantis bank_heist berzerk chopper_command defender demon_attack enduro "
+    "frostbite gopher ice_hockey name_this_game pitfall qbert riverraid seaquest space_invaders "
+    "star_gunner venture video_pinball wizard_of_wor yars_revenge"
+).split()
+GAMES = TWO_K + FOUR_K
+ACTIONS = 18
+
+
+class Game:
+    """A game under power. `plain` takes the interpreter that plays one instruction at a time."""
+
+    def __init__(self, name: str, image: bytes | None = None, plain: bool = False):
+        self.plain = plain
+        self.functions = functions = library.load()
+        functions.jaxrl_game_open.restype = ctypes.c_void_p
+        functions.jaxrl_game_screen.restype = ctypes.c_void_p
+        functions.jaxrl_game_ram.restype = ctypes.c_void_p
+        functions.jaxrl_game_size.restype = ctypes.c_uint64
+        image = rom(name) if image is None else image
+        handle = functions.jaxrl_game_open(name.encode(), image, ctypes.c_uint64(len(image)))
+        assert handle, name
+        self.handle = ctypes.c_void_p(handle)
+        self.bytes = np.zeros(functions.jaxrl_game_size(), np.uint8)
+        self.state = ctypes.c_void_p(self.bytes.ctypes.data)
+        functions.jaxrl_game_power_on(self.handle, self.state)
+
+    def close(self):
+        self.functions.jaxrl_game_close(self.handle)
+
+    def reset(self):
+        self.functions.jaxrl_game_reset(self.handle, self.state, ctypes.c_uint8(self.plain))
+
+    def act(self, action: int, draws: bool = True) -> int:
+        """Plays one frame of an action of the full set; returns its reward."""
+        flags = (ctypes.c_uint8(flag) for flag in (action, draws, self.plain))
+        return self.functions.jaxrl_game_act(self.handle, self.state, *flags)
+
+    @property
+    def ram(self) -> np.ndarray:
+        address = self.functions.jaxrl_game_ram(self.state)
+        return np.frombuffer(ctypes.string_at(address, 128), np.uint8)
+
+    @property
+    def screen(self) -> np.ndarray:
+        """Colours u8[210, 160] of the newest frame that was drawn."""
+        address = self.functions.jaxrl_game_screen(self.handle)
+        return np.frombuffer(ctypes.string_at(address, 210 * 160), np.uint8).reshape(210, 160)
+
+    @property
+    def progress(self) -> tuple[int, int, bool]:
+        """Score, lives and whether the game is over."""
+        out = (ctypes.c_int32 * 3)()
+        self.functions.jaxrl_game_progress(self.state, out)
+        return out[0], out[1], bool(out[2])
+
+
+def ale(name: str, seed: int = 1):
+    """ALE itself, with the cartridge loaded, which plays its first reset."""
+    from ale_py import ALEInterface, LoggerMode
+
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    oracle = ALEInterface()
+    oracle.setFloat("repeat_action_probability", 0.0)
+    oracle.setInt("random_seed", seed)
+    oracle.setInt("frame_skip", 1)
+    from jaxrl.envs.atari2600 import roms
+
+    oracle.loadROM(str(roms.path(name)))
+    return oracle

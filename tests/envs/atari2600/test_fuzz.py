@@ -1,0 +1,45 @@
+"""Random programs as cartridges: the emulator neither leaves its memory nor plays two ways."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jaxrl.envs.atari2600 import build
+
+SOURCE = Path(__file__).with_name("fuzz.cc")
+SANITIZED = ("-DJAXRL_FOR_SANITIZERS", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def compiled(folder: Path, *flags: str) -> Path:
+    out = folder / "fuzz"
+    command = [build.compiler(), "-std=c++17", "-ffp-contract=off", *flags, "-I", build.NATIVE]
+    subprocess.run([*command, SOURCE, "-o", out], check=True)
+    return out
+
+
+def play(program: Path, first: int, count: int, frames: int, how: str) -> None:
+    done = subprocess.run(
+        [program, str(first), str(count), str(frames), how],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[:2000]
+    assert done.stdout == f"{count} programs\n"
+
+
+def test_random_programs_stay_in_their_memory(tmp_path):
+    play(compiled(tmp_path, "-O0", *SANITIZED), 0, 40, 5, "both")
+
+
+@pytest.mark.slow
+def test_many_random_programs_stay_in_their_memory(tmp_path):
+    program = compiled(tmp_path, "-O1", *SANITIZED)
+    play(program, 0, 3000, 5, "fast")
+    play(program, 3000, 300, 5, "both")
+
+
+@pytest.mark.slow
+def test_both_interpreters_play_random_programs_alike(tmp_path):
+    play(compiled(tmp_path, "-O2"), 0, 3000, 20, "both")
