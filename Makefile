@@ -51,6 +51,7 @@ setup-dev: .venv/jaxrl-dev-installed
 
 .venv/jaxrl-installed: pyproject.toml constraints.txt | .venv/bin/pip
 	$(INSTALL) --editable ".$(if $(CUDA),[cuda])"
+	@.venv/bin/python -m jaxrl.envs.atari2600 >/dev/null
 	@touch $@
 
 .venv/jaxrl-dev-installed: .venv/jaxrl-installed

@@ -2,10 +2,12 @@
 
 from jaxrl.atari.games import CATCH
 from jaxrl.config.schema import Config
+from jaxrl.envs.atari2600.engine import check_config as check_atari2600
 from jaxrl.envs.atari2600.engine import make_atari2600
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.catch import make_catch
-from jaxrl.envs.envpool.engine import make_envpool
+from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
+from jaxrl.errors import UserError
 from jaxrl.types import EnvEngine
 
 
@@ -37,3 +39,18 @@ def make_engines(
         )
         for index in range(config.parallel.groups)
     )
+
+
+def check_engine(config: Config) -> None:
+    """Raises `UserError` if the engine cannot play by the configuration on this machine.
+
+    Devices are looked for here, and the emulator is built if it has to be.
+    """
+    name = engine_name(config)
+    if name == "atari2600":
+        check_atari2600(config)
+    if name == "envpool" and config.env.interface == "xla" and not has_custom_call():
+        raise UserError(
+            "env.interface = 'xla': EnvPool has no custom call for this platform; take auto or "
+            "callback"
+        )

@@ -17,8 +17,7 @@ from jaxrl.config.diff import settings
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
-from jaxrl.envs import make_engines
-from jaxrl.envs.envpool.engine import has_custom_call
+from jaxrl.envs import check_engine, make_engines
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
 from jaxrl.program.program import make_program
@@ -112,11 +111,7 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     check(config)
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
-    if config.env.interface == "xla" and not has_custom_call():
-        raise UserError(
-            "env.interface = 'xla': EnvPool has no custom call for this platform; take auto or "
-            "callback"
-        )
+    check_engine(config)
     mesh = make_mesh(config.parallel.num_devices)
     resolve(config, mesh.size)
     memory_budget.check_memory(config, mesh)

@@ -17,9 +17,8 @@ from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
-from jaxrl.envs.base import first_env_seed
+from jaxrl.envs.base import first_env_seed, presses_fire
 from jaxrl.envs.envpool import engine as envpool_engine
-from jaxrl.envs.base import presses_fire
 from jaxrl.evaluation import evaluate, protocols, trace, video
 from jaxrl.program import rollout
 from jaxrl.runs import evaluation_record, layout

@@ -101,10 +101,8 @@ def test_devices_are_simulated_before_one_is_touched(monkeypatch):
     """Afterwards JAX refuses to simulate any, with a traceback."""
     events = []
     monkeypatch.setattr(train_module, "simulate_cpu_devices", lambda _: events.append("simulated"))
-    monkeypatch.setattr(train_module, "has_custom_call", lambda: events.append("touched") or True)
-    config = catch_config(
-        game="pong", env={"interface": "xla"}, parallel={"num_devices": 2}, num_envs=4
-    )
+    monkeypatch.setattr(train_module, "check_engine", lambda _: events.append("touched"))
+    config = catch_config(game="pong", parallel={"num_devices": 2}, num_envs=4)
     _open_mesh(config)
     assert events == ["simulated", "touched"]
 

@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,7 @@ def library() -> Path:
         built.parent.mkdir(parents=True, exist_ok=True)
         with _alone(built.with_suffix(".lock")):
             if not built.exists():  # another process may have built it
+                print("building the emulator for this machine, once", file=sys.stderr)
                 _compile(path, flags, built)
     except OSError as error:
         raise UserError(f"cannot build the emulator into '{built.parent}': {error}") from None

@@ -70,6 +70,10 @@ def check_config(config: Config) -> None:
             f"env.frame_height, env.frame_width = {height}, {width}: the screen has 210 x 160 "
             "pixels; take smaller frames, or --env.engine envpool"
         )
+    if config.env.interface == "xla" and not has_custom_call():
+        raise UserError(
+            "env.interface = 'xla': the emulator's custom call is for CPUs; take auto or callback"
+        )
 
 
 def make_atari2600(

@@ -7,12 +7,16 @@ import numpy as np
 from jaxrl.envs.atari2600 import library
 from jaxrl.envs.atari2600.roms import rom
 
-TWO_K = "bowling boxing breakout fishing_derby freeway pong skiing surround tennis".split()
+TWO_K = (
+    *("bowling", "boxing", "breakout", "fishing_derby", "freeway", "pong", "skiing", "surround"),
+    "tennis",
+)
 FOUR_K = (
-    "alien amidar assault atlantis bank_heist berzerk chopper_command defender demon_attack enduro "
-    "frostbite gopher ice_hockey name_this_game pitfall qbert riverraid seaquest space_invaders "
-    "star_gunner venture video_pinball wizard_of_wor yars_revenge"
-).split()
+    *("alien", "amidar", "assault", "atlantis", "bank_heist", "berzerk", "chopper_command"),
+    *("defender", "demon_attack", "enduro", "frostbite", "gopher", "ice_hockey", "name_this_game"),
+    *("pitfall", "qbert", "riverraid", "seaquest", "space_invaders", "star_gunner", "venture"),
+    *("video_pinball", "wizard_of_wor", "yars_revenge"),
+)
 GAMES = TWO_K + FOUR_K
 ACTIONS = 18
 

@@ -1,7 +1,7 @@
 """Every opcode against an independent 6502 (py65), and the undocumented ones against their manual.
 
-A case is a cartridge: it sets the registers, runs one instruction, stores what came of it in RAM and
-ends the frame. The timer, set to count single cycles, tells how long it took.
+A case is a cartridge: it sets the registers, runs one instruction, stores what came of it in RAM
+and ends the frame. The timer, set to count single cycles, tells how long it took.
 """
 
 import random
@@ -17,9 +17,7 @@ from tests.envs.atari2600.played import Game
 ROW = re.compile(r"OPCODE\(0x(\w\w), (\w+), (\w+), (\w+), (\d)\)")
 TABLE = {
     int(code, 16): (operation, kind, mode, int(cycles))
-    for code, operation, kind, mode, cycles in ROW.findall(
-        (build.NATIVE / "opcodes.h").read_text()
-    )
+    for code, operation, kind, mode, cycles in ROW.findall((build.NATIVE / "opcodes.h").read_text())
 }
 DOCUMENTED = sorted(code for code, row in TABLE.items() if not row[1].startswith("Odd"))
 ODD = sorted(set(TABLE) - set(DOCUMENTED))
@@ -95,7 +93,7 @@ class Case:
         return f"{TABLE[self.code]} {bytes(self.operand).hex()}, {registers}"
 
     def image(self) -> bytes:
-        """The cartridge: START sets up, runs the instruction, stores, ends the frame and repeats."""
+        """The cartridge: sets up, runs the instruction, stores, ends the frame and repeats."""
         code, (operation, _, mode, _) = self.code, TABLE[self.code]
         program = [0xA2, 0xFF, 0x9A]  # stack pointer
         for value in self.data[:3]:  # something to pull
@@ -190,7 +188,7 @@ def test_documented_opcodes_equal_py65(code, plain):
         assert (int(ram[TIME - 0x80]) + cycles) % 256 == offset % 256, str(case)
 
 
-# --- undocumented opcodes, by "No More Secrets" (Groepaz) -------------------------------------------
+# --- undocumented opcodes, by "No More Secrets" (Groepaz) ----------------------------------------
 
 CYCLES = {  # of what modifies memory, and of what reads or writes it
     "Modify": {"Zero": 5, "ZeroX": 6, "Absolute": 6, "AbsoluteX": 7, "AbsoluteY": 7}
@@ -336,8 +334,7 @@ def address_of(case: Case, mode: str) -> tuple[int, int]:
 )
 def test_undocumented_opcodes_do_what_their_manual_says(code, plain):
     rng = random.Random(code)
-    ram = played(nop := nop_case(rng), plain)
-    offset = int(ram[TIME - 0x80]) + 2
+    offset = int(played(nop_case(rng), plain)[TIME - 0x80]) + 2
     operation, kind, mode, _ = TABLE[code]
     kind = kind.removeprefix("Odd")
     for _ in range(4):

@@ -1,0 +1,84 @@
+"""The emulator is built once, for this machine, and without a compiler there is one line."""
+
+import subprocess
+import sys
+
+import pytest
+
+from jaxrl.cli.main import main
+from jaxrl.envs.atari2600 import build
+from jaxrl.envs.atari2600.__main__ import main as build_main
+from jaxrl.errors import UserError
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    build.library.cache_clear()
+    yield tmp_path / "jaxrl"
+    build.library.cache_clear()
+
+
+def stub(path, folder):
+    """A compiler that writes down each call and makes a file."""
+    path.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = --version ] && echo stub 1.0 && exit\n'
+        f"echo call >> {folder}/calls\nsleep 0.5\n"
+        'while [ "$1" != -o ]; do shift; done\necho built > "$2"\n'
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_processes_that_come_at_once_build_once(empty_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", stub(tmp_path / "stub", tmp_path))
+    code = "from jaxrl.envs.atari2600 import build; print(build.library())"
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    paths = {process.communicate()[0].strip() for process in both}
+    assert len(paths) == 1
+    assert (tmp_path / "calls").read_text() == "call\n"
+    assert paths.pop().startswith(str(empty_cache))
+
+
+def test_another_compiler_or_flag_is_another_library(empty_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", stub(tmp_path / "one", tmp_path))
+    first = build.library()
+    build.library.cache_clear()
+    assert build.library() == first
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-g"))
+    build.library.cache_clear()
+    assert build.library() != first
+    assert (tmp_path / "calls").read_text() == "call\n" * 2
+
+
+def test_without_a_compiler_there_is_one_line(empty_cache, monkeypatch, capsys):
+    monkeypatch.setattr(build, "compiler", lambda: None)
+    with pytest.raises(UserError, match="install g"):
+        build.library()
+    assert build_main() == 0
+    assert "no C++ compiler" in capsys.readouterr().err
+
+
+def test_a_compiler_that_fails_leaves_a_log(empty_cache, tmp_path, monkeypatch, capsys):
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho it hurts >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    assert build_main() == 2
+    assert "CXX" in capsys.readouterr().err
+    (log,) = empty_cache.glob("*.log")
+    assert "it hurts" in log.read_text()
+    assert not list(empty_cache.glob("*.so"))
+
+
+def test_auto_plays_atari_without_a_compiler(monkeypatch):
+    monkeypatch.setattr(build, "compiler", lambda: None)
+    assert main(["games"]) == 0
+    from jaxrl.config.schema import Config
+    from jaxrl.envs import engine_name
+
+    assert engine_name(Config(game="pong")) == "envpool"

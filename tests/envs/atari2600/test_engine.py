@@ -1,0 +1,260 @@
+"""The engine against EnvPool's, row by row; what must not change a game changes none."""
+
+import collections
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl.atari.games import minimal_actions
+from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
+from jaxrl.config.schema import Config
+from jaxrl.envs import make_engine, make_engines
+from jaxrl.envs.base import WHOLE, EnvGroup
+from jaxrl.envs.envpool.engine import make_pool
+from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
+from jaxrl.types import AXIS
+from tests.envs.atari2600.played import GAMES
+
+BASE = Config().replaced(
+    game="space_invaders",
+    env={
+        "engine": "atari2600",
+        "random_start_steps": 0,
+        "num_threads": 1,
+        "max_episode_steps": 150,
+    },
+)
+# One no-op or FIRE at the start, so that nothing is drawn by chance, and starts as ALE's own.
+LIKE_ENVPOOL = {"noop_max": 1, "exact_resets": True}
+
+
+def actions_for(config, steps, num_envs):
+    count = 18 if config.env.full_action_space else len(minimal_actions(config.game))
+    return np.random.default_rng(0).integers(0, count, (steps, num_envs))
+
+
+def play(config, actions, group=WHOLE):
+    """First rows, rows stacked along time, and the colour picture at the end."""
+    engine = make_engine(config, actions.shape[1], group=group)
+    state, first = engine.init(config.seed)
+
+    @jax.jit
+    def run(state, actions):
+        return jax.lax.scan(lambda s, a: engine.recv(engine.send(s, a)), state, actions)
+
+    _, rows = jax.device_get(run(state, jnp.asarray(actions, jnp.int32)))
+    engine.check()
+    picture = engine.render()
+    engine.close()
+    return first, rows, picture
+
+
+def assert_equals_envpool(config, steps, num_envs=2):
+    ours = config.replaced(env=LIKE_ENVPOOL)
+    actions = actions_for(ours, steps, num_envs)
+    expected = play(ours.replaced(env={"engine": "envpool"}), actions)
+    got = play(ours, actions)
+    jax.tree.map(np.testing.assert_array_equal, got, expected)
+    return got[1]
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("game", ["space_invaders", "breakout", "qbert"])
+def test_rows_equal_envpools(game):
+    rows = assert_equals_envpool(BASE.replaced(game=game), 400)
+    assert (rows.terminated | rows.truncated).any()
+    assert rows.game_over.any()
+    assert rows.reset.any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", GAMES)
+def test_rows_of_every_game_equal_envpools_for_long(game):
+    assert_equals_envpool(BASE.replaced(game=game, env={"max_episode_steps": 500}), 1500)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"episodic_life": False},
+        {"reward_clip": False},
+        {"fire_reset": False},
+        {"full_action_space": True},
+        {"frame_height": 104, "frame_width": 80},
+        {"frame_height": 105, "frame_width": 80},
+        {"frame_height": 42, "frame_width": 44},
+        {"max_episode_steps": 7},
+    ],
+    ids=lambda settings: "-".join(f"{key}={value}" for key, value in settings.items()),
+)
+def test_settings_mean_what_they_mean_to_envpool(settings):
+    assert_equals_envpool(BASE.replaced(game="seaquest", env=settings), 120)
+
+
+def test_frames_larger_than_the_screen_are_refused(capsys):
+    arguments = ["--game", "pong", "--env.engine", "atari2600", "--env.frame-height", "212"]
+    assert main(["train", "--config", "vtrace_cpu", *arguments]) == 2
+    assert "210 x 160" in capsys.readouterr().err
+
+
+# --- chance --------------------------------------------------------------------------------------
+
+
+def test_games_start_with_one_to_thirty_noops():
+    """The first row of Enduro, whose cars move in every frame, tells how many there were."""
+    config = BASE.replaced(game="enduro", env={"exact_resets": True})
+    first, _, _ = play(config, actions_for(config, 1, 200))
+    kinds = collections.Counter(frame.tobytes() for frame in first.frame)
+    assert 20 < len(kinds) <= 30
+
+
+def test_sticky_actions_repeat_a_quarter_of_the_frames():
+    """In Breakout the paddle's way tells how many frames heard LEFT after many of RIGHT."""
+    config = BASE.replaced(game="breakout", env=LIKE_ENVPOOL | {"max_episode_steps": 27_000})
+    meanings = minimal_actions("breakout")
+    right, left = meanings.index("RIGHT"), meanings.index("LEFT")
+    way = np.array([[right]] * 40 + [[left]] * 2)
+    envs = np.repeat(way, 400, axis=1)
+    sure = play(config, way)[1].frame[-1, 0]
+    sticky = play(config.replaced(env={"repeat_action_probability": 0.25}), envs)[1].frame[-1]
+    # Of the eight frames each is swallowed while the first LEFT has not been heard: with p = 0.25
+    # three in four games look as without stickiness or are one frame behind.
+    late = np.mean([(frame != sure).any() for frame in sticky])
+    assert 0.15 < late < 0.95
+    assert len({frame.tobytes() for frame in sticky}) >= 3
+
+
+def test_random_starts_put_games_out_of_step_and_are_quick():
+    config = BASE.replaced(game="pong", env={"random_start_steps": 500})
+    engine = make_engine(config, 256)
+    _, first = engine.init(1)
+    engine.close()
+    assert len({frame.tobytes() for frame in first.frame}) > 200
+
+
+def test_same_seed_same_games_other_seed_other_games():
+    config = BASE.replaced(env={"random_start_steps": 100, "noop_max": 30})
+    actions = actions_for(config, 60, 4)
+    one, again, other = (play(config.replaced(seed=seed), actions) for seed in (1, 1, 2))
+    jax.tree.map(np.testing.assert_array_equal, one, again)
+    assert (one[1].frame != other[1].frame).any()
+
+
+# --- what changes no game ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_threads_and_interface_change_nothing(exact):
+    settings = {"random_start_steps": 60, "exact_resets": exact, "max_episode_steps": 40}
+    config = BASE.replaced(env=settings)
+    actions = actions_for(config, 100, 7)
+    expected = play(config, actions)
+    for change in ({"num_threads": 2}, {"interface": "callback"}):
+        got = play(config.replaced(env=change), actions)
+        jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+def test_the_division_into_groups_changes_nothing():
+    config = BASE.replaced(env={"random_start_steps": 60})
+    actions = actions_for(config, 80, 8)
+    _, whole, _ = play(config, actions)
+    halves = [
+        play(config, actions[:, index * 4 : index * 4 + 4], EnvGroup(index, 2))[1]
+        for index in (0, 1)
+    ]
+    joined = jax.tree.map(lambda *rows: np.concatenate(rows, axis=1), *halves)
+    jax.tree.map(np.testing.assert_array_equal, joined, whole)
+
+
+def test_two_devices_step_two_engines():
+    config = BASE.replaced(env={"random_start_steps": 30})
+    actions = actions_for(config, 40, 4)
+    _, whole, _ = play(config, actions)
+    mesh = make_mesh(2)
+    engine = make_engine(config, 2, 2)
+    env, _ = engine.init(config.seed)
+    env = put(mesh, env, SHARDED)
+
+    def program(env, actions):
+        return jax.lax.scan(lambda s, a: engine.recv(engine.send(s, a)), env, actions)
+
+    by_time = jax.sharding.PartitionSpec(None, AXIS)
+    mapped = map_over_devices(program, mesh, (SHARDED, by_time), (SHARDED, by_time))
+    _, rows = jax.device_get(jax.jit(mapped)(env, jnp.asarray(actions, jnp.int32)))
+    engine.close()
+    jax.tree.map(np.testing.assert_array_equal, rows, whole)
+
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("order", "groups"),
+    [
+        ("overlapped", 2),
+        pytest.param("overlapped", 1, marks=slow),
+        pytest.param("strict", 1, marks=slow),
+        pytest.param("strict", 2, marks=slow),
+    ],
+)
+def test_trains_in_both_orders_and_groups(order, groups, tmp_path):
+    arguments = ["--game", "pong", "--env.engine", "atari2600", "--num-envs", "8"]
+    arguments += ["--parallel.order", order, "--parallel.groups", str(groups)]
+    arguments += ["--total-steps", "2000", "--log.interval", "1000", "--evaluation.episodes", "0"]
+    arguments += ["--network.torso", "nips", "--env.random-start-steps", "20"]
+    run = str(tmp_path / "run")
+    assert main(["train", "--config", "a2c_fast", *arguments, "--run-dir", run]) == 0
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+
+def test_actions_are_checked():
+    engine = make_engine(BASE, 2)
+    env, _ = engine.init(1)
+    with pytest.raises(AssertionError):
+        engine.send(env, jnp.zeros(3, jnp.int32))
+    with pytest.raises(TypeError, match="int32"):
+        engine.send(env, jnp.zeros(2, jnp.float32))
+    engine.close()
+    wild, last = (play(BASE, np.full((30, 2), action))[1] for action in (10_000, 5))
+    np.testing.assert_array_equal(wild.frame, last.frame)
+
+
+def test_stepping_before_init_or_after_close_is_refused():
+    engine = make_engine(BASE, 2)
+    state, _ = engine.init(1)
+    step = jax.jit(lambda state: engine.recv(engine.send(state, jnp.zeros(2, jnp.int32))))
+    step(state)
+    engine.close()
+    with pytest.raises(RuntimeError, match="init"):
+        engine.send(state, jnp.zeros(2, jnp.int32))
+    with pytest.raises(Exception, match="closed"):
+        jax.block_until_ready(step(state))
+
+
+def test_a_game_that_is_not_known_is_refused(capsys):
+    arguments = ["--game", "zaxxon", "--env.engine", "atari2600"]
+    assert main(["train", "--config", "vtrace_cpu", *arguments]) == 2
+    assert "does not play zaxxon yet; take --env.engine envpool" in capsys.readouterr().err
+
+
+def test_engines_of_a_plan_hold_its_games():
+    config = BASE.replaced(num_envs=8, parallel={"groups": 2, "num_devices": 1})
+    engines = make_engines(config, resolve(config).envs_per_device)
+    assert [engine.spec.num_envs for engine in engines] == [4, 4]
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([e.env_ids[0] for e in engines])), range(8)
+    )
+
+
+def test_envpool_is_what_it_is_compared_with():
+    """Without the settings that both share, EnvPool would start its games by chance."""
+    pool = make_pool(BASE.replaced(env=LIKE_ENVPOOL), 1, 1, num_threads=1)
+    assert pool.config["noop_max"] == 1
+    pool.close()
