@@ -31,6 +31,7 @@ class Game:
         functions.jaxrl_game_screen.restype = ctypes.c_void_p
         functions.jaxrl_game_ram.restype = ctypes.c_void_p
         functions.jaxrl_game_size.restype = ctypes.c_uint64
+        functions.jaxrl_game_doubtful.restype = ctypes.c_uint64
         image = rom(name) if image is None else image
         handle = functions.jaxrl_game_open(name.encode(), image, ctypes.c_uint64(len(image)))
         assert handle, name
@@ -49,6 +50,16 @@ class Game:
         """Plays one frame of an action of the full set; returns its reward."""
         flags = (ctypes.c_uint8(flag) for flag in (action, draws, self.plain))
         return self.functions.jaxrl_game_act(self.handle, self.state, *flags)
+
+    @property
+    def doubtful(self) -> int:
+        """Reads of a collision that may have happened in a frame that did not keep it."""
+        return self.functions.jaxrl_game_doubtful(self.handle)
+
+    @property
+    def needed(self) -> int:
+        """Latches that the program has been seen to read."""
+        return self.functions.jaxrl_game_needed(self.handle)
 
     @property
     def ram(self) -> np.ndarray:

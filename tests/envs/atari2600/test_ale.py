@@ -34,6 +34,7 @@ def assert_equals_ale(name: str, frames: int, seed: int = 0, plain: bool = False
             ends += 1
             oracle.reset_game()
             game.reset()
+    assert not game.doubtful
     game.close()
 
 

@@ -123,7 +123,7 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Can
   start_beam(beam, console.tia, cartridge.setup.first_line, console.goes_on);
   beam.canvas = canvas;
   beam.blanks_hmove = cartridge.setup.blanks_hmove;
-  beam.needed = cartridge.needed.load(std::memory_order_relaxed);
+  beam.needed = machine.keeps_all ? kAllPairs : cartridge.needed.load(std::memory_order_relaxed);
   beam.needed_objects = 0;
   for (int pair = 0; pair < kPairs; pair++)
     if (beam.needed >> pair & 1)
@@ -185,6 +185,7 @@ inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, 
     return run_frame(machine, console, cartridge, canvas, interpreter);
   }
   play_log(console.tia, machine.beam, machine.log, end_of_picture(machine));
+  console.tia.unknown |= (u16)(kAllPairs & ~machine.beam.needed);
   const bool went_on = console.goes_on;
   console.goes_on = !machine.frame_over;
   console.tia.drawn_until = machine.beam.clock;
@@ -201,10 +202,12 @@ inline void power_on(Machine& machine, Console& console, Cartridge& cartridge) {
   set_controls(console, cartridge.setup, kNoop);
   reset_system(console, cartridge);
   console.paddle[0] = console.paddle[1] = 0;
+  machine.keeps_all = true;
   // Only now are the difficulty switches as the cartridge's maker meant them; ALE sets them to B.
   console.port_b |= (u8)(cartridge.setup.difficulty << 6);
   for (int frame = 0; frame < 60; frame++)
     run_frame(machine, console, cartridge, {nullptr, nullptr});
+  machine.keeps_all = false;
   reset_system(console, cartridge);
 }
 

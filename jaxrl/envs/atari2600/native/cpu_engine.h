@@ -149,6 +149,7 @@ class CpuEngine {
     auto machine = std::make_unique<Machine>();
     auto screens = std::make_unique<Screens>();
     Player player{*machine, cartridge_, game_, screens.get()};
+    learn_collisions(player);
     starts_.resize(kStarts);
     Game game;
     power_on(player, game);

@@ -1,9 +1,12 @@
 // A game of a cartridge, as ALE plays it: the console, what its RAM means, and how it is started.
 #pragma once
 
+#include <memory>
+
 #include "console.h"
 #include "games.h"
 #include "palette.h"
+#include "random.h"
 
 namespace jaxrl {
 
@@ -81,6 +84,7 @@ inline void power_on(Player& player, Game& game) {
 
 // Starts the game anew, as ALE's reset_game does: RAM keeps what it holds.
 inline void reset_game(Player& player, Game& game) {
+  player.machine.keeps_all = true;
   center_paddles(game.console);
   reset_system(game.console, player.cartridge);
   for (int frame = 0; frame < 60; frame++) play_frame(player, game, kNoop);
@@ -90,6 +94,7 @@ inline void reset_game(Player& player, Game& game) {
   hold_reset(player, game);
   for (int frame = 0; frame < player.rules.start_frames; frame++)
     play_frame(player, game, player.rules.start_action);
+  player.machine.keeps_all = false;
 }
 
 // Plays one frame of an action and returns its reward; a game that is over stands still.
@@ -98,6 +103,28 @@ inline i32 act(Player& player, Game& game, u8 action) {
   if (!player.rules.has_fire && (kPressed[action] & kButton)) action = kNoop;
   play_frame(player, game, action);
   return game.progress.reward;
+}
+
+// Finds out which collisions a cartridge reads, by playing it for half a minute: from then on only
+// those are kept. One that is read later for the first time is kept from that frame on.
+inline void learn_collisions(Player& player) {
+  constexpr u32 kFrames = 2000, kHeld = 8;
+  auto game = std::make_unique<Game>();
+  Screens* screens = player.screens;
+  player.screens = nullptr;
+  power_on(player, *game);
+  u64 random = 0;
+  u8 action = kNoop;
+  game->progress.over = 1;
+  for (u32 frame = 0; frame < kFrames; frame++) {
+    if (game->progress.over) reset_game(player, *game);
+    if (frame % kHeld == 0) action = (u8)random_below(random, kActions);
+    player.machine.keeps_all = player.machine.learns = true;
+    act(player, *game, action);
+    player.machine.keeps_all = player.machine.learns = false;
+  }
+  player.screens = screens;
+  if (player.rules.keeps_collisions) player.cartridge.needed = kAllPairs;
 }
 
 }  // namespace jaxrl

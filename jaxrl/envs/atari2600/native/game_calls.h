@@ -38,6 +38,8 @@ Handle* jaxrl_game_open(const char* name, const uint8_t* bytes, uint64_t size) {
     return nullptr;
   }
   jaxrl::decode(handle->cartridge);
+  Player player = handle->player(0);
+  jaxrl::learn_collisions(player);
   return handle;
 }
 void jaxrl_game_close(Handle* handle) { delete handle; }
@@ -57,6 +59,9 @@ int32_t jaxrl_game_act(Handle* handle, Game* game, uint8_t action, uint8_t draws
   if (!draws) player.screens = nullptr;
   return jaxrl::act(player, *game, action);
 }
+// Collisions that were read when it was not certain that they had been kept.
+uint64_t jaxrl_game_doubtful(const Handle* handle) { return handle->machine.doubtful; }
+uint32_t jaxrl_game_needed(const Handle* handle) { return handle->cartridge.needed; }
 const uint8_t* jaxrl_game_screen(const Handle* handle) { return handle->screens.last(); }
 const uint8_t* jaxrl_game_ram(const Game* game) { return game->console.riot.ram; }
 void jaxrl_game_progress(const Game* game, int32_t* out) {

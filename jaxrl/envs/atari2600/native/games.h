@@ -60,6 +60,8 @@ struct GameRules {
   u8 start_action = 0;    // pressed for `start_frames` after a reset
   u8 start_frames = 0;
   bool has_fire = true;
+  // It first reads collisions after minutes, and never clears them: all are kept from the start.
+  bool keeps_collisions = false;
 };
 
 namespace games {
@@ -297,7 +299,7 @@ inline constexpr GameRules kAll[] = {
     {"fishing_derby", fishing_derby},
     {"freeway", freeway, 0, 0, 0, menu(0x80, 0)},
     {"frostbite", frostbite, 4, 0, 0, menu(0x80, 0)},
-    {"gopher", gopher, 3, 0, 0, {true, 0xD3, 0, 5, 0, 0, true}, {}, kFireButton, 1},
+    {"gopher", gopher, 3, 0, 0, {true, 0xD3, 0, 5, 0, 0, true}, {}, kFireButton, 1, true, true},
     {"ice_hockey", ice_hockey, 0, 0, 0, menu(0x80, 0, 2)},
     {"name_this_game", name_this_game, 3, 0, 0, menu(0xDE, 8, 2)},
     {"pitfall", pitfall, 3, 2000, 0, {}, {}, kUpward, 1},

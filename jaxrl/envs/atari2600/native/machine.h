@@ -50,7 +50,10 @@ struct Machine {
   Beam beam;
   u8 shadow[64];          // TIA registers when the whole log has been played
   bool frame_over;
+  bool keeps_all;         // every collision is kept: while a game starts, programs read what they like
+  bool learns;            // what is read then will be kept
   bool unforeseen;        // a collision was read that the cartridge was not known to read
+  u64 doubtful;           // reads of a collision that may have happened in a frame that did not keep it
   i32 last_update;        // clock up to which the TIA was last brought
   LoggedWrite writes[kLogCapacity + 8];
 };
@@ -127,11 +130,13 @@ inline u8 read_paddle(const Machine& machine, u32 pin) {
 inline u8 read_collisions(Machine& machine, u32 index) {
   Console& console = *machine.console;
   const u16 pairs = pairs_of_register(index);
+  if (machine.learns) machine.cartridge->needed |= pairs;
   if (pairs & ~machine.beam.needed) {
     machine.cartridge->needed |= pairs;
-    machine.unforeseen = true;
+    machine.unforeseen = true;  // the frame is played again, and keeps them
   }
   play_log(console.tia, machine.beam, machine.log, 3 * console.cycle);
+  machine.doubtful += !machine.unforeseen && (console.tia.unknown & pairs);
   const u32 latches = console.tia.collisions;
   if (index == 6) return (u8)((latches >> 12 & 1) << 7);
   const u32 both = latches >> (index == 7 ? 13 : 2 * index);

@@ -57,12 +57,13 @@ struct Tia {
   i32 hmove_clock;      // of the last HMOVE
   i32 drawn_until;      // where the beam stands in a frame that goes on
   u16 collisions;       // latches, as kPairObjects
+  u16 unknown;          // latches that were not computed since they were cleared
   u8 old_player[2];     // graphics before the last write to the other player (vertical delay)
   u8 old_ball;
   u8 suppressed[2];     // the player was moved on this line: its first copy is not shown
   u8 mirrored;          // the right half of the playfield mirrors the left
   u8 hmove_blank;       // the first 8 pixels of the next line are black
-  u8 padding[3];
+  u8 padding[1];
 };
 
 struct Mask {
@@ -585,7 +586,7 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
     case HMCLR: memset(registers + HMP0, 0, 5); return;
     case CXCLR:
       run_to(0, 0x3F);
-      tia.collisions = 0;
+      tia.collisions = tia.unknown = 0;
       return;
     default: {
       if (registers[index] == value) return;
