@@ -4,7 +4,7 @@ import typing
 
 from jaxrl.atari.games import CATCH
 from jaxrl.config import bounds
-from jaxrl.config.plan import resolve, scaled_learning_rate
+from jaxrl.config.plan import check_sizes, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, Config, convolutions
 from jaxrl.config.toml import algorithm_config
 from jaxrl.errors import UserError, nearest
@@ -36,7 +36,7 @@ def check(config: Config) -> None:
     config.agent.check(config.num_envs)
     _check_network(config)
     _check_frames(config)
-    resolve(config)
+    check_sizes(config, config.parallel.num_devices)
 
 
 def _check_engine(config: Config) -> None:

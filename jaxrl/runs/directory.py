@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+from jaxrl.config import bounds
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
@@ -78,7 +79,12 @@ def load_config(run_dir: Path) -> Config:
     if not present:
         raise UserError(f"'{run_dir}' is no run directory: it has no config.toml")
     check_links(run_dir)
-    return load(run_dir / layout.CONFIG)
+    config = load(run_dir / layout.CONFIG)
+    try:
+        bounds.check(config)  # readers compute sizes with its values
+    except UserError as error:
+        raise UserError(f"'{run_dir / layout.CONFIG}': {error}") from None
+    return config
 
 
 def _leads_inside(link: Path, home: Path) -> bool:

@@ -14,7 +14,7 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
-from jaxrl.config.plan import resolve
+from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
@@ -118,7 +118,7 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
             "callback"
         )
     mesh = make_mesh(config.parallel.num_devices)
-    resolve(config, mesh.size)
+    check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     with processes.quiet():  # the first connection, which Gloo announces on standard output
         processes.check_same(settings(config))
