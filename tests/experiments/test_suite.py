@@ -48,6 +48,7 @@ from jaxrl.experiments.suite.table import (
     LONGEST,
     Record,
     _cells,
+    _score_cells,
     markdown,
     section,
     take_in,
@@ -102,6 +103,7 @@ FAKE = textwrap.dedent("""
     elif what == "learn":
         run_dir = pathlib.Path(options[options.index("--run-dir") + 1])
         run_dir.mkdir()
+        (run_dir / "config.toml").write_text("num_envs = 16")
         with open(run_dir / "metrics.jsonl", "w") as file:
             for step, games, mean in ((1000, 40, 19.0), (2000, 120, -3.5), (3000, 130, 18.5)):
                 first = {"compile_seconds": 2.5} if step == 1000 else {}
@@ -510,9 +512,14 @@ def test_means_of_first_games_do_not_count(tmp_path):
             {"step": 2, "episodes": 120, "return_mean": 18.5}]  # fmt: skip
     lines = [json.dumps({"frames": 4, "seconds": 1.0} | row) + "\n" for row in rows]
     (tmp_path / "metrics.jsonl").write_text("".join(lines))
-    assert score_of(tmp_path)["step"] == 1
-    (tmp_path / "config.toml").write_text(to_toml(Config(num_envs=60)))
-    assert score_of(tmp_path)["step"] == 2
+    found = score_of(tmp_path)
+    assert (found["step"], found["unknown"]) == (None, "config.toml does not say num_envs")
+    assert _score_cells(found)[1] == "unknown: config.toml does not say num_envs"
+    # Also as another version of jaxrl has left it.
+    for text in (to_toml(Config(num_envs=60)), "num_envs = 60\nlog_interval = 5\n"):
+        (tmp_path / "config.toml").write_text(text)
+        found = score_of(tmp_path)
+        assert (found["step"], found["unknown"]) == (2, "")
 
 
 # --- the command ----------------------------------------------------------------------------------
