@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import jaxrl
+from jaxrl.config.plan import scaled_learning_rate
 
 
 def test_every_public_name_is_there():
@@ -20,6 +21,14 @@ def test_every_public_name_is_there():
 def test_import_starts_nothing():
     code = "import sys, jaxrl; jaxrl.load_config; assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_learning_rate_scales_from_the_environments_of_the_file(tmp_path):
+    """As `jaxrl train` does: four times as many, so that linear scaling is 4 x 0.02."""
+    (tmp_path / "mine.toml").write_text("num_envs = 8\n[optimizer]\nlearning_rate = 0.02\n")
+    config = jaxrl.load_config(tmp_path / "mine.toml")
+    more = config.replaced(num_envs=32, optimizer={"lr_scaling": "linear"})
+    assert scaled_learning_rate(more) == pytest.approx(0.08)
 
 
 def test_the_example_of_the_docstring(tmp_path):

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import tyro
 
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import MOVED, algorithms_with, as_recipe, load
+from jaxrl.config.toml import MOVED, algorithms_with, as_recipe, load_recipe
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 
@@ -91,7 +91,7 @@ def parse(kind: type[T], command: str, words: Sequence[str]) -> T:
         parsed: Any = _read(kind, command, words, None)
     else:
         file = _config_file(words)
-        settings = as_recipe(load(file) if file else Config())
+        settings = load_recipe(file) if file else as_recipe(Config())
         command = f"{command} --config {file}" if file else command
         parsed = _read(kind, command, words, settings)
         _check_config(parsed.settings)

@@ -166,6 +166,11 @@ def load(path: Path) -> Config:
         raise UserError(f"'{path}': {error}") from None
 
 
+def load_recipe(path: Path) -> Config:
+    """Reads a TOML file to change and train from, by path or stem. Raises `UserError`."""
+    return as_recipe(load(path))
+
+
 def to_toml(config: Config) -> str:
     """Returns every key with its value; `load` of it gives the same configuration."""
     # A JSON scalar of these types is a TOML scalar.
