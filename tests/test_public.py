@@ -8,6 +8,9 @@ import pytest
 
 import jaxrl
 from jaxrl.config.plan import scaled_learning_rate
+from jaxrl.errors import UserError
+from jaxrl.training import train
+from tests.conftest import catch_config
 
 
 def test_every_public_name_is_there():
@@ -29,6 +32,39 @@ def test_a_learning_rate_scales_from_the_environments_of_the_file(tmp_path):
     config = jaxrl.load_config(tmp_path / "mine.toml")
     more = config.replaced(num_envs=32, optimizer={"lr_scaling": "linear"})
     assert scaled_learning_rate(more) == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"game": "pogn"}, "unknown game 'pogn': did you mean pong"),
+        (
+            {"network": {"torso": "natur"}},
+            "network.torso = 'natur': must be one of nips, nature, impala",
+        ),
+        (
+            {"agent": {"target": "sarza"}},
+            "agent.target = 'sarza': must be one of n_step, one_step, sarsa",
+        ),
+        ({"parallel": {"order": None}}, "parallel.order = None: must be one of strict, overlapped"),
+    ],
+)
+def test_misspelt_values_are_refused_as_on_the_command_line(changes, message):
+    """Nothing else checks them: `nature` and `strict` are ordinary strings to Python."""
+    config = jaxrl.load_config(Path("nstep_q"))
+    with pytest.raises(UserError, match=message):
+        jaxrl.train(config.replaced(**changes))
+
+
+def test_a_run_without_a_directory_gets_one_in_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = train.Outcome(80, None)
+    monkeypatch.setattr(train, "_train", lambda config, run_dir, *_: outcome)
+    config = catch_config(seed=3)
+    assert jaxrl.train(config) == outcome
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    assert run_dir.name.startswith("catch-a2c-seed3-")
+    assert jaxrl.load_config(run_dir / "config.toml").run_dir == f"runs/{run_dir.name}"
 
 
 def test_the_example_of_the_docstring(tmp_path):

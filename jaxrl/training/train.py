@@ -25,7 +25,7 @@ from jaxrl.program.program import make_program
 from jaxrl.runs import checkpoint_files, evaluation_record, layout
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.directory import create_run, load_config, write_config
+from jaxrl.runs.directory import create_run, default_run_dir, load_config, write_config
 from jaxrl.runs.provenance import write_provenance
 from jaxrl.runtime import malloc, processes
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
@@ -52,8 +52,12 @@ class Outcome(NamedTuple):
 
 
 def start(config: Config) -> Outcome:
-    """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
+    """Trains a new run, by default in `default_run_dir`.
+
+    Raises `UserError` before anything is compiled or overwritten.
+    """
     mesh = _open_mesh(config)
+    config = config.replaced(run_dir=config.run_dir or default_run_dir(config))
     # The number of learners stays, also when the run is resumed on other devices.
     if config.parallel.sync_every and not config.parallel.num_learners:
         config = config.replaced(parallel={"num_learners": mesh.size})
