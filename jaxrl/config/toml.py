@@ -137,28 +137,31 @@ def as_recipe(config: Config) -> Config:
     return dataclasses.replace(config, optimizer=optimizer)
 
 
+def _files(folder: Path) -> list[Path]:
+    """Returns the configurations of a folder: those of its subfolders, then those beside them."""
+    return [*sorted(folder.glob("*/*.toml")), *sorted(folder.glob("*.toml"))]
+
+
 def find(path: Path) -> Path:
     """Returns the path, or for a bare stem (`ppo_pong`) the file of configs/ that has it."""
-    if path.suffix or len(path.parts) > 1 or path.exists():
+    # A directory may be called like a stem, as configs/ppo is of its parent.
+    if path.suffix or len(path.parts) > 1 or path.is_file():
         return path
-    own = [file for folder in FOLDERS for file in sorted(folder.glob(f"*/{path.name}.toml"))]
-    return own[0] if own else path
+    files = (file for folder in FOLDERS for file in _files(folder))
+    return next((file for file in files if file.stem == path.name), path)
 
 
 def load(path: Path) -> Config:
     """Reads a TOML file, by path or stem. Raises `UserError` with the file's name."""
     try:
         return from_table(tomllib.loads(find(path).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        folders = (path.parent, *FOLDERS)
-        files = [
-            file
-            for folder in folders
-            for file in (*folder.glob("*.toml"), *folder.glob("*/*.toml"))
-        ]
+    except (FileNotFoundError, IsADirectoryError):
+        files = [file for folder in (path.parent, *FOLDERS) for file in _files(folder)]
         near = nearest(path.stem, dict.fromkeys(file.stem for file in files), 1)
         meant = next((file for file in files if near and file.stem == near[0]), None)
-        hint = f"did you mean '{meant}'?" if meant else "configs/ holds jaxrl's"
+        hint = (
+            f"did you mean '{meant}'?" if meant else "give a file, or the stem of one in configs/"
+        )
         raise UserError(f"no configuration file '{path}': {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None

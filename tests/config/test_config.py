@@ -1,5 +1,6 @@
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
@@ -125,10 +126,30 @@ def test_broken_files_are_named(tmp_path):
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="cannot read"):
         load(broken)
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="no configuration file"):
         load(tmp_path)
     with pytest.raises(UserError, match="no configuration file"):
         load(tmp_path / "absent.toml")
+
+
+def test_a_stem_finds_a_file_of_configs(tmp_path, monkeypatch):
+    """In a folder of an algorithm, then a user's beside them; a directory hides none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ppo").mkdir()
+    assert load(Path("ppo")) == load(recipe_file("ppo"))
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "mine.toml").write_text("num_envs = 3")
+    assert load(Path("mine")).num_envs == 3
+    (tmp_path / "configs" / "all").mkdir()
+    (tmp_path / "configs" / "all" / "mine.toml").write_text("num_envs = 4")
+    assert load(Path("mine")).num_envs == 4
+    (tmp_path / "mine").write_text("num_envs = 5")  # a path that is a file is taken as it is
+    assert load(Path("mine")).num_envs == 5
+    (tmp_path / "minx").mkdir()
+    with pytest.raises(UserError, match=r"'minx': did you mean 'configs/mine\.toml'"):
+        load(Path("minx"))
+    with pytest.raises(UserError, match="'qqqqqq': give a file, or the stem of one in configs/"):
+        load(Path("qqqqqq"))
 
 
 def of(algorithm, agent=(), **changes):
