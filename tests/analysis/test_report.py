@@ -275,6 +275,18 @@ def test_names_that_no_page_can_show_are_distinguished(tmp_path):
     assert [run.name for run in reader.read(made)] == ["? (1)", "? (2)"]
 
 
+def test_an_older_evaluation_and_configuration_are_read(tmp_path):
+    """Their keys had other names: (2 + 20.7) / (14.6 + 20.7) = 0.64 of Pong."""
+    found = evaluation(protocol="sticky")
+    found["human_normalised_mean"] = found.pop("human_normalized_mean")
+    config = 'game = "pong"\nnum_envs = 8\nrepeat_action_probability = 0.0\n'
+    (run,) = reader.read([make_run(tmp_path / "x", evaluation=found, config=config)])
+    assert run.evaluation.human_normalized == pytest.approx(0.643, abs=1e-3)
+    refused, sticks = run.warnings
+    assert "it is 'env.repeat_action_probability' now" in refused
+    assert "probability 0 in training and 0.25 in the evaluation" in sticks
+
+
 @pytest.mark.parametrize("protocol", ["noop", "sticky"])
 def test_actions_that_stick_otherwise_than_in_training_are_a_warning(protocol, tmp_path):
     run_dir = make_run(tmp_path / "x", evaluation=evaluation(protocol=protocol))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl.analysis.groups import distinct_names
+from jaxrl.atari.scores import human_normalized
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.directory import check_links, load_config, settings_by_key
@@ -182,7 +183,8 @@ def _parse_evaluation(found: dict[str, Any]) -> ReportedEvaluation:
         mean=figures["mean"] or 0.0,
         median=figures["median"] or 0.0,
         std=figures["std"] or 0.0,
-        human_normalized=number(found.get("human_normalized_mean")),
+        # Computed, because older files have it under another name.
+        human_normalized=human_normalized(names["game"], figures["mean"] or 0.0),
         lowest=min(good, default=None),
         highest=max(good, default=None),
         played=_played(found.get("conditions")),
@@ -229,7 +231,8 @@ def _concerns(run: ReportedRun) -> list[str]:
 
 def _stickiness(run: ReportedRun) -> str | None:
     """Returns a warning if training and evaluation repeat actions with different probability."""
-    trained = number(run.config.get("env.repeat_action_probability"))
+    older = run.config.get("repeat_action_probability")  # of a configuration without sections
+    trained = number(run.config.get("env.repeat_action_probability", older))
     played = evaluation_record.STICKINESS.get(run.evaluation.protocol) if run.evaluation else None
     if trained is None or played is None or trained == played:
         return None
