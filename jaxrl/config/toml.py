@@ -68,17 +68,22 @@ def algorithms_with(key: str) -> list[str]:
     return [name for name, kind in ALGORITHMS.items() if key in _types(kind)]
 
 
+def elsewhere(key: str, prefix: str) -> str:
+    """Returns where a key belongs that a section does not have, for messages; empty if nowhere."""
+    if prefix == "agent." and algorithms_with(key):
+        return f"it belongs to {' and '.join(algorithms_with(key))}"
+    if prefix:
+        return ""
+    sections = {name: _types(kind) for name, kind in SECTIONS.items()}
+    own = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), "")
+    moved = MOVED.get(key, own)
+    return f"it is '{moved}' now" if moved else ""
+
+
 def _hint(key: str, prefix: str, known: dict[str, Any]) -> str:
     """Returns a remedy for a key that a section does not have."""
-    if prefix == "agent." and algorithms_with(key):
-        owners = " and ".join(algorithms_with(key))
-        return f"it belongs to {owners}; known are {', '.join(known)}"
-    moved = MOVED.get(key)
-    if not prefix and not moved:
-        sections = {name: _types(kind) for name, kind in SECTIONS.items()}
-        moved = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), None)
-    if not prefix and moved:
-        return f"it is '{moved}' now"
+    if belongs := elsewhere(key, prefix):
+        return f"{belongs}; known are {', '.join(known)}" if prefix else belongs
     near = nearest(key, known, 1)
     return f"did you mean '{prefix}{near[0]}'?" if near else f"known are {', '.join(known)}"
 
