@@ -56,15 +56,16 @@ def test_misspelt_values_are_refused_as_on_the_command_line(changes, message):
         jaxrl.train(config.replaced(**changes))
 
 
-def test_a_run_without_a_directory_gets_one_in_runs(tmp_path, monkeypatch):
+def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outcome = train.Outcome(80, None)
     monkeypatch.setattr(train, "_train", lambda config, run_dir, *_: outcome)
-    config = catch_config(seed=3)
+    config = catch_config(seed=3, parallel={"sync_every": 1})
     assert jaxrl.train(config) == outcome
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert run_dir.name.startswith("catch-a2c-seed3-")
-    assert jaxrl.load_config(run_dir / "config.toml").run_dir == f"runs/{run_dir.name}"
+    kept = jaxrl.load_config(run_dir / "config.toml")
+    assert (kept.run_dir, kept.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
 
 
 def test_the_example_of_the_docstring(tmp_path):

@@ -1,6 +1,5 @@
 """A configuration resolved: every size that follows from it and from the number of devices."""
 
-import dataclasses
 from dataclasses import dataclass
 
 from jaxrl.config.algorithm_base import Sizes, check_one_of, divisors
@@ -25,10 +24,6 @@ class Plan:
     learning_rate: float  # at the start, scaled as `optimizer.lr_scaling` says
     updates_per_merge: int  # of learners that learn apart; else 1
     updates_per_line: int  # of metrics.jsonl
-
-    def updates_until(self, steps: int) -> int:
-        """Returns the updates after which at least this many agent steps are played."""
-        return -(-steps // self.steps_per_update)
 
 
 def resolve(config: Config, num_devices: int = 0) -> Plan:
@@ -73,8 +68,7 @@ def with_learners(config: Config, num_devices: int) -> Config:
     """Returns the configuration with one learner on each device, where their number is open."""
     if not config.parallel.sync_every or config.parallel.num_learners:
         return config
-    parallel = dataclasses.replace(config.parallel, num_learners=num_devices)
-    return dataclasses.replace(config, parallel=parallel)
+    return config.replaced(parallel={"num_learners": num_devices})
 
 
 def _sizes(config: Config, num_devices: int) -> Sizes:

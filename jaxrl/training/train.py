@@ -14,7 +14,7 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
-from jaxrl.config.plan import check_sizes, resolve
+from jaxrl.config.plan import check_sizes, resolve, with_learners
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
@@ -58,9 +58,8 @@ def start(config: Config) -> Outcome:
     """
     mesh = _open_mesh(config)
     config = config.replaced(run_dir=config.run_dir or default_run_dir(config))
-    # The number of learners stays, also when the run is resumed on other devices.
-    if config.parallel.sync_every and not config.parallel.num_learners:
-        config = config.replaced(parallel={"num_learners": mesh.size})
+    # Their number stays, also when the run is resumed on other devices.
+    config = with_learners(config, mesh.size)
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
