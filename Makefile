@@ -65,7 +65,7 @@ $(GAMES): .venv/jaxrl-installed
 
 $(SWEEPS): .venv/jaxrl-installed
 	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(ALGO) \
-	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--parallel.num-devices $(DEVICES)) \
+	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
 	  --root $(or $(RUN),runs/$@)
 
 games: .venv/jaxrl-installed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jaxrl.analysis.tables import load_table
     from jaxrl.config.schema import Config
-    from jaxrl.config.toml import load as load_config
+    from jaxrl.config.toml import load_recipe as load_config
     from jaxrl.evaluation.evaluate import evaluate, load_actor
     from jaxrl.evaluation.trace import trace
     from jaxrl.training.train import resume
@@ -26,7 +26,7 @@ _PLACES = {
     "Config": "config.schema:Config",
     "evaluate": "evaluation.evaluate:evaluate",
     "load_actor": "evaluation.evaluate:load_actor",
-    "load_config": "config.toml:load",
+    "load_config": "config.toml:load_recipe",
     "load_table": "analysis.tables:load_table",
     "resume": "training.train:resume",
     "trace": "evaluation.trace:trace",

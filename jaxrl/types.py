@@ -72,12 +72,13 @@ class AgentState(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The actions that an agent would take in evaluation, and the returns that it expects.
+    """The policy that an agent plays in evaluation, and the returns that it expects.
 
-    N = atoms of a return's distribution; 0 without one.
+    Of a noisy network all are those of the mean weights, while `Agent.act` draws weights for every
+    observation, in evaluation too. N = atoms of a return's distribution; 0 without one.
     """
 
-    probabilities: jax.Array  # f32[B, A], of the actions
+    probabilities: jax.Array  # f32[B, A], of the actions, with evaluation's random ones
     value: jax.Array  # f32[B], expected return; of value-based agents the best action's
     distributions: jax.Array  # f32[B, A, N], of each action's return, on the atoms of `support`
     support: jax.Array  # f32[N], returns
@@ -111,7 +112,7 @@ class Agent(NamedTuple):
     act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
     # update(state, trajectory, key) -> (state, Metrics); inside the mesh
     update: Callable[[AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, Metrics]]
-    # predict(actor, observation u8[B, 84, 84, 4]) -> Prediction, without exploration noise
+    # predict(actor, observation u8[B, 84, 84, 4]) -> Prediction, which draws no random number
     predict: Callable[[ActorState, jax.Array], Prediction]
     rollout_length: int  # T
     # interrupt(memory) -> memory: notes that the next games do not continue the remembered ones

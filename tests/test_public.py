@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 import jaxrl
+from jaxrl.config.plan import scaled_learning_rate
+from jaxrl.errors import UserError
+from jaxrl.training import train
+from tests.conftest import catch_config
 
 
 def test_every_public_name_is_there():
@@ -20,6 +24,48 @@ def test_every_public_name_is_there():
 def test_import_starts_nothing():
     code = "import sys, jaxrl; jaxrl.load_config; assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_learning_rate_scales_from_the_environments_of_the_file(tmp_path):
+    """As `jaxrl train` does: four times as many, so that linear scaling is 4 x 0.02."""
+    (tmp_path / "mine.toml").write_text("num_envs = 8\n[optimizer]\nlearning_rate = 0.02\n")
+    config = jaxrl.load_config(tmp_path / "mine.toml")
+    more = config.replaced(num_envs=32, optimizer={"lr_scaling": "linear"})
+    assert scaled_learning_rate(more) == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"game": "pogn"}, "unknown game 'pogn': did you mean pong"),
+        (
+            {"network": {"torso": "natur"}},
+            "network.torso = 'natur': must be one of nips, nature, impala",
+        ),
+        (
+            {"agent": {"target": "sarza"}},
+            "agent.target = 'sarza': must be one of n_step, one_step, sarsa",
+        ),
+        ({"parallel": {"order": None}}, "parallel.order = None: must be one of strict, overlapped"),
+    ],
+)
+def test_misspelt_values_are_refused_as_on_the_command_line(changes, message):
+    """Nothing else checks them: `nature` and `strict` are ordinary strings to Python."""
+    config = jaxrl.load_config(Path("nstep_q"))
+    with pytest.raises(UserError, match=message):
+        jaxrl.train(config.replaced(**changes))
+
+
+def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = train.Outcome(80, None)
+    monkeypatch.setattr(train, "_train", lambda config, run_dir, *_: outcome)
+    config = catch_config(seed=3, parallel={"sync_every": 1})
+    assert jaxrl.train(config) == outcome
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    assert run_dir.name.startswith("catch-a2c-seed3-")
+    kept = jaxrl.load_config(run_dir / "config.toml")
+    assert (kept.run_dir, kept.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
 
 
 def test_the_example_of_the_docstring(tmp_path):

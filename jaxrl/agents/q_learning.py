@@ -118,7 +118,10 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
 def act(
     setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, tuple[()]]:
-    """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras."""
+    """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras.
+
+    A noisy network draws its weights for each observation, in evaluation too.
+    """
     keys, noise = key, None
     if setup.network.config.noisy:
         keys, noise = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
@@ -130,7 +133,8 @@ def act(
 def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
     """Returns the policy of evaluation and the returns of observations u8[B, 84, 84, 4].
 
-    Noisy networks predict by their mean weights.
+    A noisy network predicts by its mean weights, so its probabilities are those of a game without
+    noise, which `act` does not play.
     """
     method = setup.method
     outputs = forward(setup.network, actor.params, actor.statistics, observation)

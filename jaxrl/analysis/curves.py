@@ -14,11 +14,9 @@ import numpy as np
 
 from jaxrl.analysis.drawing import line_style, save
 from jaxrl.analysis.groups import RunGroup, group_runs
-from jaxrl.atari.games import CATCH
-from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.runs import metrics
-from jaxrl.runs.directory import load_config
+from jaxrl.runs.directory import settings_by_key
 
 if TYPE_CHECKING:
     import matplotlib
@@ -33,6 +31,7 @@ LABELS = {
 UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
 POINTS = 200  # of a mean over seeds
 EARLY = "mean of first games only,\nwhich favors short ones"
+UNKNOWN = f"{EARLY}\n(all, where num_envs is unknown)"
 
 
 class Band(NamedTuple):
@@ -63,12 +62,11 @@ def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[f
 
 
 def of_first_games(run_dir: Path) -> list[bool]:
-    """Returns whether each line's mean covers first games, which favor short ones."""
-    try:
-        config = load_config(run_dir)
-    except UserError:  # the curve needs no configuration
-        config = Config(num_envs=1)
-    return metrics.of_first_games(metrics.read(run_dir), config.num_envs, config.game == CATCH)
+    """Returns whether each line's mean covers first games, which favor short ones.
+
+    Every line does where the run's number of environments is unknown.
+    """
+    return metrics.of_first_games(metrics.read(run_dir), settings_by_key(run_dir))
 
 
 def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Band:
@@ -208,7 +206,7 @@ def _mark_early(
 ) -> None:
     """Draws a circle at each mean of first games, with one entry in the legend."""
     marks: dict[str, Any] = {"s": 14, "facecolors": "white", "linewidths": 0.8, "zorder": 3}
-    any_early = False
+    any_early, all_known = False, True
     for run_dir, color in colors.items():
         lines = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
         early = [first for row, first in lines if row["return_mean"] is not None]
@@ -216,8 +214,10 @@ def _mark_early(
         if any(early):
             axes.scatter(x, y, edgecolors=color, **marks)
             any_early = True
+            all_known &= metrics.num_envs_in(settings_by_key(run_dir)) is not None
     if any_early:
-        axes.scatter([], [], edgecolors="grey", label=EARLY, **marks)
+        label = EARLY if all_known else UNKNOWN
+        axes.scatter([], [], edgecolors="grey", label=label, **marks)
 
 
 def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:

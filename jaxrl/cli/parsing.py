@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import tyro
 
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import MOVED, algorithms_with, as_recipe, load
-from jaxrl.config.validation import check, check_game
+from jaxrl.config.toml import MOVED, algorithms_with, as_recipe, load_recipe
+from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 
 Protocol = Literal["noop", "sticky"]
@@ -91,10 +91,10 @@ def parse(kind: type[T], command: str, words: Sequence[str]) -> T:
         parsed: Any = _read(kind, command, words, None)
     else:
         file = _config_file(words)
-        settings = as_recipe(load(file) if file else Config())
+        settings = load_recipe(file) if file else as_recipe(Config())
         command = f"{command} --config {file}" if file else command
         parsed = _read(kind, command, words, settings)
-        _check_config(parsed.settings)
+        check(parsed.settings)
     if "words" in names:
         parsed = dataclasses.replace(parsed, words=tuple(words))
     return typing.cast(T, parsed)
@@ -108,13 +108,6 @@ def _config_file(words: Sequence[str]) -> Path | None:
         if word.startswith("--config="):
             return Path(word.removeprefix("--config="))
     return None
-
-
-def _check_config(config: Config) -> None:
-    from jaxrl.atari.games import known_games
-
-    check_game(config.game, known_games())
-    check(config)
 
 
 def _read(kind: Any, command: str, words: Sequence[str], settings: Config | None) -> Any:

@@ -1,6 +1,5 @@
 """`jaxrl train` and `jaxrl resume`."""
 
-import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -31,13 +30,11 @@ def train(arguments: Train) -> int:
     """Trains an agent, alone or together with other processes."""
     check_launch(arguments.launch)
     config = arguments.settings
-    from jaxrl.runs.directory import check_new_run, default_run_dir
-
-    if not config.run_dir:
-        config = dataclasses.replace(config, run_dir=default_run_dir(config))
 
     def work(alone: bool) -> int:
-        if alone:
+        from jaxrl.runs.directory import check_new_run
+
+        if alone and config.run_dir:  # a mistake is told before JAX is imported
             check_new_run(config)
         from jaxrl.training.train import start
 

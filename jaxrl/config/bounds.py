@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import typing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -53,11 +53,22 @@ def _check_value(name: str, value: Any, bounds: tuple[Any, ...]) -> None:
                 raise UserError(f"{name} = {value}: must be below {limit}")
 
 
+def _check_choice(name: str, value: Any, annotation: Any) -> None:
+    """Refuses a value that its `Literal` does not name; Python itself checks none."""
+    if typing.get_origin(annotation) is not Literal:
+        return
+    choices = typing.get_args(annotation)
+    if value not in choices:
+        raise UserError(f"{name} = {value!r}: must be one of {', '.join(map(str, choices))}")
+
+
 def check(section: Any, prefix: str = "") -> None:
     """Raises `UserError` for the first field of a dataclass, or of its parts, out of its bounds."""
+    annotations = typing.get_type_hints(type(section))
     for field in dataclasses.fields(section):
-        value = getattr(section, field.name)
+        name, value = prefix + field.name, getattr(section, field.name)
         if dataclasses.is_dataclass(value):
-            check(value, f"{prefix}{field.name}.")
-        else:
-            _check_value(prefix + field.name, value, of_field(type(section), field.name))
+            check(value, f"{name}.")
+            continue
+        _check_choice(name, value, annotations[field.name])
+        _check_value(name, value, of_field(type(section), field.name))

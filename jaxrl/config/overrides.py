@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import from_table, merge
+from jaxrl.config.toml import elsewhere, from_table, merge
 from jaxrl.errors import UserError, nearest
 
 FREE = ("run_dir", "parallel.num_devices")  # the place of training, not its result
@@ -39,15 +39,24 @@ def _key(word: str) -> str:
     return word.partition("=")[0].strip().replace("-", "_")
 
 
+def _hint(key: str, known: dict[str, Any]) -> str:
+    """Returns a remedy for a key that the configuration does not have."""
+    before, dot, name = key.rpartition(".")
+    if name == "num_devices":  # which is free to change
+        return "give --num-devices instead"
+    if belongs := elsewhere(name, before + dot):
+        return belongs
+    near = nearest(key, known, 1)
+    return f"did you mean '{near[0]}'?" if near else "it is no key that may change"
+
+
 def apply(config: Config, words: tuple[str, ...]) -> Config:
     """Returns the configuration with the values of words like `optimizer.learning_rate=1e-4`."""
     known = _flat(config)
     for word in words:
         key, equals, text = _key(word), *word.partition("=")[1:]
         if key not in known:
-            near = nearest(key, known, 1)
-            hint = f"did you mean '{near[0]}'?" if near else "it is no key that may change"
-            raise UserError(f"--override {word}: unknown key '{key}': {hint}")
+            raise UserError(f"--override {word}: unknown key '{key}': {_hint(key, known)}")
         if not equals:
             continue
         try:

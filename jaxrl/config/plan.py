@@ -1,6 +1,5 @@
 """A configuration resolved: every size that follows from it and from the number of devices."""
 
-import dataclasses
 from dataclasses import dataclass
 
 from jaxrl.config.algorithm_base import Sizes, check_one_of, divisors
@@ -26,22 +25,17 @@ class Plan:
     updates_per_merge: int  # of learners that learn apart; else 1
     updates_per_line: int  # of metrics.jsonl
 
-    def updates_until(self, steps: int) -> int:
-        """Returns the updates after which at least this many agent steps are played."""
-        return -(-steps // self.steps_per_update)
-
 
 def resolve(config: Config, num_devices: int = 0) -> Plan:
-    """Returns the plan of a configuration on so many devices.
+    """Returns the plan of a configuration on `num_devices` devices; `check_sizes` refuses.
 
     Args:
-      config: the run to train.
-      num_devices: 0 takes those of the configuration, or one.
-
-    Raises `UserError` for environments or batches that do not divide, naming the nearest that do.
+      config: of a run to train, or of one that was trained anywhere.
+      num_devices: 0 takes those of the configuration, or one, as a reader of a finished run does:
+        steps and updates are the same on every number of devices.
     """
     num_devices = num_devices or config.parallel.num_devices or 1
-    sizes = _check_sizes(config, num_devices)
+    sizes = _sizes(config, num_devices)
     agent, merge = config.agent, max(config.parallel.sync_every, 1)
     steps = config.num_envs * agent.rollout_length
     num_updates = -(-config.total_steps // (steps * merge)) * merge
@@ -74,36 +68,52 @@ def with_learners(config: Config, num_devices: int) -> Config:
     """Returns the configuration with one learner on each device, where their number is open."""
     if not config.parallel.sync_every or config.parallel.num_learners:
         return config
-    parallel = dataclasses.replace(config.parallel, num_learners=num_devices)
-    return dataclasses.replace(config, parallel=parallel)
+    return config.replaced(parallel={"num_learners": num_devices})
 
 
-def _check_sizes(config: Config, num_devices: int) -> Sizes:
-    """Refuses environments that do not divide among devices, learners, groups or minibatches."""
-    num_envs, asked, groups = (
-        config.num_envs, config.parallel.num_learners, config.parallel.groups
-    )  # fmt: skip
-    if asked % num_devices:
+def _sizes(config: Config, num_devices: int) -> Sizes:
+    """Returns the environments and the devices or learners that share them."""
+    asked = config.parallel.num_learners
+    return Sizes(
+        num_envs=config.num_envs,
+        num_devices=num_devices,
+        num_learners=asked or num_devices,
+        groups=config.parallel.groups,
+        owner="learner" if asked else "device",
+    )
+
+
+def check_sizes(config: Config, num_devices: int) -> None:
+    """Refuses environments that do not divide among devices, learners, groups or minibatches.
+
+    Args:
+      config: of a run to train.
+      num_devices: 0 where they are not known yet, which refuses only what no number would mend.
+
+    Raises `UserError`, which names the nearest sizes that do.
+    """
+    asked, groups = config.parallel.num_learners, config.parallel.groups
+    # What divides among many devices divides for one, so one stands for an unknown number.
+    sizes = _sizes(config, num_devices or 1)
+    if asked % sizes.num_devices:
         fitting = max(1, round(asked / num_devices)) * num_devices
         raise UserError(
             f"parallel.num_learners = {asked} does not divide among {num_devices} devices: "
             f"take {fitting}, or 0 for one on each"
         )
-    sizes = Sizes(
-        num_envs=num_envs,
-        num_devices=num_devices,
-        num_learners=asked or num_devices,
-        groups=groups,
-        owner="learner" if asked else "device",
-    )
     _check_shares(sizes)
-    if groups > 1 and sizes.num_learners > num_devices:
+    if groups > 1 and sizes.num_learners > num_devices > 0:
         raise UserError(
             "parallel.groups: several learners of a device play in one group; leave it at 1"
         )
     check_one_of("parallel.groups", groups, divisors(sizes.envs_per_learner), sizes.whole)
+    _check_batches(config, sizes)
+
+
+def _check_batches(config: Config, sizes: Sizes) -> None:
+    """Refuses rollouts that are too large, and batches that do not divide."""
     agent = config.agent
-    steps = num_envs * agent.rollout_length
+    steps = config.num_envs * agent.rollout_length
     if steps >= 2**31:
         raise UserError(f"num_envs x agent.rollout_length = {steps}: must be below 2147483648")
     agent.check_sizes(sizes)
@@ -111,7 +121,6 @@ def _check_sizes(config: Config, num_devices: int) -> Sizes:
         batch = agent.batch_per_learner(sizes)
         whole = f"the {batch} {agent.batch_unit} of a gradient"
         check_one_of("agent.micro_batch", agent.micro_batch, divisors(batch), whole)
-    return sizes
 
 
 def _check_shares(sizes: Sizes) -> None:

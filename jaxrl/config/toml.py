@@ -68,17 +68,22 @@ def algorithms_with(key: str) -> list[str]:
     return [name for name, kind in ALGORITHMS.items() if key in _types(kind)]
 
 
+def elsewhere(key: str, prefix: str) -> str:
+    """Returns where a key belongs that a section does not have, for messages; empty if nowhere."""
+    if prefix == "agent." and algorithms_with(key):
+        return f"it belongs to {' and '.join(algorithms_with(key))}"
+    if prefix:
+        return ""
+    sections = {name: _types(kind) for name, kind in SECTIONS.items()}
+    own = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), "")
+    moved = MOVED.get(key, own)
+    return f"it is '{moved}' now" if moved else ""
+
+
 def _hint(key: str, prefix: str, known: dict[str, Any]) -> str:
     """Returns a remedy for a key that a section does not have."""
-    if prefix == "agent." and algorithms_with(key):
-        owners = " and ".join(algorithms_with(key))
-        return f"it belongs to {owners}; known are {', '.join(known)}"
-    moved = MOVED.get(key)
-    if not prefix and not moved:
-        sections = {name: _types(kind) for name, kind in SECTIONS.items()}
-        moved = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), None)
-    if not prefix and moved:
-        return f"it is '{moved}' now"
+    if belongs := elsewhere(key, prefix):
+        return f"{belongs}; known are {', '.join(known)}" if prefix else belongs
     near = nearest(key, known, 1)
     return f"did you mean '{prefix}{near[0]}'?" if near else f"known are {', '.join(known)}"
 
@@ -137,33 +142,41 @@ def as_recipe(config: Config) -> Config:
     return dataclasses.replace(config, optimizer=optimizer)
 
 
+def _files(folder: Path) -> list[Path]:
+    """Returns the configurations of a folder: those of its subfolders, then those beside them."""
+    return [*sorted(folder.glob("*/*.toml")), *sorted(folder.glob("*.toml"))]
+
+
 def find(path: Path) -> Path:
     """Returns the path, or for a bare stem (`ppo_pong`) the file of configs/ that has it."""
-    if path.suffix or len(path.parts) > 1 or path.exists():
+    # A directory may be called like a stem, as configs/ppo is of its parent.
+    if path.suffix or len(path.parts) > 1 or path.is_file():
         return path
-    own = [file for folder in FOLDERS for file in sorted(folder.glob(f"*/{path.name}.toml"))]
-    return own[0] if own else path
+    files = (file for folder in FOLDERS for file in _files(folder))
+    return next((file for file in files if file.stem == path.name), path)
 
 
 def load(path: Path) -> Config:
     """Reads a TOML file, by path or stem. Raises `UserError` with the file's name."""
     try:
         return from_table(tomllib.loads(find(path).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        folders = (path.parent, *FOLDERS)
-        files = [
-            file
-            for folder in folders
-            for file in (*folder.glob("*.toml"), *folder.glob("*/*.toml"))
-        ]
+    except (FileNotFoundError, IsADirectoryError):
+        files = [file for folder in (path.parent, *FOLDERS) for file in _files(folder)]
         near = nearest(path.stem, dict.fromkeys(file.stem for file in files), 1)
         meant = next((file for file in files if near and file.stem == near[0]), None)
-        hint = f"did you mean '{meant}'?" if meant else "configs/ holds jaxrl's"
+        hint = (
+            f"did you mean '{meant}'?" if meant else "give a file, or the stem of one in configs/"
+        )
         raise UserError(f"no configuration file '{path}': {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None
     except (ValueError, RecursionError, UserError) as error:  # of TOML, of UTF-8, of a path
         raise UserError(f"'{path}': {error}") from None
+
+
+def load_recipe(path: Path) -> Config:
+    """Reads a TOML file to change and train from, by path or stem. Raises `UserError`."""
+    return as_recipe(load(path))
 
 
 def to_toml(config: Config) -> str:

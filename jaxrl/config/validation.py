@@ -2,9 +2,9 @@
 
 import typing
 
-from jaxrl.atari.games import CATCH
+from jaxrl.atari.games import CATCH, known_games
 from jaxrl.config import bounds
-from jaxrl.config.plan import resolve, scaled_learning_rate
+from jaxrl.config.plan import check_sizes, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, Config, convolutions
 from jaxrl.config.toml import algorithm_config
 from jaxrl.errors import UserError, nearest
@@ -20,10 +20,11 @@ def check_game(game: str, known: typing.Sequence[str]) -> None:
 
 
 def check(config: Config) -> None:
-    """Refuses values out of their bounds, and combinations that make no sense.
+    """Refuses unknown games, values out of their bounds and combinations that make no sense.
 
     Raises `UserError`, which names the key and a value that would do.
     """
+    check_game(config.game, known_games())
     bounds.check(config)
     if type(config.agent) is not algorithm_config(config.algorithm):
         raise UserError(
@@ -36,7 +37,7 @@ def check(config: Config) -> None:
     config.agent.check(config.num_envs)
     _check_network(config)
     _check_frames(config)
-    resolve(config)
+    check_sizes(config, config.parallel.num_devices)
 
 
 def _check_engine(config: Config) -> None:

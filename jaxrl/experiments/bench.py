@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import CATCH
-from jaxrl.config.plan import resolve
+from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
@@ -151,7 +151,7 @@ def prepare(config: Config) -> Config:
     # Training is timed, not the filling of a replay before it, nor its size.
     config = config.replaced(agent=config.agent.for_timing(config.num_envs))
     mesh = make_mesh(config.parallel.num_devices)
-    resolve(config, mesh.size)
+    check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     return config
 

@@ -16,7 +16,7 @@ from jaxrl.config.diff import flat
 from jaxrl.config.overrides import FREE
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import as_recipe, find, load
+from jaxrl.config.toml import find, load_recipe
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, layout
@@ -117,7 +117,7 @@ def plan(
             raise UserError(f"--{name} is empty: a sweep needs at least one of each")
     games = games_of(words)
     files = tuple(find(file) for file in files)
-    recipes = [as_recipe(load(file)).replaced(**settings) for file in files]
+    recipes = [load_recipe(file).replaced(**settings) for file in files]
     members: dict[str, SweepMember] = {}
     for seed in seeds:
         for game in games:

@@ -42,10 +42,15 @@ class Learners(NamedTuple):
 
 
 def make_learners(plan: Plan, agent: Agent) -> Learners:
-    """Makes the configured learners; `agent` is made for the environments of one learner."""
+    """Makes the configured learners; `agent` is made for the environments of one learner.
+
+    Raises `ValueError` if they do not divide among the devices of the plan.
+    """
     if not plan.config.parallel.sync_every:
         return Learners(agent, _same, lambda _, after: after, _same, updates_between_merges=1)
-    count = plan.num_learners // plan.num_devices
+    count, left = divmod(plan.num_learners, plan.num_devices)
+    if left:
+        raise ValueError(f"{plan.num_learners} learners do not divide among {plan.num_devices}")
     return Learners(
         agent=_joint_agent(agent, count),
         spread=partial(_spread, count),
@@ -69,7 +74,7 @@ def _spread(count: int, state: AgentState) -> AgentState:
 
 def _merge(plan: Plan, before: AgentState, after: AgentState) -> AgentState:
     """Returns the common state after all learners have pushed their changes."""
-    push = partial(_push, decay=1.0, total=plan.num_learners)
+    push = partial(_push, decay=1.0)
     params = jax.tree.map(push, before.actor.params, after.actor.params)
     statistics, train_state = jax.tree.map(
         partial(_merge_part, plan),
@@ -83,9 +88,11 @@ def _merge(plan: Plan, before: AgentState, after: AgentState) -> AgentState:
     return AgentState(actor, train_state, after.memory)
 
 
-def _push(before: jax.Array, own: jax.Array, decay: float, total: int) -> jax.Array:
+def _push(before: jax.Array, own: jax.Array, decay: float) -> jax.Array:
     """Returns x₀ + Σ_d decayᴰ⁻¹⁻ᵈ (x_d - x₀) over all learners; `own` is x_d: [L, ...]."""
-    later = total - 1 - (jax.lax.axis_index(AXIS) * own.shape[0] + jnp.arange(own.shape[0]))
+    count = own.shape[0]
+    total = jax.lax.axis_size(AXIS) * count
+    later = total - 1 - (jax.lax.axis_index(AXIS) * count + jnp.arange(count))
     difference = (own - before).astype(jnp.float32)
     weighted = jnp.tensordot(jnp.float32(decay) ** later, difference, axes=1)
     return before + sum_over_devices(weighted).astype(before.dtype)
@@ -97,7 +104,7 @@ def _merge_part(plan: Plan, before: PyTree, own: PyTree) -> PyTree:
     decay, decay_mean = optimizer.decay**steps, optimizer.decay_mean**steps
 
     def push(old: PyTree, new: PyTree, decay: float) -> PyTree:
-        return jax.tree.map(partial(_push, decay=decay, total=plan.num_learners), old, new)
+        return jax.tree.map(partial(_push, decay=decay), old, new)
 
     if isinstance(before, optax.ScaleByAdamState):
         return optax.ScaleByAdamState(

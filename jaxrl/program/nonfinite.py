@@ -75,18 +75,21 @@ def _faults(tree: PyTree) -> PyTree:
 
 def faults(state: AgentState) -> list[str]:
     """Names the arrays that are not finite: "parameters Dense_0.kernel have nan", ..."""
-    named = {
-        "parameters": state.actor.params,
-        "statistics": state.actor.statistics,
-        "train_state": state.train_state,
+    named = {"parameters": state.actor.params, "statistics": state.actor.statistics}
+    # An agent that keeps nothing else beside the parameters has the optimizer's state alone.
+    kept = state.train_state
+    parts = kept._asdict() if hasattr(kept, "opt_state") else {"opt_state": kept}
+    named |= {"optimizer": parts.pop("opt_state"), **parts}
+    floats = {
+        f"{name} {jax.tree_util.keystr(path, simple=True, separator='.')}".strip(): x
+        for name, part in named.items()
+        for path, x in jax.tree_util.tree_flatten_with_path(part)[0]
+        if _is_float(x)
     }
-    leaves = jax.tree_util.tree_flatten_with_path(named)[0]
-    floats = {path: x for path, x in leaves if _is_float(x)}
     found = jax.device_get(_faults(list(floats.values())))
     return [
-        f"{path[0].key} {jax.tree_util.keystr(path[1:], simple=True, separator='.')} "
-        f"{'have nan' if has_nan else 'have infinity'}"
-        for path, (has_nan, has_infinity) in zip(floats, found, strict=True)
+        f"{name} {'have nan' if has_nan else 'have infinity'}"
+        for name, (has_nan, has_infinity) in zip(floats, found, strict=True)
         if has_nan or has_infinity
     ]
 

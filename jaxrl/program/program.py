@@ -106,7 +106,11 @@ def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh)
       agent: made for the environments of one learner (`plan.envs_per_learner`).
       engines: one per group.
       mesh: the devices.
+
+    Raises `ValueError` if the plan is of another number of devices.
     """
+    if plan.num_devices != mesh.size:
+        raise ValueError(f"the plan is of {plan.num_devices} devices, the mesh has {mesh.size}")
     config = plan.config
     agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
     agent = policy_lag.delayed(agent, config.parallel.lag)

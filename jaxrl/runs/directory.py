@@ -1,10 +1,15 @@
 """Run directories: made, described, and read again."""
 
 import contextlib
+import dataclasses
 import os
 import time
+import tomllib
 from pathlib import Path
+from typing import Any
 
+from jaxrl.config import bounds
+from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
@@ -78,7 +83,31 @@ def load_config(run_dir: Path) -> Config:
     if not present:
         raise UserError(f"'{run_dir}' is no run directory: it has no config.toml")
     check_links(run_dir)
-    return load(run_dir / layout.CONFIG)
+    config = load(run_dir / layout.CONFIG)
+    try:
+        bounds.check(config)  # readers compute sizes with its values
+    except UserError as error:
+        raise UserError(f"'{run_dir / layout.CONFIG}': {error}") from None
+    return config
+
+
+def settings_by_key(run_dir: Path) -> dict[str, Any]:
+    """Returns the settings of a run by dotted key ("agent.gamma"), for readers of its figures.
+
+    A file that `load_config` refuses, as one of an older version, gives its values as they stand;
+    empty where there is none to read.
+    """
+    try:
+        return flat(dataclasses.asdict(load_config(run_dir)))
+    except UserError:
+        pass
+    path = run_dir / layout.CONFIG
+    try:
+        check_links(run_dir)
+        # A pipe would block.
+        return flat(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (UserError, OSError, ValueError, RecursionError):
+        return {}
 
 
 def _leads_inside(link: Path, home: Path) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from tensorboardX.proto import event_pb2, summary_pb2
 from tensorboardX.record_writer import RecordWriter
 
+from jaxrl.atari.games import CATCH
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
 from jaxrl.types import WINDOW, Count, Mean, Metrics
@@ -35,12 +36,25 @@ def games_needed(num_envs: int) -> int:
     return max(WINDOW, ROUNDS * num_envs)
 
 
-def of_first_games(rows: list[dict[str, Any]], num_envs: int, restorable: bool) -> list[bool]:
+def num_envs_in(settings: dict[str, Any]) -> int | None:
+    """Returns the number of environments in a run's settings by key; None if it is unknown."""
+    number = settings.get("num_envs")
+    return number if type(number) is int and 0 < number < LARGEST else None
+
+
+def of_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list[bool]:
     """Returns for each line whether its mean is of the first games of a session.
 
-    A session begins with the line that has `compile_seconds`. Its games began together, unless the
-    engine is `restorable` and goes on with those that were under way.
+    A session begins with the line that has `compile_seconds`. Its games began together, unless they
+    are Catch's, which continue in a checkpoint.
+
+    Args:
+      rows: of metrics.jsonl.
+      settings: of the run by key; without a number of environments all lines count as early.
     """
+    num_envs, restorable = num_envs_in(settings), settings.get("game") == CATCH
+    if num_envs is None:
+        return [True] * len(rows)
     found, ended, before = [], 0, 0  # games, now and when the session began
     for row in rows:
         if "compile_seconds" in row and not restorable:

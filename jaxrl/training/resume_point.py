@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 
-from jaxrl.config.plan import resolve
+from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
@@ -64,17 +64,19 @@ def _check_may_start(run_dir: Path, config: Config) -> None:
 
 def check_divides_among(config: Config) -> None:
     """Raises `UserError`, with numbers of devices that fit, if the run does not divide."""
+    asked = config.parallel.num_devices
+    if not asked:  # every accelerator: known when the devices are opened
+        return
     try:
-        resolve(config)
+        check_sizes(config, asked)
     except UserError:
         fitting = []
-        for number in range(1, 2 * config.parallel.num_devices + 1):
+        for number in range(1, min(2 * asked, config.num_envs) + 1):
             with contextlib.suppress(UserError):
-                resolve(config, number)
+                check_sizes(config, number)
                 fitting.append(str(number))
         raise UserError(
-            f"num_devices = {config.parallel.num_devices}: this run divides among "
-            f"{', '.join(fitting)}"
+            f"num_devices = {asked}: this run divides among {', '.join(fitting)}"
         ) from None
 
 

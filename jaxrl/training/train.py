@@ -14,7 +14,7 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
-from jaxrl.config.plan import resolve
+from jaxrl.config.plan import check_sizes, resolve, with_learners
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import check_engine, make_engines
@@ -24,7 +24,7 @@ from jaxrl.program.program import make_program
 from jaxrl.runs import checkpoint_files, evaluation_record, layout
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.directory import create_run, load_config, write_config
+from jaxrl.runs.directory import create_run, default_run_dir, load_config, write_config
 from jaxrl.runs.provenance import write_provenance
 from jaxrl.runtime import malloc, processes
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
@@ -51,11 +51,14 @@ class Outcome(NamedTuple):
 
 
 def start(config: Config) -> Outcome:
-    """Trains a new run. Raises `UserError` before anything is compiled or overwritten."""
+    """Trains a new run, by default in `default_run_dir`.
+
+    Raises `UserError` before anything is compiled or overwritten.
+    """
     mesh = _open_mesh(config)
-    # The number of learners stays, also when the run is resumed on other devices.
-    if config.parallel.sync_every and not config.parallel.num_learners:
-        config = config.replaced(parallel={"num_learners": mesh.size})
+    config = config.replaced(run_dir=config.run_dir or default_run_dir(config))
+    # Their number stays, also when the run is resumed on other devices.
+    config = with_learners(config, mesh.size)
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
@@ -113,7 +116,7 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
     check_engine(config)
     mesh = make_mesh(config.parallel.num_devices)
-    resolve(config, mesh.size)
+    check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     with processes.quiet():  # the first connection, which Gloo announces on standard output
         processes.check_same(settings(config))

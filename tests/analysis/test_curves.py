@@ -236,7 +236,31 @@ def test_means_of_first_games_are_marked(tmp_path):
     # A resume begins new games: 900 have ended before it, and 120 must end again.
     rows = [{"episodes": n} for n in (130, 900, 910, 1019, 1020)]
     rows[2]["compile_seconds"] = 1.0
-    early = [False, False, True, True, False]
-    assert metrics.of_first_games(rows, 60, restorable=False) == early
-    assert not any(metrics.of_first_games(rows, 60, restorable=True))
+    early, pong = [False, False, True, True, False], {"num_envs": 60, "game": "pong"}
+    assert metrics.of_first_games(rows, pong) == early
+    assert not any(metrics.of_first_games(rows, pong | {"game": "catch"}))
     assert [metrics.games_needed(n) for n in (1, 50, 51, 1200)] == [100, 100, 102, 2400]
+
+
+@pytest.mark.parametrize(
+    ("config", "early"),
+    [
+        # As an older version wrote it: a key that is none now, but the environments are named.
+        ('num_envs = 60\ngame = "pong"\nlog_interval = 5\n', [True, True, False]),
+        ('num_envs = "60"\nlog_interval = 5\n', [True, True, True]),
+        ("num_envs = ", [True, True, True]),
+        (None, [True, True, True]),
+    ],
+)
+def test_means_of_first_games_are_marked_where_the_configuration_cannot_be_loaded(
+    config, early, tmp_path
+):
+    run_dir = make_run(tmp_path / "x", [1.0, 2.0, 3.0], episodes=[60, 110, 120])
+    (run_dir / "config.toml").unlink()
+    if config is not None:
+        (run_dir / "config.toml").write_text(config)
+    assert curves.of_first_games(run_dir) == early
+    drawn = axes()
+    curves.draw(drawn, [run_dir])
+    assert len(drawn.collections[0].get_offsets()) == sum(early)
+    assert legend(drawn)[-1] == (curves.UNKNOWN if all(early) else curves.EARLY)

@@ -185,8 +185,10 @@ def test_a_run_that_trains_is_reported_and_not_disturbed(tmp_path):
 )
 def test_what_is_missing_or_damaged_is_a_warning(tmp_path, name, text, message):
     run_dir = make_run(tmp_path / "x", **{name: text})
-    (warning,) = warnings(run_dir)
-    assert message.replace("config.toml'", "config.toml") in warning
+    first, *others = warnings(run_dir)
+    assert message.replace("config.toml'", "config.toml") in first
+    unknown = "num_envs is unknown: every return is marked as one of first games"
+    assert others == [unknown] * (name == "config")
     assert "Warnings" in visible(page_of(tmp_path, run_dir))
 
 
@@ -271,6 +273,18 @@ def test_runs_of_the_same_name_are_distinguished(tmp_path):
 def test_names_that_no_page_can_show_are_distinguished(tmp_path):
     made = [make_run(tmp_path / os.fsdecode(name)) for name in (b"\xff", b"\xfe")]
     assert [run.name for run in reader.read(made)] == ["? (1)", "? (2)"]
+
+
+def test_an_older_evaluation_and_configuration_are_read(tmp_path):
+    """Their keys had other names: (2 + 20.7) / (14.6 + 20.7) = 0.64 of Pong."""
+    found = evaluation(protocol="sticky")
+    found["human_normalised_mean"] = found.pop("human_normalized_mean")
+    config = 'game = "pong"\nnum_envs = 8\nrepeat_action_probability = 0.0\n'
+    (run,) = reader.read([make_run(tmp_path / "x", evaluation=found, config=config)])
+    assert run.evaluation.human_normalized == pytest.approx(0.643, abs=1e-3)
+    refused, sticks = run.warnings
+    assert "it is 'env.repeat_action_probability' now" in refused
+    assert "probability 0 in training and 0.25 in the evaluation" in sticks
 
 
 @pytest.mark.parametrize("protocol", ["noop", "sticky"])

@@ -1,11 +1,12 @@
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
-from jaxrl.config.plan import resolve, scaled_learning_rate
+from jaxrl.config.plan import check_sizes, resolve, scaled_learning_rate
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.config.toml import from_table, load, to_toml
 from jaxrl.config.validation import check, check_game
@@ -82,12 +83,31 @@ def test_not_a_number_is_refused():
 
 def test_sizes_that_do_not_divide_name_the_nearest_that_do():
     with pytest.raises(UserError, match="take 15 or 18"):
-        resolve(dataclasses.replace(Config(), num_envs=17), 3)
+        check_sizes(dataclasses.replace(Config(), num_envs=17), 3)
     with pytest.raises(UserError, match=r"take 3, or --parallel.num-devices 2$"):
-        resolve(dataclasses.replace(Config(), num_envs=2), 3)
+        check_sizes(dataclasses.replace(Config(), num_envs=2), 3)
     agent = dataclasses.replace(Config().agent, micro_batch=30)
     with pytest.raises(UserError, match="80 rows of a gradient: take 20"):
-        resolve(dataclasses.replace(Config(), agent=agent), 1)
+        check_sizes(dataclasses.replace(Config(), agent=agent), 1)
+
+
+def test_an_unknown_number_of_devices_refuses_only_what_no_number_would_mend():
+    """Four learners in two groups each: right on four devices, wrong on two."""
+    parallel = {"sync_every": 1, "num_learners": 4, "groups": 2}
+    config = Config(num_envs=8).replaced(parallel=parallel)
+    check(config)
+    check_sizes(config, 4)
+    with pytest.raises(UserError, match="play in one group"):
+        check_sizes(config, 2)
+    with pytest.raises(UserError, match="groups = 3 does not divide the 2 environments"):
+        check(config.replaced(parallel={"groups": 3}))
+
+
+def test_a_plan_is_computed_also_of_what_would_be_refused():
+    """Readers of a run need its steps wherever it was trained: 17 x 5, 118 times, is 10,030."""
+    config = Config(num_envs=17, total_steps=10_000)
+    assert resolve(config, 3).total_steps == 10_030
+    assert resolve(config).num_updates == 118
 
 
 def test_unknown_games_get_the_nearest_names():
@@ -106,10 +126,30 @@ def test_broken_files_are_named(tmp_path):
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="cannot read"):
         load(broken)
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="no configuration file"):
         load(tmp_path)
     with pytest.raises(UserError, match="no configuration file"):
         load(tmp_path / "absent.toml")
+
+
+def test_a_stem_finds_a_file_of_configs(tmp_path, monkeypatch):
+    """In a folder of an algorithm, then a user's beside them; a directory hides none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ppo").mkdir()
+    assert load(Path("ppo")) == load(recipe_file("ppo"))
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "mine.toml").write_text("num_envs = 3")
+    assert load(Path("mine")).num_envs == 3
+    (tmp_path / "configs" / "all").mkdir()
+    (tmp_path / "configs" / "all" / "mine.toml").write_text("num_envs = 4")
+    assert load(Path("mine")).num_envs == 4
+    (tmp_path / "mine").write_text("num_envs = 5")  # a path that is a file is taken as it is
+    assert load(Path("mine")).num_envs == 5
+    (tmp_path / "minx").mkdir()
+    with pytest.raises(UserError, match=r"'minx': did you mean 'configs/mine\.toml'"):
+        load(Path("minx"))
+    with pytest.raises(UserError, match="'qqqqqq': give a file, or the stem of one in configs/"):
+        load(Path("qqqqqq"))
 
 
 def of(algorithm, agent=(), **changes):
@@ -191,7 +231,10 @@ def test_learning_rates_scale_with_environments_relative_to_the_recipe(tmp_path,
     ("changes", "told"),
     [
         ({"parallel": {"num_learners": 2}}, "--parallel.sync-every"),
-        ({"parallel": {"sync_every": 1, "num_learners": 2, "groups": 2}}, "groups"),
+        (
+            {"parallel": {"sync_every": 1, "num_learners": 2, "groups": 2, "num_devices": 1}},
+            "groups",
+        ),
         (
             {"parallel": {"sync_every": 1, "num_learners": 3}},
             "does not divide among 3 learners: take 15 or 18",

@@ -42,7 +42,11 @@ def test_words_become_values():
         ("total_step=3", "did you mean 'total_steps'"),
         ("total_steps=soon", "total_steps = 'soon': must be a whole number"),
         ("total_steps=1.5", "must be a whole number"),
-        ("parallel.num_devices=2", "unknown key 'parallel.num_devices'"),
+        ("parallel.num_devices=2", "'parallel.num_devices': give --num-devices instead"),
+        ("log_interval=5", "unknown key 'log_interval': it is 'log.interval' now"),
+        ("keep-checkpoints=5", "it is 'checkpoint.keep' now"),
+        ("reward_clip=false", "it is 'env.reward_clip' now"),
+        ("agent.clip=0.2", "unknown key 'agent.clip': it belongs to ppo"),
         ("", "unknown key ''"),
         ("agent.gamma=", "must be a number"),
     ],
@@ -115,6 +119,33 @@ def test_what_does_not_fit_the_arrays_is_refused(run_dir, capsys):
     assert main(["resume", str(run_dir), "--override", *words]) == 2
     assert "does not fit its configuration" in capsys.readouterr().err.splitlines()[-1]
     assert (run_dir / "config.toml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("evaluate", ["--episodes", "2"]),
+        ("watch", ["--once"]),
+        pytest.param("play", ["--max-seconds", "1"], marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_is_read_wherever_it_was_trained(command, words, run_dir, capsys):
+    """As four devices leave it that were counted when training began: the policy has their form."""
+    edit(run_dir, "num_devices = 1", "num_devices = 0")
+    edit(run_dir, "num_envs = 4", "num_envs = 8")
+    edit(run_dir, "groups = 1", "groups = 2")
+    edit(run_dir, "sync_every = 0", "sync_every = 1")
+    edit(run_dir, "num_learners = 0", "num_learners = 4")
+    assert main([command, str(run_dir), *words]) == 0
+    # Training goes on only where it fits, and here 0 is one CPU device.
+    assert main(["resume", str(run_dir), "--num-devices", "0"]) == 2
+    assert "several learners of a device play in one group" in capsys.readouterr().err
+
+
+def test_values_out_of_bounds_are_named_with_their_file(run_dir, capsys):
+    edit(run_dir, "num_envs = 4", "num_envs = 0")
+    assert main(["watch", str(run_dir)]) == 2
+    assert "config.toml': num_envs = 0: must be at least 1" in capsys.readouterr().err
 
 
 def test_two_may_not_train_in_one_directory(run_dir, capsys):

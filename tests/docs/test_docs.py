@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.agents import make_agent
+from jaxrl.agents import a2c, make_agent
 from jaxrl.cli import doctor
 from jaxrl.cli.main import COMMANDS, main
 from jaxrl.config import toml
@@ -36,7 +37,7 @@ from jaxrl.program.program import make_program
 from jaxrl.runtime import processes
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import train
-from jaxrl.types import AXIS, EnvSpec, Trajectory
+from jaxrl.types import AXIS, Agent, EnvSpec, Trajectory
 from tests.conftest import CONFIGS, catch_config
 from tests.survival import environment
 
@@ -264,6 +265,13 @@ def quoted() -> list[str]:
     ):
         found += re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
     return found
+
+
+def test_the_table_of_agents_names_every_function():
+    text = (ROOT / "docs/concepts.md").read_text().partition("## Agents")[2].partition("## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)", text, re.MULTILINE)) == sorted(Agent._fields)
+    arguments = ", ".join(inspect.signature(a2c.make).parameters)
+    assert f"built by `make({arguments})`" in text
 
 
 def test_messages_are_quoted():

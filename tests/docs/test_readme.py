@@ -12,6 +12,9 @@ from jaxrl import errors
 from jaxrl.atari.games import known_games
 from jaxrl.cli import doctor
 from jaxrl.cli.main import COMMANDS, main
+from jaxrl.cli.parsing import parse
+from jaxrl.cli.sweep import Sweep
+from jaxrl.cli.train import Train
 from jaxrl.experiments import bench, sweep, tune
 from jaxrl.experiments.doctor import machine
 from jaxrl.experiments.suite import run
@@ -107,14 +110,31 @@ def test_every_game_has_a_target_that_help_lists():
     assert re.findall(r"--game (\w+)", made.stdout) == listed
 
 
-def test_sweeps_have_targets_with_variables():
-    words = ["atari57", "ALGO=ppo c51", "SEEDS=1 2", "STEPS=1e6", "RUN=runs/s"]
+@pytest.mark.parametrize("target", ["pong", "atari5", "atari57"])
+def test_every_variable_of_a_target_becomes_an_option_that_its_command_reads(target):
+    """`make --dry-run` shows the command; its own parser must accept it."""
+    sweeps = target.startswith("atari")
+    words = [target, "STEPS=1e6", "DEVICES=2", "RUN=runs/s"]
+    words += ["ALGO=ppo c51", "SEEDS=1 2"] if sweeps else ["ALGO=ppo", "SEED=2"]
     command = ["make", "--dry-run", *words]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    shown = " ".join(made.stdout.replace("\\\n", " ").split())
-    assert (
-        "sweep --games atari57 --seeds 1 2 --configs ppo c51 --total-steps 1e6 --root runs/s"
-    ) in shown
+    shown = made.stdout.replace("\\\n", " ")
+    if sweeps:
+        arguments = shlex.split(shown.partition("jaxrl sweep ")[2])
+        assert parse(Sweep, "sweep", arguments) == Sweep(
+            games=(target,),
+            seeds=(1, 2),
+            configs=(Path("ppo"), Path("c51")),
+            total_steps=10**6,
+            num_devices=2,
+            root=Path("runs/s"),
+            words=tuple(arguments),
+        )
+        return
+    config = parse(Train, "train", shlex.split(shown.partition("jaxrl train ")[2])).settings
+    assert (config.algorithm, config.game, config.seed) == ("ppo", "pong", 2)
+    assert (config.total_steps, config.run_dir) == (10**6, "runs/s")
+    assert config.parallel.num_devices == 2
 
 
 def test_it_is_one_screen_and_a_half():

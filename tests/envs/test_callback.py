@@ -48,10 +48,10 @@ def trained(engine, num_devices, groups, updates):
         parallel={"groups": groups, "order": "overlapped"},
     )
     mesh = make_mesh(num_devices)
-    num_envs = resolve(config, mesh.size).envs_per_device
-    engines = make_engines(config, num_envs, num_devices)
-    agent = make_agent(resolve(config), engines[0].spec._replace(num_envs=num_envs))
-    program = make_program(resolve(config), agent, engines, mesh)
+    plan = resolve(config, mesh.size)
+    engines = make_engines(config, plan.envs_per_device, num_devices)
+    agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_device))
+    program = make_program(plan, agent, engines, mesh)
     state = jax.device_get(program.run(program.init(), np.int32(updates)))
     for one in engines:
         one.check()

@@ -19,6 +19,7 @@ from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.networks import layers
 from jaxrl.networks.convolution import conv2d
 from jaxrl.program import rollout
+from jaxrl.runtime.mesh import make_mesh
 
 GOOD = machine.Machine(
     date="2026-01-01T00:00:00+00:00",
@@ -542,6 +543,20 @@ def test_an_agent_that_does_not_learn_is_a_cross(monkeypatch):
     slow = probes.run("learning")
     assert slow["mark"] == "warning"
     assert slow["remedy"]
+
+
+def test_learning_is_planned_for_every_device(monkeypatch):
+    """16 environments, four on each of four."""
+    planned = []
+
+    def make_program(plan, _agent, _engines, mesh):
+        planned.append((plan.num_devices, plan.envs_per_device, mesh.size))
+        raise RuntimeError("that will do")
+
+    monkeypatch.setattr(probes, "make_mesh", lambda _: make_mesh(4))
+    monkeypatch.setattr(probes, "make_program", make_program)
+    assert probes.run("learning")["text"] == "RuntimeError: that will do"
+    assert planned == [(4, 4, 4)]
 
 
 def test_an_error_is_an_answer(monkeypatch):

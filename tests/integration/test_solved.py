@@ -31,8 +31,9 @@ from tests.conftest import catch_config
         pytest.param("one_step_q", 32_000, {}, {}, id="one_step_q"),
         pytest.param("sarsa", 40_000, {}, {}, id="sarsa"),
         pytest.param("nstep_q", 16_000, {}, {}, id="nstep_q"),
-        # With exploration over by step 3,000 seeds stall by the rounding of their machine.
-        pytest.param("pqn", 24_000, {}, {"epsilon_decay_steps": 16_000}, id="pqn"),
+        # With exploration over by step 3,000, or two epochs, seeds stall by the rounding of their
+        # machine. With six, the seeds 1 to 3 stay at 0.98 or more from 16,800 steps on.
+        pytest.param("pqn", 24_000, {}, {"epsilon_decay_steps": 16_000, "epochs": 6}, id="pqn"),
     ],
 )  # fmt: skip
 def test_solves_catch(recipe, steps, network, settings):
@@ -52,10 +53,13 @@ def test_solves_catch(recipe, steps, network, settings):
     assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
     # Where three environments in ten act at random half of the time, so far and no further.
     spread = config.agent.epsilon_spread
-    for updates in others:  # until it is solved beyond doubt, or all steps are played
+    solved = (0.5 if spread else 0.9) * MAX_SCORE  # beyond doubt
+    # Of one with a replay and one without, what is learned must also last to the end.
+    to_the_end = "noisy" in network or recipe == "pqn"
+    for updates in others:
         state = program.run(state, updates)
         end = episode_statistics.summarize(state.games[0].episodes).return_mean
-        if end >= (0.5 if spread else 0.9) * MAX_SCORE:
+        if end >= solved and not to_the_end:
             break
     assert end >= (0.3 if spread else 0.6) * MAX_SCORE
     # Chance in 1 of 20 actions loses so many games that 40 of them would hide what was learned.

@@ -91,6 +91,9 @@ def test_it_explores_without_epsilon():
     keys = jax.random.split(jax.random.key(0), (30, 4))
     actions = np.array([act(actor, observation, k)[0] for k in keys])
     assert all(len(set(column)) > 1 for column in actions.T)
+    # A prediction draws nothing: all but evaluation's random actions is one action's.
+    best = jax.jit(agent.predict)(actor, observation).probabilities.max(-1)
+    np.testing.assert_allclose(best, 1 - 0.001 * (1 - 1 / SPEC.num_actions), rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -140,6 +140,18 @@ def test_statistics_join_to_those_of_all_samples(num_devices, seen):
     np.testing.assert_allclose(joined.variance, everything.var(0), rtol=1e-5)
 
 
+def test_a_plan_of_other_devices_is_refused():
+    """Shares of the environments, and merges of learners, would be wrong in silence."""
+    config = catch_config(num_envs=6)
+    engines = make_engines(config, 3, 2)
+    agent = make_agent(resolve(config), engines[0].spec)
+    with pytest.raises(ValueError, match="plan is of 1 devices, the mesh has 2"):
+        make_program(resolve(config), agent, engines, make_mesh(2))
+    three = config.replaced(parallel={"num_learners": 3, "sync_every": 1})
+    with pytest.raises(ValueError, match="3 learners do not divide among 2"):
+        async_learners.make_learners(resolve(three, 2), agent)
+
+
 # --- in training ---------------------------------------------------------------------------------
 
 

@@ -89,8 +89,15 @@ def test_the_program_of_every_recipe_lowers(name):
     assert custom_calls(program(recipe(name))) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*ONE_OF_EACH, "impala"])  # every algorithm and every torso
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Those that GPUs train with the networks of the papers, and large batches.
+        *("vtrace", "rainbow", "c51_large", "dqn_large"),
+        # Every algorithm and every torso.
+        *(pytest.param(name, marks=pytest.mark.slow) for name in (*ONE_OF_EACH, "impala")),
+    ],
+)
 def test_every_algorithm_lowers_in_half_precision(name):
     network = dataclasses.replace(load(recipe_file(name)).network, dtype="bfloat16")
     assert "bf16" in program(recipe(name, network=network))

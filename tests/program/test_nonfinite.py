@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.agents.q_learning import TrainState
 from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
@@ -35,7 +36,12 @@ def test_each_quantity_is_named():
     )
     assert nonfinite.faults(state) == [
         "parameters Dense_0.kernel have nan",
-        "train_state nu have infinity",
+        "optimizer nu have infinity",
+    ]
+    learned = TrainState({"nu": jnp.array([NAN])}, {"w": jnp.array([INF])})
+    assert nonfinite.faults(state._replace(train_state=learned))[1:] == [
+        "optimizer nu have nan",
+        "target_params w have infinity",
     ]
     means = {"loss/value": NAN, "loss/policy": 1.0, "loss/none": None, "policy/ratio": INF}
     assert nonfinite.lost(means) == ["loss/value is nan"]

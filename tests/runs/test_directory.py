@@ -159,8 +159,9 @@ def test_games_are_listed(capsys):
 def state_of(path, num_devices=1):
     config = load(path / "config.toml")
     engine = make_engine(config, config.num_envs // num_devices, num_devices)
-    agent = make_agent(resolve(config), engine.spec)
-    program = make_program(resolve(config), agent, (engine,), make_mesh(num_devices))
+    plan = resolve(config, num_devices)
+    agent = make_agent(plan, engine.spec)
+    program = make_program(plan, agent, (engine,), make_mesh(num_devices))
     checkpoints = checkpoint.Checkpoints(path, config, engine.restorable)
     state, described = checkpoints.restore(program.init(), checkpoint_files.steps(path)[-1])
     checkpoints.close()

@@ -9,7 +9,6 @@ import numpy as np
 from jaxrl.analysis.curves import LABELS, UNITS
 from jaxrl.analysis.drawing import COLORS as ALL_COLORS
 from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number
-from jaxrl.atari.games import CATCH
 from jaxrl.runs.metrics import of_first_games
 
 # Colors that are visible on white and on black; a second round is dashed.
@@ -90,8 +89,7 @@ def _rows(run: ReportedRun, key: str) -> list[dict[str, Any]]:
 
 def _early(run: ReportedRun) -> list[bool]:
     """Returns whether each drawn return covers first games, which favor short ones."""
-    num_envs, game = run.config.get("num_envs"), run.config.get("game")
-    first = of_first_games(run.rows, int(number(num_envs) or 0), game == CATCH)
+    first = of_first_games(run.rows, run.config)
     marked = {id(row): early for row, early in zip(run.rows, first, strict=True)}
     return [marked[id(row)] for row in _rows(run, RETURN)]
 

@@ -1,18 +1,16 @@
 """Reads run directories for a report; their files may be missing, damaged or hostile."""
 
-import dataclasses
 import json
 import math
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jaxrl.analysis.groups import distinct_names
-from jaxrl.config.diff import flat
+from jaxrl.atari.scores import human_normalized
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
-from jaxrl.runs.directory import check_links, load_config
+from jaxrl.runs.directory import check_links, load_config, settings_by_key
 from jaxrl.runs.lock import is_locked
 
 SKIPPED = "loss/skipped_updates"
@@ -132,14 +130,13 @@ def _object(path: Path) -> dict[str, Any] | None:
 def _config(run: ReportedRun) -> dict[str, Any]:
     """Returns the settings by key, except `run_dir`; an invalid file is shown as it stands."""
     try:
-        table = dataclasses.asdict(load_config(run.path))
+        load_config(run.path)
     except UserError as error:
         run.warnings.append(_without_path(error, run))
-        try:
-            table = tomllib.loads((run.path / layout.CONFIG).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-    return {key: value for key, value in flat(table).items() if key != "run_dir"}
+    settings = settings_by_key(run.path)
+    if run.rows and metrics.num_envs_in(settings) is None:
+        run.warnings.append("num_envs is unknown: every return is marked as one of first games")
+    return {key: value for key, value in settings.items() if key != "run_dir"}
 
 
 def _without_path(error: Exception, run: ReportedRun) -> str:
@@ -186,7 +183,8 @@ def _parse_evaluation(found: dict[str, Any]) -> ReportedEvaluation:
         mean=figures["mean"] or 0.0,
         median=figures["median"] or 0.0,
         std=figures["std"] or 0.0,
-        human_normalized=number(found.get("human_normalized_mean")),
+        # Computed, because older files have it under another name.
+        human_normalized=human_normalized(names["game"], figures["mean"] or 0.0),
         lowest=min(good, default=None),
         highest=max(good, default=None),
         played=_played(found.get("conditions")),
@@ -233,7 +231,8 @@ def _concerns(run: ReportedRun) -> list[str]:
 
 def _stickiness(run: ReportedRun) -> str | None:
     """Returns a warning if training and evaluation repeat actions with different probability."""
-    trained = number(run.config.get("env.repeat_action_probability"))
+    older = run.config.get("repeat_action_probability")  # of a configuration without sections
+    trained = number(run.config.get("env.repeat_action_probability", older))
     played = evaluation_record.STICKINESS.get(run.evaluation.protocol) if run.evaluation else None
     if trained is None or played is None or trained == played:
         return None

@@ -267,10 +267,9 @@ def learning() -> Answer:
     text = ""
     for seed in SEEDS:
         config = _config(game=CATCH, num_envs=num_envs, total_steps=30_000, seed=seed)
-        engine = make_engine(config, num_envs // mesh.size, num_local_devices(mesh))
-        program = make_program(
-            resolve(config), make_agent(resolve(config), engine.spec), (engine,), mesh
-        )
+        plan = resolve(config, mesh.size)
+        engine = make_engine(config, plan.envs_per_device, num_local_devices(mesh))
+        program = make_program(plan, make_agent(plan, engine.spec), (engine,), mesh)
         state = program.init()
         if run is None:  # the seed is no part of the program
             run = program.run.lower(state, np.int32(1)).compile()

@@ -13,8 +13,8 @@ from jaxrl.errors import UserError
 from jaxrl.experiments.suite.plan import SCORE
 from jaxrl.experiments.suite.table import Record
 from jaxrl.experiments.sweep import last_line
-from jaxrl.runs import metrics
-from jaxrl.runs.directory import load_config
+from jaxrl.runs import layout, metrics
+from jaxrl.runs.directory import settings_by_key
 
 LOG_TAIL = 100_000  # bytes at the end of a log in which an error is looked for
 ERROR = re.compile(r"RESOURCE_EXHAUSTED|^jaxrl: (?!warning)|^\S*(Error|Exception)\b")
@@ -76,17 +76,16 @@ def score_of(run_dir: Path) -> dict[str, Any]:
     """Returns when the mean of 100 games first reached SCORE, and how far the run came.
 
     `step`, `frames` and `seconds` (of training, without compilation) are None where it has not.
-    Means of first games, which favor short ones, do not count.
+    Means of first games, which favor short ones, do not count; `unknown` says why they cannot be
+    told from the others.
     """
     try:
         rows = metrics.read(run_dir)
     except UserError:  # none yet, or a line is half written
         rows = []
-    try:
-        num_envs = load_config(run_dir).num_envs
-    except UserError:
-        num_envs = 1
-    first_games = metrics.of_first_games(rows, num_envs, restorable=False)
+    settings = settings_by_key(run_dir)
+    first_games = metrics.of_first_games(rows, settings)
+    known = not rows or metrics.num_envs_in(settings) is not None
     fair = [
         row
         for row, first in zip(rows, first_games, strict=True)
@@ -96,6 +95,7 @@ def score_of(run_dir: Path) -> dict[str, Any]:
     last = rows[-1] if rows else {}
     return {
         "score": SCORE,
+        "unknown": "" if known else f"{layout.CONFIG} does not say num_envs",
         **{key: reached and reached[key] for key in ("step", "frames", "seconds")},
         "best": max((row["return_mean"] for row in fair), default=None),
         "steps": last.get("step", 0),

@@ -203,6 +203,8 @@ def _score_cells(result: dict[str, Any]) -> tuple[str, str]:
     goal = f"mean of 100 games {result['score']:g}"
     if result["step"] is not None:
         return goal, f"after {result['step']:,.0f} steps, {result['seconds']:,.0f} s of training"
+    if result.get("unknown"):  # older records do not have it
+        return goal, f"unknown: {result['unknown']}"
     ran = f"{result['steps']:,.0f} steps, {result['trained_seconds']:,.0f} s of training"
     if result["best"] is not None:
         return goal, f"not reached: {result['best']:.1f} at best in {ran}"
