@@ -1,9 +1,9 @@
 """Runs that an older jaxrl has left must load in this one, and go on.
 
 golden/ holds one of each algorithm on Catch, written by `python -m tests.integration.test_golden`
-when the format was made. Every number in them is one of a few, so that they are small. Do not write
-them anew: where this test fails, the format has changed, and needs another number and a way to read
-this one.
+when format 6 was made, from which on every later version reads what an earlier one wrote. Every
+number in them is one of a few, so that they are small. Do not write them anew: where this test
+fails, the format has changed, and needs another number and a way to read this one.
 """
 
 import dataclasses
