@@ -88,7 +88,7 @@ void count(const char* rom, const char* game, Counts& counts) {
       total++;
       play_plainly(machine, 1);
     }
-    play_log(state.console.tia, machine.beam, machine.log, end_of_picture(machine));
+    finish_frame(machine, end_of_picture(machine));
     rules->step(Ram{state.console.riot.ram}, state.progress);
   }
   for (const auto& [pair, times] : mine) counts[pair] += times / total;

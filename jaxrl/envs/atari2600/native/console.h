@@ -118,7 +118,9 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Can
   machine.frame_over = false;
   machine.unforeseen = false;
   machine.last_update = 0;
-  memcpy(machine.shadow, console.tia.registers, 64);
+  memcpy(machine.shadow, console.tia.registers, sizeof machine.shadow);
+  memcpy(machine.shadow_player, console.tia.old_player, sizeof machine.shadow_player);
+  machine.shadow_ball = console.tia.old_ball;
   Beam& beam = machine.beam;
   start_beam(beam, console.tia, cartridge.setup.first_line, console.goes_on);
   beam.canvas = canvas;
@@ -128,6 +130,18 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Can
   for (int pair = 0; pair < kPairs; pair++)
     if (beam.needed >> pair & 1)
       beam.needed_objects |= (u8)(1 << kPairObjects[pair][0] | 1 << kPairObjects[pair][1]);
+  machine.logged = kLogged.of[canvas.pixels != nullptr][beam.needed_objects];
+}
+
+// Brings the TIA to the end of the frame.
+inline void finish_frame(Machine& machine, i32 clock) {
+  Tia& tia = machine.console->tia;
+  play_log(tia, machine.beam, machine.log, clock);
+  // What was not logged.
+  memcpy(tia.registers, machine.shadow, sizeof tia.registers);
+  memcpy(tia.old_player, machine.shadow_player, sizeof tia.old_player);
+  tia.old_ball = machine.shadow_ball;
+  tia.unknown |= (u16)(kAllPairs & ~machine.beam.needed);
 }
 
 // Plays the frame that is attached with both interpreters; returns false if it runs far beyond its
@@ -184,8 +198,7 @@ inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, 
     console = before;
     return run_frame(machine, console, cartridge, canvas, interpreter);
   }
-  play_log(console.tia, machine.beam, machine.log, end_of_picture(machine));
-  console.tia.unknown |= (u16)(kAllPairs & ~machine.beam.needed);
+  finish_frame(machine, end_of_picture(machine));
   const bool went_on = console.goes_on;
   console.goes_on = !machine.frame_over;
   console.tia.drawn_until = machine.beam.clock;

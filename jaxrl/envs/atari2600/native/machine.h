@@ -49,6 +49,9 @@ struct Machine {
   LoggedWrite* log;       // end of the log
   Beam beam;
   u8 shadow[64];          // TIA registers when the whole log has been played
+  u8 shadow_player[2];    // and what vertical delay keeps then
+  u8 shadow_ball;
+  u64 logged;             // registers whose writes somebody may see in this frame
   bool frame_over;
   bool keeps_all;         // every collision is kept: while a game starts, programs read what they like
   bool learns;            // what is read then will be kept
@@ -67,9 +70,34 @@ constexpr bool is_seen(u32 index) {
   return index <= CXCLR && index != WSYNC && index != RSYNC && !(index >= AUDC0 && index <= AUDV1);
 }
 
+// Returns the registers whose writes matter while the frame is played: all where it is drawn, else
+// those of objects whose collisions are kept, and those whose order decides where objects end up.
+constexpr u64 find_logged(bool draws, u32 needed_objects) {
+  u64 logged = 0;
+  for (u32 index = 0; index < 64; index++) {
+    const bool orders = !(kPlainRegisters >> index & 1) || (index >= HMP0 && index <= HMBL) ||
+                        index == RESMP0 || index == RESMP1;
+    const bool graphics = index == GRP0 || index == GRP1;
+    const u8 objects = graphics ? 1 << kPlayer0 | 1 << kPlayer1 | 1 << kBall
+                                : (u8)(kEffects.of[index].objects & ~kLooks);
+    if (draws || (orders && !graphics) || (objects & needed_objects)) logged |= 1ull << index;
+  }
+  return logged;
+}
+struct LoggedRegisters {
+  u64 of[2][64];  // by whether the frame is drawn, and by the objects whose collisions are kept
+  constexpr LoggedRegisters() : of() {
+    for (u32 objects = 0; objects < 64; objects++) {
+      of[0][objects] = find_logged(false, objects);
+      of[1][objects] = find_logged(true, objects);
+    }
+  }
+};
+inline constexpr LoggedRegisters kLogged{};
+
 JAXRL_INLINE bool past_last_line(i32 cycle) { return cycle >= kLastLines * kCyclesPerLine; }
 
-JAXRL_INLINE LoggedWrite logged(u32 index, u8 value, i32 cycle) {
+JAXRL_INLINE LoggedWrite logged_write(u32 index, u8 value, i32 cycle) {
   return (u32)cycle << 14 | index << 8 | value;
 }
 
@@ -92,6 +120,14 @@ JAXRL_INLINE bool write_vsync(Console& console, u8 value, i32 cycle) {
   return true;
 }
 
+// Notes a write of a player's graphics, which the other player's vertical delay keeps.
+JAXRL_INLINE void shadow_graphics(Machine& machine, u32 index, u8 value) {
+  const u32 player = index - GRP0, other = 1 - player;
+  machine.shadow[index] = value;
+  machine.shadow_player[other] = machine.shadow[GRP0 + other];
+  if (player == 1) machine.shadow_ball = machine.shadow[ENABL];
+}
+
 inline void write_tia(Machine& machine, u32 address, u8 value) {
   Console& console = *machine.console;
   const u32 index = address & 0x3F;
@@ -108,8 +144,9 @@ inline void write_tia(Machine& machine, u32 address, u8 value) {
     if ((kPlainRegisters >> index & 1) && machine.shadow[index] == value) return;
     if (index == VBLANK) ground_paddles(console, machine.shadow[index], value, cycle);
     if (index == HMCLR) memset(machine.shadow + HMP0, 0, 5);
+    if (index == GRP0 || index == GRP1) shadow_graphics(machine, index, value);
     machine.shadow[index] = value;
-    *machine.log++ = logged(index, value, cycle);
+    if (machine.logged >> index & 1) *machine.log++ = logged_write(index, value, cycle);
   }
 }
 

@@ -36,6 +36,7 @@ enum class Special : u8 {
   PointerX, PointerY,  // through the zero page
   Plain,          // a register of the TIA whose write can be dropped when it changes nothing
   Strobe,         // one that cannot
+  Graphics,       // GRP0 and GRP1
   Sync,           // VSYNC
   Wait,           // WSYNC
   Unseen,         // sound and addresses without a register
@@ -181,13 +182,17 @@ JAXRL_INLINE bool write_register(Threaded& t, u32 value) {
     if (held != value) {
       if (index == VBLANK) ground_paddles(t.console, held, (u8)value, t.cycle);
       held = (u8)value;
-      *t.log++ = logged(index, (u8)value, t.cycle);
+      if (t.machine.logged >> index & 1) *t.log++ = logged_write(index, (u8)value, t.cycle);
     }
+  }
+  if constexpr (special == Special::Graphics) {
+    shadow_graphics(t.machine, index, (u8)value);
+    if (t.machine.logged >> index & 1) *t.log++ = logged_write(index, (u8)value, t.cycle);
   }
   if constexpr (special == Special::Strobe) {
     if (index == HMCLR) memset(t.machine.shadow + HMP0, 0, 5);
     t.machine.shadow[index] = (u8)value;
-    *t.log++ = logged(index, (u8)value, t.cycle);
+    *t.log++ = logged_write(index, (u8)value, t.cycle);
   }
   if constexpr (special == Special::Wait)
     t.cycle = (i32)((u32)(t.cycle + kCyclesPerLine - 1) / kCyclesPerLine * kCyclesPerLine);
@@ -197,8 +202,9 @@ JAXRL_INLINE bool write_register(Threaded& t, u32 value) {
 }
 
 constexpr bool is_register(Special special) {
-  return special == Special::Plain || special == Special::Strobe || special == Special::Sync ||
-         special == Special::Wait || special == Special::Unseen;
+  return special == Special::Plain || special == Special::Strobe ||
+         special == Special::Graphics || special == Special::Sync || special == Special::Wait ||
+         special == Special::Unseen;
 }
 
 // Returns how an instruction with this operand reaches it.
@@ -229,6 +235,7 @@ inline Special special_of(Kind kind, Mode mode, u32 operand) {
     if (index == VSYNC) return Special::Sync;
     if (index == WSYNC) return Special::Wait;
     if (!is_seen(index)) return Special::Unseen;
+    if (index == GRP0 || index == GRP1) return Special::Graphics;
     return kPlainRegisters >> index & 1 ? Special::Plain : Special::Strobe;
   }
   return Special::Anywhere;
@@ -250,7 +257,8 @@ inline Special special_of(Kind kind, Mode mode, u32 operand) {
 #define JAXRL_Read_IndirectY(H, c, o, y) H(c, o, Read, PointerY, 2, y)
 #define JAXRL_WRITES(H, c, o, y, length) \
   H(c, o, Write, Ram, length, y) H(c, o, Write, Plain, length, y) \
-  H(c, o, Write, Strobe, length, y) H(c, o, Write, Sync, length, y) \
+  H(c, o, Write, Strobe, length, y) H(c, o, Write, Graphics, length, y) \
+  H(c, o, Write, Sync, length, y) \
   H(c, o, Write, Wait, length, y) H(c, o, Write, Unseen, length, y)
 #define JAXRL_Write_Zero(H, c, o, y) JAXRL_WRITES(H, c, o, y, 2)
 #define JAXRL_Write_ZeroX(H, c, o, y) H(c, o, Write, ZeroX, 2, y)
