@@ -456,6 +456,40 @@ inline void reset_missile_or_ball(Tia& tia, Beam& beam, int object, i32 clock) {
   beam.repeats = 0;
 }
 
+// Moves each object as HMOVE at this cycle of a line does; returns those that have moved.
+inline u32 move_each(Tia& tia, i32 column) {
+  u32 moved = 0;
+  for (int object = 0; object < kPlayfield; object++) {
+    const u32 motion = tia.registers[HMP0 + object] >> 4;
+    i32 pixel = tia.position[object] + tia_tables::kTables.motion[column][motion];
+    if (pixel >= kScreenWidth) pixel -= kScreenWidth;
+    if (pixel < 0) pixel += kScreenWidth;
+    moved |= (u32)(pixel != tia.position[object]) << object;
+    tia.position[object] = (u8)pixel;
+  }
+  return moved;
+}
+
+// The same for an HMOVE right after WSYNC, as the manual wants it: all objects at once.
+inline u32 move_all(Tia& tia) {
+  typedef u8 Bytes __attribute__((vector_size(8)));
+  Bytes position, motion;
+  memcpy(&position, tia.position, 8);
+  memcpy(&motion, tia.registers + HMP0, 8);
+  constexpr Bytes kObjectsOnly = {0xF0, 0xF0, 0xF0, 0xF0, 0xF0, 0, 0, 0};
+  // To the left by HMxx as a signed digit, in bytes that stay positive by 16 more.
+  const Bytes shifted = position + 24 - (((motion & kObjectsOnly) >> 4) ^ 8);
+  const Bytes entering = (Bytes)(shifted < 16) & kScreenWidth;
+  const Bytes leaving = (Bytes)(shifted >= 16 + kScreenWidth) & kScreenWidth;
+  const Bytes pixels = shifted - 16 + entering - leaving;
+  constexpr Bytes kBits = {1, 2, 4, 8, 16, 0, 0, 0};
+  const Bytes bits = (Bytes)(pixels != position) & kBits;
+  memcpy(tia.position, &pixels, 8);
+  u64 moved;
+  memcpy(&moved, &bits, 8);
+  return (u32)(moved * 0x0101010101010101ull >> 56);
+}
+
 template <bool kDraw>
 inline void move_objects(Tia& tia, Beam& beam, i32 cycle) {
   const i32 clock = 3 * cycle, column = cycle % kCyclesPerLine;
@@ -464,18 +498,11 @@ inline void move_objects(Tia& tia, Beam& beam, i32 cycle) {
     tia.hmove_blank = 1;
     beam.repeats = 0;
   }
-  for (int object = 0; object < kPlayfield; object++) {
-    const u32 motion = tia.registers[HMP0 + object] >> 4;
-    i32 pixel = tia.position[object] + tia_tables::kTables.motion[column][motion];
-    if (pixel >= kScreenWidth) pixel -= kScreenWidth;
-    if (pixel < 0) pixel += kScreenWidth;
-    const bool moved = pixel != tia.position[object];
-    const bool shown_again = object <= kPlayer1 && tia.suppressed[object];
-    if (moved || shown_again) {
-      tia.position[object] = (u8)pixel;
-      beam.stale |= (u8)(1 << object);
-      beam.repeats = 0;
-    }
+  const u32 moved = column <= 3 ? move_all(tia) : move_each(tia, column);
+  const u32 shown_again = tia.suppressed[0] << kPlayer0 | tia.suppressed[1] << kPlayer1;
+  if (moved | shown_again) {
+    beam.stale |= (u8)(moved | shown_again);
+    beam.repeats = 0;
   }
   tia.suppressed[0] = tia.suppressed[1] = 0;
   tia.hmove_clock = clock;
