@@ -22,7 +22,7 @@ class Bench:
     """Measure agent steps per second of emulation, inference and training.
 
     emulation: random actions; inference: the policy chooses; training: all of it. On Atari a
-    fourth, loop, steps the same emulators from plain Python. The loads take turns; the figures
+    fourth, loop, steps EnvPool's emulators from plain Python. The loads take turns; the figures
     are medians, and a share is of the first load's rate in the same turn. The last line divides the
     time of a training step and names the bottleneck.
     Example: jaxrl bench --config configs/vtrace/vtrace_cpu.toml --game pong --num-envs 40 --json

@@ -24,7 +24,7 @@ from jaxrl.atari.games import CATCH
 from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
-from jaxrl.envs import make_engines
+from jaxrl.envs import check_engine, make_engines
 from jaxrl.envs.base import cores
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import UserError
@@ -150,6 +150,7 @@ def prepare(config: Config) -> Config:
     config = config.replaced(env={"random_start_steps": 0})
     # Training is timed, not the filling of a replay before it, nor its size.
     config = config.replaced(agent=config.agent.for_timing(config.num_envs))
+    check_engine(config)
     mesh = make_mesh(config.parallel.num_devices)
     check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)
