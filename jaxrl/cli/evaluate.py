@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxrl.cli.parsing import Protocol, RunDirs, at_least, check_runs, check_target
+from jaxrl.cli.parsing import (
+    Protocol,
+    RunDirs,
+    at_least,
+    check_runs,
+    check_target,
+    expand_sweeps,
+)
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
 
@@ -30,7 +37,7 @@ class Evaluate:
     """
 
     runs: RunDirs
-    """run directories"""
+    """run directories; a sweep's directory stands for all its runs"""
     episodes: int = 30
     """games to play with each run"""
     protocol: Protocol | None = None
@@ -54,7 +61,7 @@ class Evaluate:
 def evaluate(arguments: Evaluate) -> int:
     """Prints the evaluation of one run, or the aggregates of several."""
     _check(arguments)
-    run_dirs = check_runs(arguments.runs, "evaluate")
+    run_dirs = check_runs(expand_sweeps(arguments.runs), "evaluate")
     if arguments.output:
         check_target(arguments.output, (".png",))
     if not arguments.recorded and arguments.protocol is None:
@@ -163,14 +170,15 @@ class Compare:
     """
 
     runs: RunDirs
-    """run directories that have been evaluated by the same protocol"""
+    """run directories that have been evaluated by the same protocol; a sweep's directory stands for
+    all its runs"""
     json: bool = False
     """print an object instead of sentences"""
 
 
 def compare(arguments: Compare) -> int:
     """Prints which of two runs, or of two configurations with several seeds, is better."""
-    run_dirs = check_runs(arguments.runs, "compare", 2)
+    run_dirs = check_runs(expand_sweeps(arguments.runs), "compare", 2)
     from jaxrl.analysis import comparison
 
     result = comparison.compare(run_dirs)

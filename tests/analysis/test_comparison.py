@@ -71,6 +71,27 @@ def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     assert image.std() > 0.05
 
 
+def test_a_sweep_stands_for_its_runs_and_logs_beside_them_for_nothing(tmp_path, capsys):
+    root = tmp_path / "sweep"
+    root.mkdir()
+    (root / "sweep.json").write_text("[]")
+    for command in (["compare"], ["plot", "-o", str(tmp_path / "x.png")], ["report"]):
+        assert main([*command, str(root)]) == 2
+        assert "has no run yet: wait for its first member" in capsys.readouterr().err
+    (root / "a2c_fast.toml").write_text("")
+    members = [evaluated(root / f"a2c_fast-pong-seed{n}", "a2c_fast", "pong", n, n) for n in (1, 2)]
+    logs = [member.with_name(f"{member.name}.log") for member in members]
+    for log in logs:
+        log.write_text("trained")
+    for words in ([root], [*members, *logs]):
+        assert main(["compare", *map(str, words)]) == 0
+        assert f"{members[0]} against {members[1]}" in capsys.readouterr().out
+        assert main(["evaluate", *map(str, words), "--recorded"]) == 0
+        assert f"{members[1]}: pong" in capsys.readouterr().out
+    assert main(["compare", *map(str, logs)]) == 2
+    assert "compare needs at least two run directories" in capsys.readouterr().err
+
+
 def test_a_single_recorded_evaluation_is_printed_again(four, capsys):
     assert main(["evaluate", str(four[0]), "--recorded"]) == 0
     assert capsys.readouterr().out.startswith("pong after 1,000 steps, protocol noop")
