@@ -134,8 +134,8 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     except UserError:
         before = None
     if before and arguments.checkpoint is None and (before.step or 0) > step:
-        print(f"'{run_dir}': {layout.EVALUATION} is of step {before.step:,} by now, and kept",
-              file=sys.stderr)  # fmt: skip
+        print(f"'{run_dir}': this result, of step {step:,}, is not saved: {layout.EVALUATION} is of "
+              f"the newer step {before.step:,} by now", file=sys.stderr)  # fmt: skip
         return result
     if before and before.episodes > result.episodes:
         print(f"'{run_dir}': {layout.EVALUATION} had {before.episodes} games (protocol "

@@ -95,7 +95,8 @@ def resume(
                             f"{step:,} already")  # fmt: skip
         if step >= total and _all_complete(config, run_dir):
             if first:
-                print(f"training had ended already, at step {step:,}", file=sys.stderr)
+                print(f"training had ended already, at step {step:,}: --override total_steps="
+                      f"{2 * step} trains as long again", file=sys.stderr)  # fmt: skip
             return Outcome(step, None)
         damaged = {int(number): wrong for number, wrong in found["damaged"].items()}
         # Every process waits here: all must find the same checkpoints afterwards.

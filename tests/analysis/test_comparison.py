@@ -183,7 +183,9 @@ def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
 
     play(500)
     assert main(["evaluate", str(run_dir)]) == 0
-    assert "evaluation.json is of step 1,000 by now, and kept" in capsys.readouterr().err
+    assert "of step 500, is not saved: evaluation.json is of the newer step 1,000" in (
+        capsys.readouterr().err
+    )
     assert evaluation_record.read(run_dir).step == 1000
     assert main(["evaluate", str(run_dir), "--checkpoint", "500"]) == 0
     assert "had 3 games (protocol noop), and has 2 now" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def test_unknown_games_get_the_nearest_names():
 def test_broken_files_are_named(tmp_path):
     broken = tmp_path / "c.toml"
     broken.write_bytes(b"num_envs = ")
-    with pytest.raises(UserError, match=r"c\.toml"):
+    with pytest.raises(UserError, match=r"c\.toml' is no TOML .*: correct it there"):
         load(broken)
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="cannot read"):
