@@ -134,8 +134,8 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     except UserError:
         before = None
     if before and arguments.checkpoint is None and (before.step or 0) > step:
-        print(f"'{run_dir}': this result, of step {step:,}, is not saved: {layout.EVALUATION} is of "
-              f"the newer step {before.step:,} by now", file=sys.stderr)  # fmt: skip
+        print(f"'{run_dir}': this result, of step {step:,}, is not saved: {layout.EVALUATION} is "
+              f"of the newer step {before.step:,} by now", file=sys.stderr)  # fmt: skip
         return result
     if before and before.episodes > result.episodes:
         print(f"'{run_dir}': {layout.EVALUATION} had {before.episodes} games (protocol "
@@ -152,7 +152,8 @@ def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> N
     if arguments.output:
         from jaxrl.analysis import profiles
 
-        profiles.draw(summary.scores, summary.protocol, arguments.output)
+        protocol = f"{summary.protocol} ({summary.played})"
+        profiles.draw(summary.scores, protocol, arguments.output)
     if arguments.json:
         print(json.dumps(aggregates.to_json(summary), indent=2))
         return

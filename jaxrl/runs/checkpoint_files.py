@@ -141,8 +141,10 @@ def newest_good(run_dir: Path, step: int | None) -> int:
         raise UserError(f"no checkpoint {step}: there are {', '.join(map(str, present))}")
     if step is not None:
         if wrong := damage(run_dir, step):
-            raise DamagedError(f"checkpoint {step} of '{run_dir}' is damaged ({wrong}): name another "
-                               "--checkpoint, or none for the newest")  # fmt: skip
+            raise DamagedError(
+                f"checkpoint {step} of '{run_dir}' is damaged ({wrong}): name another "
+                "--checkpoint, or none for the newest"
+            )
         return step
     damaged: dict[int, str] = {}
     for candidate in reversed(present):

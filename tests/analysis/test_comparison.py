@@ -14,6 +14,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.runs import evaluation_record, layout
 from jaxrl.runs.directory import write_config
+from jaxrl.runs.evaluation_record import Conditions
 from tests.conftest import recipe_file
 
 # Scores of Pong at which a run is at 0, 1 and 2 humans: -20.7 is random play, 14.6 a human.
@@ -60,7 +61,7 @@ def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     picture = tmp_path / "picture.png"
     assert main(["evaluate", *map(str, four), "--recorded", "--output", str(picture)]) == 0
     said = capsys.readouterr().out
-    assert "protocol noop (up to 30 no-ops, no sticky actions)" in said
+    assert "protocol noop (up to 30 no-ops at the start, no sticky actions)" in said
     assert "0.50 [0.00, 1.00]" in said
     assert said.count("mean 14.6") == 2
     assert main(["evaluate", str(four[0]), "--recorded", "--protocol", "sticky"]) == 2
@@ -167,6 +168,29 @@ def test_few_equal_scores_say_nothing_about_chance(tmp_path, capsys):
             )
         assert main(["compare", *map(str, made), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["better"] == better
+        assert main(["compare", *map(str, made)]) == 0
+        said = capsys.readouterr().out
+        # Neither the difference nor the probability has an interval of four.
+        assert said.count("[") == (0 if number == 4 else 2)
+
+
+def test_conditions_are_worded_alike_everywhere(tmp_path, capsys):
+    catch = [evaluated(tmp_path / f"catch-{n}", "a2c_fast", "catch", n, 0.5) for n in (1, 2)]
+    pong = [evaluated(tmp_path / f"pong-{n}", "a2c_fast", "pong", n, 0.5) for n in (1, 2)]
+    fire = Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
+    lives = "0 to 29 no-ops and FIRE at the start and after every lost life, no sticky actions"
+    for run_dir in pong:
+        found = dataclasses.replace(evaluation_record.read(run_dir), conditions=fire)
+        evaluation_record.write(run_dir, found)
+    nothing = "nothing is pressed at the start, no sticky actions"
+    for runs, words in ((catch, nothing), (pong, lives)):
+        for command in (["compare"], ["evaluate", "--recorded"]):
+            assert main([*command, *map(str, runs)]) == 0
+            assert f"protocol noop ({words})" in " ".join(capsys.readouterr().out.split())
+    # Where they differ, the protocol's words hold for all.
+    older = evaluated(tmp_path / "pong-3", "a2c_fast", "pong", 3, 0.5)
+    assert main(["compare", str(pong[0]), str(older)]) == 0
+    assert "protocol noop (up to 30 no-ops at the start, " in capsys.readouterr().out
 
 
 def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
