@@ -232,7 +232,6 @@ def _record_provenance(session: TrainingSession, origin: ResumePoint) -> None:
 def _finish(session: TrainingSession, state: LoopState, step: int) -> None:
     """Draws and evaluates a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
-    curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     if config.evaluation.episodes:
         with display.busy(f"evaluating {config.evaluation.episodes} games"):
             actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
@@ -241,6 +240,8 @@ def _finish(session: TrainingSession, state: LoopState, step: int) -> None:
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
         evaluation_record.write(run_dir, result)
         display.say(evaluation_record.describe(result))
+    # A picture without games shows the evaluation.
+    curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(
         f"learning curve: {run_dir / layout.LEARNING_CURVE}; watch it play: jaxrl play {run_dir}"
     )
