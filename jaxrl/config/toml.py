@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import importlib
 import json
+import sys
 import tomllib
 import typing
 from collections.abc import Iterable
@@ -48,7 +49,13 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
         return ALGORITHMS[name]
     if not (name.isidentifier() and (AGENTS / f"{name}.py").is_file()):
         raise UserError(f"algorithm = {name!r}: must be one of {', '.join(ALGORITHMS)}")
+    before = _has_devices()
     module = importlib.import_module(f"jaxrl.agents.{name}")
+    if _has_devices() and not before:
+        raise UserError(
+            f"algorithm = {name!r}: jaxrl/agents/{name}.py computes with JAX where it is imported, "
+            "before the devices are chosen: move that into a function"
+        )
     own = [
         kind
         for kind in vars(module).values()
@@ -62,6 +69,12 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
             f"AlgorithmConfig, and defines {len(own)}"
         )
     return own[0]
+
+
+def _has_devices() -> bool:
+    """Returns whether JAX has opened its devices, which fixes their number; does not import it."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(bridge.backends_are_initialized())
 
 
 def _types(kind: type) -> dict[str, Any]:
