@@ -14,3 +14,8 @@ def count(number: float) -> str:
         if number >= size:
             return f"{number / size:.2f}{unit}"
     return str(round(number))
+
+
+def no_game(ended: bool) -> str:
+    """Returns the words in place of a return that a run does not have, as no game has ended."""
+    return "no game ended in this run: train longer" if ended else "no game over yet"

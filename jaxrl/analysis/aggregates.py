@@ -29,6 +29,11 @@ class ScoreSummary(NamedTuple):
     scores: dict[str, GameScores]  # configuration -> human-normalized scores
     warnings: list[str]
 
+    @property
+    def played(self) -> str:
+        """How the games were played, in words."""
+        return evaluation_record.played(self.evaluations.values())
+
 
 def summarize(found: dict[Path, Evaluation]) -> ScoreSummary:
     """Sorts evaluations by configuration. Raises `UserError` if their protocols differ."""
@@ -146,7 +151,7 @@ def describe(summary: ScoreSummary) -> str:
     lines = [f"warning: {warning}" for warning in summary.warnings]
     if not summary.scores:
         return "\n".join([*lines, "no game has a published human score: nothing to aggregate"])
-    protocol = f"{summary.protocol} ({evaluation_record.PROTOCOLS[summary.protocol]})"
+    protocol = f"{summary.protocol} ({summary.played})"
     grid = Table(
         title=f"human-normalized scores, protocol {protocol}",
         caption="0 is random play, 1 a human; IQM: interquartile mean; in brackets 95 % stratified "

@@ -25,6 +25,7 @@ class ComparisonReport(NamedTuple):
     """How two runs, or two configurations, compare."""
 
     protocol: str
+    played: str  # the conditions of the games, in words
     names: tuple[str, str]
     games: list[str]
     resampled: str  # by the bootstrap: the games played by two policies, or seeds
@@ -64,11 +65,11 @@ class ComparisonReport(NamedTuple):
             verdict = "which is better is unknown: the scores are too few for an interval"
         else:
             verdict = "which is better is unknown: the 95 % interval of the difference includes 0"
-        protocol = f"{self.protocol} ({evaluation_record.PROTOCOLS[self.protocol]})"
         return "\n".join(
             [
                 f"{first} against {second}",
-                f"{', '.join(self.games)}; protocol {protocol}; intervals over {self.resampled}",
+                f"{', '.join(self.games)}; protocol {self.protocol} ({self.played}); "
+                f"intervals over {self.resampled}",
                 f"mean {self.means[0]:.2f} against {self.means[1]:.2f} {self.unit}: difference "
                 f"{with_interval(difference, '+.2f')}",
                 f"the first scores higher with probability {with_interval(improvement)}",
@@ -114,6 +115,7 @@ def _compare_runs(found: dict[Path, Evaluation], protocol: str) -> ComparisonRep
                      "--episodes")  # fmt: skip
     return ComparisonReport(
         protocol=protocol,
+        played=evaluation_record.played((x, y)),
         names=(str(first), str(second)),
         games=[x.game],
         resampled=f"the {x.episodes} and {y.episodes} games played",
@@ -151,6 +153,7 @@ def _compare_configurations(groups: dict[str, list[Evaluation]], protocol: str) 
     x_mean, y_mean = (float(statistics.mean(list(by_game.values()))) for by_game in scores)
     return ComparisonReport(
         protocol=protocol,
+        played=evaluation_record.played(both),
         names=(first, second),
         games=common,
         resampled="seeds",

@@ -5,6 +5,7 @@ games, which favor short ones. Curves are smoothed only if `smooth` gives a numb
 label of the axis then shows it.
 """
 
+import contextlib
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +16,8 @@ import numpy as np
 from jaxrl.analysis.drawing import line_style, save
 from jaxrl.analysis.groups import RunGroup, group_runs
 from jaxrl.errors import UserError
-from jaxrl.runs import metrics
+from jaxrl.formatting import no_game
+from jaxrl.runs import evaluation_record, metrics
 from jaxrl.runs.directory import settings_by_key
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ def draw(
         )
     colors = {run_dir: line_style(number)["color"] for number, run_dir in enumerate(run_dirs)}
     _mark_early(axes, colors, axis, smooth)
-    _finish(axes, axis, smooth)
+    _finish(axes, list(colors), axis, smooth)
 
 
 def draw_seeds(
@@ -156,7 +158,7 @@ def draw_seeds(
         for run_dir in one.run_dirs
     }
     _mark_early(axes, colors, axis, smooth)
-    _finish(axes, axis, smooth)
+    _finish(axes, list(colors), axis, smooth)
 
 
 def comparison(
@@ -220,14 +222,32 @@ def _mark_early(
         axes.scatter([], [], edgecolors="grey", label=label, **marks)
 
 
-def _finish(axes: "matplotlib.axes.Axes", axis: Axis, smooth: int) -> None:
+def _has_ended(run_dir: Path) -> bool:
+    """Returns whether a run has trained all its steps."""
+    rows, goal = metrics.read(run_dir), settings_by_key(run_dir).get("total_steps")
+    return bool(rows) and type(goal) is int and rows[-1]["step"] >= goal
+
+
+def _without_curve(run_dirs: list[Path]) -> str:
+    """Returns why no run has a curve, and the mean scores of their evaluations."""
+    lines = [no_game(bool(run_dirs) and all(map(_has_ended, run_dirs)))]
+    for run_dir in run_dirs:
+        with contextlib.suppress(UserError):
+            mean = evaluation_record.read(run_dir).mean
+            of_run = f" of {run_dir.name}" * (len(run_dirs) > 1)
+            lines.append(f"evaluation{of_run}: mean score {mean:.1f}")
+    return "\n".join(lines)
+
+
+def _finish(axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis, smooth: int) -> None:
     """Adds labels, grid and legend, or a text if nothing has been drawn."""
     axes.set_xlabel(LABELS[axis])
     smoothed = f",\ntrailing mean of {smooth} lines" if smooth > 1 else ""
     axes.set_ylabel(f"return, mean of the last 100 games{smoothed}")
     axes.grid(alpha=0.3)
     if not any(np.size(line.get_xdata()) for line in axes.lines):
-        axes.text(0.5, 0.5, "no game over yet", transform=axes.transAxes, ha="center")
+        words = _without_curve(run_dirs)
+        axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center")
         axes.set_xticks([])
         axes.set_yticks([])
         return

@@ -9,7 +9,6 @@ from jaxrl.analysis import statistics
 from jaxrl.analysis.drawing import palette, save
 from jaxrl.analysis.statistics import GameScores
 from jaxrl.errors import UserError
-from jaxrl.runs import evaluation_record
 
 THRESHOLDS = 200  # points of a profile
 
@@ -19,7 +18,7 @@ def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
 
     Args:
       scores: configuration -> game -> human-normalized scores.
-      protocol: of the evaluations.
+      protocol: of the evaluations, with its conditions.
       target: the PNG. Raises `UserError` if it cannot be written, or there is nothing to draw.
     """
     import matplotlib.figure
@@ -44,7 +43,7 @@ def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
     _profiles(below.subplots(), scores, colors)
     games = sorted({game for by_game in scores.values() for game in by_game})
     shown = ", ".join(games) if len(games) <= 6 else f"{len(games)} games"
-    figure.suptitle(f"{shown}, protocol {protocol} ({evaluation_record.PROTOCOLS[protocol]})")
+    figure.suptitle(f"{shown}, protocol {protocol}")
     save(figure, target)
 
 

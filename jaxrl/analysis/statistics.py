@@ -120,10 +120,10 @@ def compare(first: GameScores, second: GameScores, seed: int = 0) -> Comparison:
     """Compares scores of the same games, which need not be normalized."""
     second = {game: second[game] for game in first}
     x, y = list(first.values()), list(second.values())
-    drawn = None
-    if min(map(len, [*x, *y])) > 1:
+    found, drawn = difference(x, y), None
+    if found.low is not None:  # else the scores are too few
         drawn = probability_of_improvement(resample(first, seed), resample(second, seed + 1))
-    return Comparison(difference(x, y), _estimate(probability_of_improvement(x, y), drawn))
+    return Comparison(found, _estimate(probability_of_improvement(x, y), drawn))
 
 
 def probability_of_improvement(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxrl.cli.parsing import Protocol, RunDirs, at_least, check_runs, check_target
+from jaxrl.cli.parsing import (
+    Protocol,
+    RunDirs,
+    at_least,
+    check_runs,
+    check_target,
+    expand_sweeps,
+)
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
 
@@ -30,7 +37,7 @@ class Evaluate:
     """
 
     runs: RunDirs
-    """run directories"""
+    """run directories; a sweep's directory stands for all its runs"""
     episodes: int = 30
     """games to play with each run"""
     protocol: Protocol | None = None
@@ -54,7 +61,7 @@ class Evaluate:
 def evaluate(arguments: Evaluate) -> int:
     """Prints the evaluation of one run, or the aggregates of several."""
     _check(arguments)
-    run_dirs = check_runs(arguments.runs, "evaluate")
+    run_dirs = check_runs(expand_sweeps(arguments.runs), "evaluate")
     if arguments.output:
         check_target(arguments.output, (".png",))
     if not arguments.recorded and arguments.protocol is None:
@@ -127,8 +134,8 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     except UserError:
         before = None
     if before and arguments.checkpoint is None and (before.step or 0) > step:
-        print(f"'{run_dir}': {layout.EVALUATION} is of step {before.step:,} by now, and kept",
-              file=sys.stderr)  # fmt: skip
+        print(f"'{run_dir}': this result, of step {step:,}, is not saved: {layout.EVALUATION} is "
+              f"of the newer step {before.step:,} by now", file=sys.stderr)  # fmt: skip
         return result
     if before and before.episodes > result.episodes:
         print(f"'{run_dir}': {layout.EVALUATION} had {before.episodes} games (protocol "
@@ -145,7 +152,8 @@ def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> N
     if arguments.output:
         from jaxrl.analysis import profiles
 
-        profiles.draw(summary.scores, summary.protocol, arguments.output)
+        protocol = f"{summary.protocol} ({summary.played})"
+        profiles.draw(summary.scores, protocol, arguments.output)
     if arguments.json:
         print(json.dumps(aggregates.to_json(summary), indent=2))
         return
@@ -163,14 +171,15 @@ class Compare:
     """
 
     runs: RunDirs
-    """run directories that have been evaluated by the same protocol"""
+    """run directories that have been evaluated by the same protocol; a sweep's directory stands for
+    all its runs"""
     json: bool = False
     """print an object instead of sentences"""
 
 
 def compare(arguments: Compare) -> int:
     """Prints which of two runs, or of two configurations with several seeds, is better."""
-    run_dirs = check_runs(arguments.runs, "compare", 2)
+    run_dirs = check_runs(expand_sweeps(arguments.runs), "compare", 2)
     from jaxrl.analysis import comparison
 
     result = comparison.compare(run_dirs)

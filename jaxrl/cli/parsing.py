@@ -19,10 +19,12 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import MOVED, algorithms_with, as_recipe, load_recipe
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
+from jaxrl.runs import layout
 
 Protocol = Literal["noop", "sticky"]
 RunDir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
 RunDirs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR ...")]
+Output = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 # The words of the command line, for a command that prints how to go on; `parse` sets it.
 Words = Annotated[tuple[str, ...], tyro.conf.Fixed, tyro.conf.Suppress]
 
@@ -216,7 +218,29 @@ def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
         raise UserError(f"'{target.parent}' is no directory: make it first")
 
 
-def check_runs(run_dirs: tuple[Path, ...], command: str, least: int = 1) -> list[Path]:
+def expand_sweeps(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Returns the run directories that are meant: of a sweep's root, its members'.
+
+    The members' logs, which a shell's `*` gives too, are left out. Raises `UserError` if a sweep
+    has begun no member.
+    """
+    from jaxrl.experiments.sweep_plan import FILE
+
+    found: list[Path] = []
+    for path in paths:
+        if path.suffix == ".log" and path.is_file():
+            continue
+        if not (path / FILE).is_file():
+            found.append(path)
+            continue
+        members = sorted(config.parent for config in path.glob(f"*/{layout.CONFIG}"))
+        if not members:
+            raise UserError(f"the sweep in '{path}' has no run yet: wait for its first member")
+        found += members
+    return tuple(found)
+
+
+def check_runs(run_dirs: Sequence[Path], command: str, least: int = 1) -> list[Path]:
     """Refuses paths that are no run directories, before anything heavy is imported."""
     from jaxrl.analysis.groups import distinct_names
     from jaxrl.runs.directory import load_config

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import tyro
 
-from jaxrl.cli.parsing import Protocol, RunDir, RunDirs, at_least, check_runs, check_target
+from jaxrl.cli.parsing import (
+    Output,
+    Protocol,
+    RunDir,
+    RunDirs,
+    at_least,
+    check_runs,
+    check_target,
+    expand_sweeps,
+)
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
 
@@ -20,7 +29,7 @@ class Play:
 
     run: RunDir
     """run directory"""
-    output: Path | None = None
+    output: Output = None
     """mp4 or gif to write; default is video.mp4 in the run directory"""
     protocol: Protocol | None = None
     """as for `jaxrl evaluate`"""
@@ -57,22 +66,22 @@ def play(arguments: Play) -> int:
 class Plot:
     """Draw the runs' learning curves into one PNG: return against frames, and against time.
 
-    Example: jaxrl plot runs/x runs/y --output comparison.png
+    Example: jaxrl plot runs/x runs/y -o comparison.png
     """
 
     runs: RunDirs
-    """run directories"""
-    output: Path | None = None
+    """run directories; a sweep's directory stands for all its runs"""
+    output: Output = None
     """file to write; default is learning_curve.png in the (only) run directory"""
 
 
 def plot(arguments: Plot) -> int:
     """Draws the learning curves and prints the picture's path."""
-    run_dirs = arguments.runs
+    run_dirs = expand_sweeps(arguments.runs)
     if not run_dirs:
         raise UserError("plot needs at least one run directory")
     if arguments.output is None and len(run_dirs) > 1:
-        raise UserError("several runs make one picture: name it with --output comparison.png")
+        raise UserError("several runs make one picture: name it with -o comparison.png")
     from jaxrl.analysis import curves
     from jaxrl.analysis.groups import distinct_names
     from jaxrl.runs.directory import check_links
@@ -96,7 +105,7 @@ class Report:
     """
 
     runs: RunDirs
-    """run directories"""
+    """run directories; a sweep's directory stands for all its runs"""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
     """file to write"""
     video: bool = True
@@ -105,11 +114,12 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    if not arguments.runs:
+    run_dirs = expand_sweeps(arguments.runs)
+    if not run_dirs:
         raise UserError("report needs at least one run directory")
     check_target(arguments.output, (".html",))
     from jaxrl.analysis.report import page
 
-    page.write(list(arguments.runs), arguments.output, video=arguments.video)
+    page.write(list(run_dirs), arguments.output, video=arguments.video)
     print(arguments.output)
     return 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import elsewhere, from_table, merge
+from jaxrl.config.toml import elsewhere, from_table, merge, similar
 from jaxrl.errors import UserError, nearest
 
 FREE = ("run_dir", "parallel.num_devices")  # the place of training, not its result
@@ -46,8 +46,11 @@ def _hint(key: str, known: dict[str, Any]) -> str:
         return "give --num-devices instead"
     if belongs := elsewhere(name, before + dot):
         return belongs
-    near = nearest(key, known, 1)
-    return f"did you mean '{near[0]}'?" if near else "it is no key that may change"
+    section = before + dot
+    siblings = [one.removeprefix(section) for one in known if one.startswith(section)]
+    found = similar(name, siblings)
+    near = section + found if found else "".join(nearest(key, known, 1))
+    return f"did you mean '{near}'?" if near else "it is no key that may change"
 
 
 def apply(config: Config, words: tuple[str, ...]) -> Config:

@@ -1,10 +1,13 @@
 """Configurations as TOML: read, merged with the defaults, and written."""
 
 import dataclasses
+import difflib
 import importlib
 import json
+import sys
 import tomllib
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +34,11 @@ MOVED = {
 }
 
 
+# Names in other libraries.
+ALIASES = {"lr": "learning_rate"}
+SLIP = 0.75  # least similarity of a name that was only mistyped, from 0 to 1
+
+
 def algorithm_config(name: str) -> type[AlgorithmConfig]:
     """Returns the dataclass of an algorithm's settings. Raises `UserError`.
 
@@ -41,7 +49,13 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
         return ALGORITHMS[name]
     if not (name.isidentifier() and (AGENTS / f"{name}.py").is_file()):
         raise UserError(f"algorithm = {name!r}: must be one of {', '.join(ALGORITHMS)}")
+    before = _has_devices()
     module = importlib.import_module(f"jaxrl.agents.{name}")
+    if _has_devices() and not before:
+        raise UserError(
+            f"algorithm = {name!r}: jaxrl/agents/{name}.py computes with JAX where it is imported, "
+            "before the devices are chosen: move that into a function"
+        )
     own = [
         kind
         for kind in vars(module).values()
@@ -55,6 +69,12 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
             f"AlgorithmConfig, and defines {len(own)}"
         )
     return own[0]
+
+
+def _has_devices() -> bool:
+    """Returns whether JAX has opened its devices, which fixes their number; does not import it."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(bridge.backends_are_initialized())
 
 
 def _types(kind: type) -> dict[str, Any]:
@@ -80,12 +100,26 @@ def elsewhere(key: str, prefix: str) -> str:
     return f"it is '{moved}' now" if moved else ""
 
 
+def similar(name: str, known: Iterable[str]) -> str:
+    """Returns the known key that a mistaken name means; empty if none is like it.
+
+    A mistyped key comes first, then one that begins alike or has a word in common.
+    """
+    known = list(known)
+    name = ALIASES.get(name, name)
+    words = set(name.split("_")) - {""}
+    alike = [key for key in known if words and (key.startswith(name) or words & {*key.split("_")})]
+    mistyped = difflib.get_close_matches(name, known, 1, SLIP)
+    found = mistyped or difflib.get_close_matches(name, alike, 1, 0.0) or nearest(name, known, 1)
+    return found[0] if found else ""
+
+
 def _hint(key: str, prefix: str, known: dict[str, Any]) -> str:
     """Returns a remedy for a key that a section does not have."""
     if belongs := elsewhere(key, prefix):
         return f"{belongs}; known are {', '.join(known)}" if prefix else belongs
-    near = nearest(key, known, 1)
-    return f"did you mean '{prefix}{near[0]}'?" if near else f"known are {', '.join(known)}"
+    near = similar(key, known)
+    return f"did you mean '{prefix}{near}'?" if near else f"known are {', '.join(known)}"
 
 
 def _type_name(annotation: Any) -> str:
@@ -170,7 +204,11 @@ def load(path: Path) -> Config:
         raise UserError(f"no configuration file '{path}': {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None
-    except (ValueError, RecursionError, UserError) as error:  # of TOML, of UTF-8, of a path
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(
+            f"'{path}' is no TOML ({error}): correct it there, or restore a copy"
+        ) from None
+    except (ValueError, RecursionError, UserError) as error:  # of a path, of values
         raise UserError(f"'{path}': {error}") from None
 
 

@@ -12,7 +12,7 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import presses_fire
-from jaxrl.runs.evaluation_record import STICKINESS, Conditions
+from jaxrl.runs.evaluation_record import NOTHING_PRESSED, STICKINESS, Conditions
 from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 
 # Agent steps of FIRE after a reset, whose own FIRE sticky actions may swallow: of 8 frames all are
@@ -81,7 +81,7 @@ def conditions(config: Config, protocol: str) -> Conditions:
     """Returns the conditions of an evaluation by the protocol, as evaluation.json has them."""
     played = protocol_config(config, protocol)
     if played.game == CATCH:  # which has none of these options
-        return Conditions((0, 0), False, 0, False, 0.0, False, 0)
+        return NOTHING_PRESSED
     fire = presses_fire(played)
     # A policy trained with sticky actions has learned to press FIRE where it must.
     new_to_sticky = (

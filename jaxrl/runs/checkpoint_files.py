@@ -105,12 +105,17 @@ def survey(run_dir: Path) -> Found:
     damaged = {step: wrong for step, wrong in states.items() if wrong}
     found = Found([step for step in states if step not in damaged], damaged)
     if damaged and not found.good:
-        listed = "; ".join(f"{step}: {wrong}" for step, wrong in damaged.items())
-        raise DamagedError(
-            f"every checkpoint of '{run_dir}' is damaged, and nothing was changed ({listed}): "
-            "restore one from a copy, or train again in another directory"
-        )
+        raise _all_damaged(run_dir, damaged)
     return found
+
+
+def _all_damaged(run_dir: Path, damaged: dict[int, str]) -> DamagedError:
+    """Returns the error of a run without a good checkpoint."""
+    listed = "; ".join(f"{step}: {wrong}" for step, wrong in sorted(damaged.items()))
+    return DamagedError(
+        f"every checkpoint of '{run_dir}' is damaged, and nothing was changed ({listed}): "
+        "restore one from a copy, or train again in another directory"
+    )
 
 
 def set_aside(run_dir: Path, damaged: dict[int, str]) -> str:
@@ -134,11 +139,19 @@ def newest_good(run_dir: Path, step: int | None) -> int:
         raise UserError("no checkpoint yet: train longer, or lower checkpoint.interval")
     if step is not None and step not in present:
         raise UserError(f"no checkpoint {step}: there are {', '.join(map(str, present))}")
-    wrongs = {}
-    for candidate in reversed(present) if step is None else [step]:
+    if step is not None:
+        if wrong := damage(run_dir, step):
+            raise DamagedError(
+                f"checkpoint {step} of '{run_dir}' is damaged ({wrong}): name another "
+                "--checkpoint, or none for the newest"
+            )
+        return step
+    damaged: dict[int, str] = {}
+    for candidate in reversed(present):
         wrong = damage(run_dir, candidate)
         if not wrong:
+            for number, found in damaged.items():
+                print(f"warning: checkpoint {number} is damaged ({found})", file=sys.stderr)
             return candidate
-        wrongs[candidate] = wrong
-        print(f"warning: checkpoint {candidate} is damaged ({wrong})", file=sys.stderr)
-    raise DamagedError(f"no good checkpoint in '{run_dir}': tried {', '.join(map(str, wrongs))}")
+        damaged[candidate] = wrong
+    raise _all_damaged(run_dir, damaged)

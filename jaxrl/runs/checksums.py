@@ -3,10 +3,12 @@
 import errno
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from jaxrl.runs import layout
 
+SIZE = "# bytes: "  # of a comment with a file's size; a line without a sum is no line to sha256sum
 OF_DAMAGE = (None, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ELOOP)  # others may be temporary
 
 
@@ -31,8 +33,13 @@ def _sum(path: Path, sync: bool = False) -> str:
 
 
 def write(directory: Path) -> None:
-    """Writes the checksums of all files to SHA256SUMS; all are on the disk when it returns."""
-    lines = [f"{_sum(path, sync=True)}  {name}\n" for name, path in _files(directory).items()]
+    """Writes the checksums of all files to SHA256SUMS; all are on the disk when it returns.
+
+    The sizes stand before them as comments, for the message about a file that was cut short.
+    """
+    files = _files(directory)
+    lines = [f"{SIZE}{path.stat().st_size}  {name}\n" for name, path in files.items()]
+    lines += [f"{_sum(path, sync=True)}  {name}\n" for name, path in files.items()]
     with (directory / layout.CHECKSUMS).open("w", encoding="utf-8") as file:
         file.writelines(lines)
         file.flush()
@@ -50,20 +57,34 @@ def sync_directory(path: Path) -> None:
         os.close(number)
 
 
+def _by_name(lines: Iterable[str]) -> dict[str, str]:
+    """Returns the first column of lines by their second one, a file's name."""
+    return {name: value for value, _, name in (line.partition("  ") for line in lines)}
+
+
+def _change(path: Path, size: str) -> str:
+    """Returns how a file differs from what was written; `size` is empty in older checkpoints."""
+    now = path.stat().st_size
+    if size.isdecimal() and now < int(size):
+        return f"is cut short: {now:,} of {int(size):,} bytes"
+    return "is not what was written"
+
+
 def damage(directory: Path) -> str:
     """Returns the damage of a directory that `write` has summed, in a few words; empty if none."""
     try:
         lines = (directory / layout.CHECKSUMS).read_text(encoding="utf-8").splitlines()
         files = _files(directory)
         # Only files that are there are opened: no name in SHA256SUMS leads anywhere else.
-        expected = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+        expected = _by_name(line for line in lines if not line.startswith(SIZE))
+        sizes = _by_name(line.removeprefix(SIZE) for line in lines if line.startswith(SIZE))
         if missing := expected.keys() - files.keys():
             return f"{min(missing)} is missing"
         if unknown := files.keys() - expected.keys():
             return f"{min(unknown)} is not in {layout.CHECKSUMS}"
         for name, path in files.items():
             if _sum(path) != expected[name]:
-                return f"{name} is not what was written"
+                return f"{name} {_change(path, sizes.get(name, ''))}"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except (OSError, UnicodeDecodeError) as error:

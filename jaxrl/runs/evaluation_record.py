@@ -2,30 +2,25 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxrl.atari.games import known_games
+from jaxrl.atari.games import CATCH, known_games
 from jaxrl.atari.scores import human_normalized
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
 
-# Both play whole games of at most 27,000 agent steps (30 minutes on the console).
+# Both play whole games of at most 27,000 agent steps (30 minutes on the console). These words are
+# of evaluations whose conditions differ or are not recorded; `played` has those of all others.
 PROTOCOLS = {
-    "noop": "up to 30 no-ops, no sticky actions",
-    "sticky": "sticky actions, probability 0.25",
-}
-# The conditions of the published scores that results are compared with.
-PUBLISHED = {
-    "noop": "1 to 30 no-ops at the start of a game, no sticky actions, nothing pressed for the "
-    "agent, at most 108,000 frames",
-    "sticky": "sticky actions with probability 0.25; actions, starts and time limit as each "
-    "source has them",
+    "noop": "up to 30 no-ops at the start, no sticky actions",
+    "sticky": "actions repeat with probability 0.25",
 }
 STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
 LARGEST = 1e12  # no game has a score near it
@@ -58,6 +53,15 @@ class Conditions:
         if self.stickiness:
             sticks = f"actions repeat with probability {self.stickiness:g}"
         return ", ".join([f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions)
+
+
+# The conditions of the published scores that results are compared with.
+NOT_STICKY = Conditions((1, 30), False, 0, False, 0.0, False, 27_000).describe()
+PUBLISHED = {
+    "noop": f"{NOT_STICKY}, nothing pressed for the agent, at most 108,000 frames",
+    "sticky": f"{PROTOCOLS['sticky']}; actions, starts and time limit as each source has them",
+}
+NOTHING_PRESSED = Conditions((0, 0), False, 0, False, 0.0, False, 0)  # Catch has no options
 
 
 @dataclass(frozen=True)
@@ -190,15 +194,22 @@ def is_of_end(run_dir: Path, total_steps: int) -> bool:
     return step is not None and step >= total_steps
 
 
+def played(results: Iterable[Evaluation]) -> str:
+    """Returns the conditions of evaluations by one protocol, in words for a line's brackets."""
+    found = list(results)
+    conditions = {NOTHING_PRESSED if r.game == CATCH else r.conditions for r in found}
+    (only, *others) = conditions
+    return only.describe() if only and not others else PROTOCOLS[found[0].protocol]
+
+
 def describe(result: Evaluation) -> str:
     """Returns one line for people."""
     human = result.human_normalized_mean
     normalized = "" if human is None else f", human-normalized {human:.2f}"
     trained = "" if result.step is None else f" after {result.step:,} steps"
     random = "" if result.epsilon is None else f"epsilon {result.epsilon:g}, "
-    played = result.conditions.describe() if result.conditions else PROTOCOLS[result.protocol]
     return (
-        f"{result.game}{trained}, protocol {result.protocol} ({played}), "
+        f"{result.game}{trained}, protocol {result.protocol} ({played([result])}), "
         f"{random}{result.episodes} games: mean {result.mean:.1f} "
         f"(standard deviation {result.std:.1f}), "
         f"median {result.median:.1f}{normalized}"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
-from jaxrl.formatting import count, duration
+from jaxrl.formatting import count, duration, no_game
 from jaxrl.program.episode_statistics import EpisodeSummary
 from jaxrl.types import FRAME_SKIP
 
@@ -28,7 +28,7 @@ def status_line(status: TrainingStatus) -> str:
     """Returns steps, frames, rate, time left and the mean return in about 80 columns."""
     left = (status.total_steps - status.step) / max(status.steps_per_second, 1e-9)
     mean = status.games.return_mean
-    result = "no game over yet" if mean is None else f"return {mean:.1f}"
+    result = no_game(status.step >= status.total_steps) if mean is None else f"return {mean:.1f}"
     return (
         f"{status.step / status.total_steps:4.0%}  {count(status.step)} steps  "
         f"{count(status.step * FRAME_SKIP)} frames  {status.steps_per_second:,.0f} steps/s  "

@@ -95,7 +95,8 @@ def resume(
                             f"{step:,} already")  # fmt: skip
         if step >= total and _all_complete(config, run_dir):
             if first:
-                print(f"training had ended already, at step {step:,}", file=sys.stderr)
+                print(f"training had ended already, at step {step:,}: --override total_steps="
+                      f"{2 * step} trains as long again", file=sys.stderr)  # fmt: skip
             return Outcome(step, None)
         damaged = {int(number): wrong for number, wrong in found["damaged"].items()}
         # Every process waits here: all must find the same checkpoints afterwards.
@@ -231,7 +232,6 @@ def _record_provenance(session: TrainingSession, origin: ResumePoint) -> None:
 def _finish(session: TrainingSession, state: LoopState, step: int) -> None:
     """Draws and evaluates a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
-    curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     if config.evaluation.episodes:
         with display.busy(f"evaluating {config.evaluation.episodes} games"):
             actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
@@ -240,6 +240,8 @@ def _finish(session: TrainingSession, state: LoopState, step: int) -> None:
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
         evaluation_record.write(run_dir, result)
         display.say(evaluation_record.describe(result))
+    # A picture without games shows the evaluation.
+    curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(
         f"learning curve: {run_dir / layout.LEARNING_CURVE}; watch it play: jaxrl play {run_dir}"
     )

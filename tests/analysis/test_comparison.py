@@ -14,6 +14,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.runs import evaluation_record, layout
 from jaxrl.runs.directory import write_config
+from jaxrl.runs.evaluation_record import Conditions
 from tests.conftest import recipe_file
 
 # Scores of Pong at which a run is at 0, 1 and 2 humans: -20.7 is random play, 14.6 a human.
@@ -60,7 +61,7 @@ def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     picture = tmp_path / "picture.png"
     assert main(["evaluate", *map(str, four), "--recorded", "--output", str(picture)]) == 0
     said = capsys.readouterr().out
-    assert "protocol noop (up to 30 no-ops, no sticky actions)" in said
+    assert "protocol noop (up to 30 no-ops at the start, no sticky actions)" in said
     assert "0.50 [0.00, 1.00]" in said
     assert said.count("mean 14.6") == 2
     assert main(["evaluate", str(four[0]), "--recorded", "--protocol", "sticky"]) == 2
@@ -69,6 +70,27 @@ def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     )
     image = matplotlib.image.imread(picture)
     assert image.std() > 0.05
+
+
+def test_a_sweep_stands_for_its_runs_and_logs_beside_them_for_nothing(tmp_path, capsys):
+    root = tmp_path / "sweep"
+    root.mkdir()
+    (root / "sweep.json").write_text("[]")
+    for command in (["compare"], ["plot", "-o", str(tmp_path / "x.png")], ["report"]):
+        assert main([*command, str(root)]) == 2
+        assert "has no run yet: wait for its first member" in capsys.readouterr().err
+    (root / "a2c_fast.toml").write_text("")
+    members = [evaluated(root / f"a2c_fast-pong-seed{n}", "a2c_fast", "pong", n, n) for n in (1, 2)]
+    logs = [member.with_name(f"{member.name}.log") for member in members]
+    for log in logs:
+        log.write_text("trained")
+    for words in ([root], [*members, *logs]):
+        assert main(["compare", *map(str, words)]) == 0
+        assert f"{members[0]} against {members[1]}" in capsys.readouterr().out
+        assert main(["evaluate", *map(str, words), "--recorded"]) == 0
+        assert f"{members[1]}: pong" in capsys.readouterr().out
+    assert main(["compare", *map(str, logs)]) == 2
+    assert "compare needs at least two run directories" in capsys.readouterr().err
 
 
 def test_a_single_recorded_evaluation_is_printed_again(four, capsys):
@@ -146,6 +168,29 @@ def test_few_equal_scores_say_nothing_about_chance(tmp_path, capsys):
             )
         assert main(["compare", *map(str, made), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["better"] == better
+        assert main(["compare", *map(str, made)]) == 0
+        said = capsys.readouterr().out
+        # Neither the difference nor the probability has an interval of four.
+        assert said.count("[") == (0 if number == 4 else 2)
+
+
+def test_conditions_are_worded_alike_everywhere(tmp_path, capsys):
+    catch = [evaluated(tmp_path / f"catch-{n}", "a2c_fast", "catch", n, 0.5) for n in (1, 2)]
+    pong = [evaluated(tmp_path / f"pong-{n}", "a2c_fast", "pong", n, 0.5) for n in (1, 2)]
+    fire = Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
+    lives = "0 to 29 no-ops and FIRE at the start and after every lost life, no sticky actions"
+    for run_dir in pong:
+        found = dataclasses.replace(evaluation_record.read(run_dir), conditions=fire)
+        evaluation_record.write(run_dir, found)
+    nothing = "nothing is pressed at the start, no sticky actions"
+    for runs, words in ((catch, nothing), (pong, lives)):
+        for command in (["compare"], ["evaluate", "--recorded"]):
+            assert main([*command, *map(str, runs)]) == 0
+            assert f"protocol noop ({words})" in " ".join(capsys.readouterr().out.split())
+    # Where they differ, the protocol's words hold for all.
+    older = evaluated(tmp_path / "pong-3", "a2c_fast", "pong", 3, 0.5)
+    assert main(["compare", str(pong[0]), str(older)]) == 0
+    assert "protocol noop (up to 30 no-ops at the start, " in capsys.readouterr().out
 
 
 def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
@@ -162,7 +207,9 @@ def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
 
     play(500)
     assert main(["evaluate", str(run_dir)]) == 0
-    assert "evaluation.json is of step 1,000 by now, and kept" in capsys.readouterr().err
+    assert "of step 500, is not saved: evaluation.json is of the newer step 1,000" in (
+        capsys.readouterr().err
+    )
     assert evaluation_record.read(run_dir).step == 1000
     assert main(["evaluate", str(run_dir), "--checkpoint", "500"]) == 0
     assert "had 3 games (protocol noop), and has 2 now" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from jaxrl.analysis import bench_charts, curves, drawing, groups
 from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
-from jaxrl.runs import metrics
+from jaxrl.runs import evaluation_record, metrics
 
 
 def make_run(path, returns, config=None, steps=None, episodes=None):
@@ -132,8 +132,22 @@ def test_the_legend_names_the_interval_and_a_single_seed(tmp_path):
 
 def test_a_picture_without_games_says_so(tmp_path):
     drawn = axes()
-    curves.draw(drawn, [make_run(tmp_path / "x", [None])])
+    training = make_run(tmp_path / "x", [None])
+    curves.draw(drawn, [training])
     assert [text.get_text() for text in drawn.texts] == ["no game over yet"]
+    ended = make_run(tmp_path / "y", [None], Config(total_steps=250_000))
+    scores = np.array([1.0, 2.0])
+    evaluation_record.write(
+        ended, evaluation_record.summarize("pong", "noop", 250_000, scores, np.array([9, 9]))
+    )
+    drawn = axes()
+    curves.draw(drawn, [ended])
+    words = "no game ended in this run: train longer\nevaluation: mean score 1.5"
+    assert [text.get_text() for text in drawn.texts] == [words]
+    drawn = axes()
+    curves.draw(drawn, [training, ended])
+    words = "no game over yet\nevaluation of y: mean score 1.5"
+    assert [text.get_text() for text in drawn.texts] == [words]
 
 
 def test_a_comparison_has_a_row_for_each_game_and_one_color_for_each_configuration(tmp_path):

@@ -70,7 +70,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["play", "{here}"], "is no run directory"),
         (["play"], "required"),
         (["plot"], "run director"),
-        (["plot", "{here}", "{here}"], "--output"),
+        (["plot", "{here}", "{here}"], "-o comparison.png"),
         (["plot", "{here}"], "is no run directory"),
         (["bench", "--game", "pogn"], "did you mean pong"),
         (["bench", "--repeats", "0"], "must be at least 1"),

@@ -1,5 +1,7 @@
 import dataclasses
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,7 +123,7 @@ def test_unknown_games_get_the_nearest_names():
 def test_broken_files_are_named(tmp_path):
     broken = tmp_path / "c.toml"
     broken.write_bytes(b"num_envs = ")
-    with pytest.raises(UserError, match=r"c\.toml"):
+    with pytest.raises(UserError, match=r"c\.toml' is no TOML .*: correct it there"):
         load(broken)
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="cannot read"):
@@ -208,6 +210,38 @@ def test_every_algorithm_has_its_own_keys():
     assert from_table({"algorithm": "ppo", "agent": {"clip": 0.3}}).agent.clip == 0.3
     with pytest.raises(UserError, match=r"unknown key 'agent\.clip': it belongs to ppo; known"):
         from_table({"algorithm": "c51", "agent": {"clip": 0.3}})
+
+
+OWN = """
+import jax.numpy as jnp
+from jaxrl.config.algorithm_base import AlgorithmConfig
+
+class Own(AlgorithmConfig):
+    pass
+"""
+READ = """
+import sys
+from pathlib import Path
+import jaxrl.agents
+from jaxrl.config import toml
+
+toml.AGENTS = Path(sys.argv[1])
+jaxrl.agents.__path__.append(sys.argv[1])
+print(toml.algorithm_config("own").__name__)
+try:
+    toml.algorithm_config("eager")
+except toml.UserError as error:
+    print(error)
+"""
+
+
+def test_an_algorithm_that_computes_at_import_is_refused(tmp_path):
+    """It would open the devices before their number is known; here they are open already."""
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "eager.py").write_text(f"{OWN}\nONE = jnp.ones(())\n")
+    command = [sys.executable, "-c", READ, str(tmp_path)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert said.startswith("Own\nalgorithm = 'eager': jaxrl/agents/eager.py computes with JAX")
 
 
 @pytest.mark.parametrize(

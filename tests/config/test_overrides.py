@@ -47,6 +47,10 @@ def test_words_become_values():
         ("keep-checkpoints=5", "it is 'checkpoint.keep' now"),
         ("reward_clip=false", "it is 'env.reward_clip' now"),
         ("agent.clip=0.2", "unknown key 'agent.clip': it belongs to ppo"),
+        ("optimizer.lr=1e-3", "did you mean 'optimizer.learning_rate'?"),
+        ("lr=1e-3", "did you mean 'optimizer.learning_rate'?"),
+        ("optimizer.rate=1e-3", "did you mean 'optimizer.learning_rate'?"),
+        ("optimizer.learn=1e-3", "did you mean 'optimizer.learning_rate'?"),
         ("", "unknown key ''"),
         ("agent.gamma=", "must be a number"),
     ],
@@ -98,6 +102,7 @@ def test_an_edited_configuration_is_refused_until_its_keys_are_named(run_dir, ca
     changes = {"total_steps": [400, 600], "agent.gamma": [0.99, 0.98]}
     assert provenance["resumed"][0]["overridden"] == changes
     assert main(["resume", str(run_dir)]) == 0  # it is the checkpoint's now
+    assert "at step 600: --override total_steps=1200 trains as long" in capsys.readouterr().err
 
 
 def test_a_value_on_the_command_line_is_kept_in_the_run(run_dir):

@@ -117,6 +117,7 @@ def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_taken(
     assert "warning: checkpoint 1200 is damaged (" in said.err
     assert (run_dir / "checkpoints" / "1200").exists()  # who only reads moves nothing
     assert main(["evaluate", str(run_dir), "--checkpoint", "1200"]) == DamagedError.status
+    assert "checkpoint 1200 of" in capsys.readouterr().err
     assert main(["resume", str(run_dir)]) == 0
     errors = capsys.readouterr().err
     assert "warning: checkpoint 1200 is damaged (" in errors
@@ -144,8 +145,10 @@ def test_where_all_are_damaged_nothing_is_touched_and_nothing_restarts(run_dir, 
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("jaxrl: every checkpoint of")
     assert "800: actor/" in line
+    assert "is cut short: 1,000 of " in line
     assert "nothing was changed" in line
     assert main(["evaluate", str(run_dir)]) == DamagedError.status
+    assert capsys.readouterr().err.splitlines() == [line]
 
 
 def test_a_run_whose_checkpoints_are_gone_does_not_restart(run_dir, capsys):

@@ -141,7 +141,7 @@ def test_plot_draws_one_and_several_runs(run_dir, tmp_path, capsys):
     assert main(["plot", str(run_dir), str(run_dir), "--output", str(target)]) == 2
     assert "'x' is given twice" in capsys.readouterr().err
     other = shutil.copytree(run_dir, tmp_path / "y")
-    assert main(["plot", str(run_dir), str(other), "--output", str(target)]) == 0
+    assert main(["plot", str(run_dir), str(other), "-o", str(target)]) == 0
     assert imageio.imread(target).shape[2] >= 3
     frames, returns = curves.curve(run_dir)
     assert len(frames) == len(returns) > 0

@@ -30,8 +30,6 @@ FLAGS = (
     "-shared",
     "-pthread",
 )
-# The threaded interpreter's jumps are what the processor predicts by: they must not be merged.
-GCC_FLAGS = ("-fno-gcse", "-fno-crossjumping")
 
 
 def compiler() -> str | None:
@@ -59,8 +57,8 @@ def library() -> Path:
             "env.engine = atari2600: is built by a C++ compiler, and none is found; install g++ "
             "(apt-get install g++) or clang++, or take --env.engine envpool"
         )
-    flags, sources = _flags(path), sorted(p for p in NATIVE.iterdir() if p.is_file())
-    built = cache_dir() / f"atari2600-{_key(path, flags, sources)}.so"
+    sources = sorted(source for source in NATIVE.iterdir() if source.is_file())
+    built = cache_dir() / f"atari2600-{_key(path, sources)}.so"
     if built.exists():
         return built
     try:
@@ -68,15 +66,10 @@ def library() -> Path:
         with _alone(built.with_suffix(".lock")):
             if not built.exists():  # another process may have built it
                 print("building the emulator for this machine, once", file=sys.stderr)
-                _compile(path, flags, built)
+                _compile(path, built)
     except OSError as error:
         raise UserError(f"cannot build the emulator into '{built.parent}': {error}") from None
     return built
-
-
-def _flags(path: str) -> tuple[str, ...]:
-    version = _output(path, "--version")
-    return FLAGS + (() if "clang" in version.lower() else GCC_FLAGS)
 
 
 @functools.cache
@@ -100,11 +93,11 @@ def _processor() -> str:
     return "\n".join(first.get(name, "") for name in names) + platform.machine()
 
 
-def _key(path: str, flags: tuple[str, ...], sources: list[Path]) -> str:
+def _key(path: str, sources: list[Path]) -> str:
     """Returns a digest of everything that the library depends on."""
     digest = hashlib.sha256()
     headers = sorted(Path(_include_dir()).rglob("*.h"))
-    for part in (path, _output(path, "--version"), *flags, _processor()):
+    for part in (path, _output(path, "--version"), *FLAGS, _processor()):
         digest.update(part.encode() + b"\0")
     for source in [*sources, *headers]:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -121,11 +114,11 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _compile(path: str, flags: tuple[str, ...], built: Path) -> None:
+def _compile(path: str, built: Path) -> None:
     """Compiles the library and puts it in its place at once."""
     with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
         out = Path(scratch) / "library.so"
-        command = [path, *flags, "-isystem", _include_dir(), str(NATIVE / "ffi.cc"), "-o", str(out)]
+        command = [path, *FLAGS, "-isystem", _include_dir(), str(NATIVE / "ffi.cc"), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             log = built.with_suffix(".log")

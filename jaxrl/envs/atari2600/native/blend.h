@@ -1,14 +1,14 @@
 // Rows of 160 pixels: blend a colour into those that a mask of 160 bits names.
 //
-// With AVX-512 a row is three registers and a mask is what the instruction takes; elsewhere eight
-// bits become eight bytes by a multiplication, which any compiler turns into vector code.
+// With AVX-512 a row is three registers and a mask is what the instruction takes; with AVX2 it is five,
+// and 32 bits become 32 bytes; elsewhere eight bits become eight bytes by a multiplication.
 #pragma once
 
 #include <cstring>
 
 #include "base.h"
 
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -38,6 +38,46 @@ JAXRL_INLINE void store(u8* pixels, const PixelRow& row, const u64* mask) {
   _mm512_mask_storeu_epi8(pixels, mask[0], row.first);
   _mm512_mask_storeu_epi8(pixels + 64, mask[1], row.second);
   _mm256_mask_storeu_epi8(pixels + 128, (__mmask32)mask[2], row.third);
+}
+
+#elif defined(__AVX2__)
+
+struct PixelRow {
+  __m256i part[5];
+};
+
+JAXRL_INLINE PixelRow filled(u8 colour) {
+  const __m256i all = _mm256_set1_epi8((char)colour);
+  return {{all, all, all, all, all}};
+}
+
+// Returns 32 bytes, 0xFF where the bit is set.
+JAXRL_INLINE __m256i spread(u32 bits) {
+  const __m256i byte_of_pixel = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
+                                                   0x0303030303030303);
+  const __m256i bit_of_pixel = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+  const __m256i each = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), byte_of_pixel);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(each, bit_of_pixel), bit_of_pixel);
+}
+
+JAXRL_INLINE u32 bits_of(const u64* mask, int part) { return (u32)(mask[part / 2] >> part % 2 * 32); }
+
+JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
+  const __m256i all = _mm256_set1_epi8((char)colour);
+  for (int part = 0; part < 5; part++) {
+    const u32 bits = bits_of(mask, part);
+    if (bits) row.part[part] = _mm256_blendv_epi8(row.part[part], all, spread(bits));
+  }
+}
+
+JAXRL_INLINE void store(u8* pixels, const PixelRow& row, const u64* mask) {
+  for (int part = 0; part < 5; part++) {
+    __m256i* place = (__m256i*)pixels + part;
+    const u32 bits = bits_of(mask, part);
+    if (!bits) continue;
+    const __m256i kept = _mm256_loadu_si256(place);
+    _mm256_storeu_si256(place, _mm256_blendv_epi8(kept, row.part[part], spread(bits)));
+  }
 }
 
 #else

@@ -130,6 +130,7 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Can
   for (int pair = 0; pair < kPairs; pair++)
     if (beam.needed >> pair & 1)
       beam.needed_objects |= (u8)(1 << kPairObjects[pair][0] | 1 << kPairObjects[pair][1]);
+  find_open_pairs(console.tia, beam);
   machine.logged = kLogged.of[canvas.pixels != nullptr][beam.needed_objects];
 }
 

@@ -94,6 +94,8 @@ struct Beam {
   u8 needed_objects;        // objects of those latches
   u8 stale;                 // masks to rebuild before use; bit 7: `enabled` too
   u8 enabled;               // objects that can show
+  u8 partners;              // objects that may collide with an enabled one, of what is kept and open
+  u8 partners_of[8];        // the same by object
   u8 repeats;               // nothing has changed since the row above was drawn whole
   u8 blanks_hmove;          // the console shows HMOVE's blanks
   Mask mask[kObjects];
@@ -235,6 +237,23 @@ inline void rebuild(const Tia& tia, Beam& beam, int object) {
   beam.stale &= (u8)~(1u << object);
 }
 
+inline void find_partners(Beam& beam) {
+  beam.partners = 0;
+  for (u32 enabled = beam.enabled; enabled; enabled &= enabled - 1)
+    beam.partners |= beam.partners_of[__builtin_ctz(enabled)];
+}
+
+// To be called when other latches are open.
+inline void find_open_pairs(const Tia& tia, Beam& beam) {
+  memset(beam.partners_of, 0, sizeof beam.partners_of);
+  for (u32 open = beam.needed & ~tia.collisions; open; open &= open - 1) {
+    const u8* pair = kPairObjects[__builtin_ctz(open)];
+    beam.partners_of[pair[0]] |= (u8)(1u << pair[1]);
+    beam.partners_of[pair[1]] |= (u8)(1u << pair[0]);
+  }
+  find_partners(beam);
+}
+
 inline void find_enabled(const Tia& tia, Beam& beam) {
   const u8* registers = tia.registers;
   const u8 ball = registers[VDELBL] & 1 ? tia.old_ball : registers[ENABL];
@@ -245,18 +264,26 @@ inline void find_enabled(const Tia& tia, Beam& beam) {
                       (registers[ENAM1] >> 1 & ~registers[RESMP1] >> 1 & 1) << kMissile1 |
                       (ball >> 1 & 1) << kBall | playfield << kPlayfield);
   beam.stale &= (u8)~kEnabledStale;
+  find_partners(beam);
 }
 
-// Returns the pixels from `from` up to, not with, `to`.
-inline Mask between(i32 from, i32 to) {
-  Mask mask;
-  for (int word = 0; word < 3; word++) {
-    const i32 low = from - 64 * word, high = to - 64 * word;
-    const u64 below_high = high >= 64 ? ~0ull : high <= 0 ? 0 : (1ull << high) - 1;
-    const u64 below_low = low >= 64 ? ~0ull : low <= 0 ? 0 : (1ull << low) - 1;
-    mask.word[word] = below_high & ~below_low;
+// The pixels below each one, to cut segments out of lines.
+struct Below {
+  Mask pixel[kScreenWidth + 1];
+  constexpr Below() : pixel() {
+    for (int x = 0; x < kScreenWidth; x++) {
+      pixel[x + 1] = pixel[x];
+      pixel[x + 1].word[x / 64] |= 1ull << x % 64;
+    }
   }
-  return mask;
+};
+inline constexpr Below kBelow{};
+
+// Returns the pixels from `from` up to, not with, `to`.
+JAXRL_INLINE Mask between(i32 from, i32 to) {
+  const u64* low = kBelow.pixel[from].word;
+  const u64* high = kBelow.pixel[to].word;
+  return {{high[0] & ~low[0], high[1] & ~low[1], high[2] & ~low[2]}};
 }
 
 // --- the beam ------------------------------------------------------------------------------------
@@ -264,17 +291,21 @@ inline Mask between(i32 from, i32 to) {
 inline void latch_collisions(Tia& tia, Beam& beam, i32 from, i32 to) {
   u32 open = tia_tables::kTables.pairs[beam.enabled] & beam.needed & ~tia.collisions;
   if (!open) return;
-  const bool whole = from == 0 && to == kScreenWidth;
-  const Mask part = whole ? Mask{{~0ull, ~0ull, ~0ull}} : between(from, to);
+  const Mask part = between(from, to);
   for (; open; open &= open - 1) {
     const int pair = __builtin_ctz(open);
     const u8 first = kPairObjects[pair][0], second = kPairObjects[pair][1];
     if (beam.stale >> first & 1) rebuild(tia, beam, first);
-    if (beam.stale >> second & 1) rebuild(tia, beam, second);
     const u64* a = beam.mask[first].word;
+    const u64 a0 = a[0] & part.word[0], a1 = a[1] & part.word[1], a2 = a[2] & part.word[2];
+    // The second is often the playfield, which changes within lines and is dear to rebuild.
+    if (!(a0 | a1 | a2)) continue;
+    if (beam.stale >> second & 1) rebuild(tia, beam, second);
     const u64* b = beam.mask[second].word;
-    if ((a[0] & b[0] & part.word[0]) | (a[1] & b[1] & part.word[1]) | (a[2] & b[2] & part.word[2]))
+    if ((a0 & b[0]) | (a1 & b[1]) | (a2 & b[2])) {
       tia.collisions |= (u16)(1u << pair);
+      find_open_pairs(tia, beam);
+    }
   }
 }
 
@@ -546,9 +577,16 @@ template <bool kDraw>
 JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycle) {
   u8* registers = tia.registers;
   const i32 clock = 3 * cycle;
+  // Brings the beam up to a change of these objects. Where nothing is drawn it need not come if none
+  // of them may collide with one that is shown: until one is, they have no history.
   const auto run_to = [&](i32 delay, u8 objects) {
-    if (kDraw || (beam.needed_objects & objects)) run_beam<kDraw>(tia, beam, clock + delay);
-    beam.repeats = 0;
+    if (kDraw) {
+      run_beam<kDraw>(tia, beam, clock + delay);
+      beam.repeats = 0;
+    } else if (beam.needed_objects & objects) {
+      if (beam.stale & kEnabledStale) find_enabled(tia, beam);
+      if (beam.partners & objects) run_beam<kDraw>(tia, beam, clock + delay);
+    }
   };
   switch (index) {
     case GRP0: case GRP1: {
@@ -561,7 +599,8 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
       if (own || others || balls) {
         const u8 objects = (u8)(own << player | others << other | balls << kBall);
         run_to(1, objects);
-        beam.stale |= (u8)(objects | kEnabledStale);
+        const bool only_looks = !others && !balls && registers[index] && value;
+        beam.stale |= (u8)(objects | (only_looks ? 0 : kEnabledStale));
       }
       registers[index] = value;
       tia.old_player[other] = registers[GRP0 + other];
@@ -612,8 +651,10 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
     case HMOVE: return move_objects<kDraw>(tia, beam, cycle);
     case HMCLR: memset(registers + HMP0, 0, 5); return;
     case CXCLR:
-      run_to(0, 0x3F);
+      run_beam<kDraw>(tia, beam, clock);
+      beam.repeats = 0;
       tia.collisions = tia.unknown = 0;
+      find_open_pairs(tia, beam);
       return;
     default: {
       if (registers[index] == value) return;
