@@ -198,15 +198,16 @@ groups-no-order:
 games-of-others-count:
     program/test_episode_statistics.py::test_games_whose_start_others_played_are_not_counted
     ends = over & episodes.counted => ends = over
+# envs/base.py
+envpool-fires-with-all-actions:
+    envs/test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
+    not config.env.fire_reset or config.env.full_action_space => not config.env.fire_reset
 # envs/envpool/engine.py
 envpool-hides-ends-within-a-reset: envs/test_envpool.py::test_lives_never_rise_without_a_closed_game
     (info["lives"] > before.lives) => (info["lives"] != info["lives"])
 envpool-ends-a-game-twice:
     envs/test_envpool.py::test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it
     (game_over & ~before.done) | unseen => game_over | unseen
-envpool-fires-with-all-actions:
-    envs/test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
-    not config.env.fire_reset or config.env.full_action_space => not config.env.fire_reset
 envpool-fires-always: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     use_fire_reset=presses_fire(config), =>
 envpool-resets-not-marked: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
@@ -224,7 +225,7 @@ envpool-without-sticky-actions:
     repeat_action_probability=config.env.repeat_action_probability, =>
 envpool-without-time-limit: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
     max_episode_steps=config.env.max_episode_steps, =>
-# envs/envpool/callback.py
+# envs/callback.py
 callback-hides-errors:
     envs/test_callback.py::test_the_engine_raises_the_error_until_it_is_restarted
     failures.append(error) => pass
