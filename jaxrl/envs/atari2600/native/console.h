@@ -99,16 +99,27 @@ inline void center_paddles(Console& console) {
   console.charging[0] = console.charging[1] = charging_cycles(console.paddle[0]);
 }
 
-// Counts cycles from the first line of a new frame.
-inline void start_frame(Console& console) {
-  const i32 passed = console.cycle - console.cycle % kCyclesPerLine;
-  console.cycle -= passed;
+// Forgets cycles that have passed: moves the moment from which cycles are counted.
+inline void forget_cycles(Console& console, i32 passed) {
   const auto back = [](i32& stamp, i32 by) { stamp = (i32)((u32)stamp - (u32)by); };
+  console.cycle -= passed;
   back(console.riot.set_at, passed);
   back(console.riot.first_late_read, passed);
   back(console.grounded_until, passed);
   back(console.tia.hmove_clock, 3 * passed);
-  if (console.vsync_end != kNever) console.vsync_end -= 3 * passed;
+  if (console.vsync_end == kNever) return;
+  console.vsync_end -= 3 * passed;
+  if (console.vsync_end < 0) console.vsync_end = 0;  // long ago
+}
+
+// Counts cycles from the first line of a new frame, or, in one that goes on and on, from so far back
+// that its last line has passed.
+inline void start_frame(Console& console) {
+  constexpr i32 kBeyond = 4 * kLastLines * kCyclesPerLine;
+  if (!console.goes_on)
+    forget_cycles(console, console.cycle - console.cycle % kCyclesPerLine);
+  else if (console.cycle > kBeyond)
+    forget_cycles(console, (console.cycle - kBeyond) / kCyclesPerLine * kCyclesPerLine);
 }
 
 inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas) {
@@ -184,7 +195,7 @@ enum class Interpreter : u8 { kThreaded, kPlain };
 // Plays one frame.
 inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas,
                       Interpreter interpreter = Interpreter::kThreaded) {
-  if (!console.goes_on) start_frame(console);
+  start_frame(console);
   const Console before = console;
   attach(machine, console, cartridge, canvas);
   bool counts = interpreter == Interpreter::kPlain || console.goes_on;

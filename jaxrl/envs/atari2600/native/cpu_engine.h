@@ -263,8 +263,8 @@ class CpuEngine {
   std::vector<u8> actions_;
   std::vector<std::vector<Branch>> branches_;  // by prefix
   u32 random_steps_ = 0, chunk_ = 1;
-  Machine render_machine_;
-  Screens render_screens_;
+  Machine render_machine_{};
+  Screens render_screens_{};
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;

@@ -16,13 +16,14 @@ using namespace jaxrl;
 namespace {
 
 std::mutex engines_mutex;
-std::map<i64, std::unique_ptr<CpuEngine>> engines;
+// Shared, so that an engine that is closed lives until nobody waits for it.
+std::map<i64, std::shared_ptr<CpuEngine>> engines;
 i64 last_number = 0;
 
-CpuEngine* find(i64 number) {
+std::shared_ptr<CpuEngine> find(i64 number) {
   std::lock_guard<std::mutex> lock(engines_mutex);
   const auto found = engines.find(number);
-  return found == engines.end() ? nullptr : found->second.get();
+  return found == engines.end() ? nullptr : found->second;
 }
 
 template <typename T>
@@ -32,7 +33,7 @@ void copy(void* to, const std::vector<T>& from) {
 
 ffi::Error send_call(i64 number, ffi::Buffer<ffi::U8>, ffi::Buffer<ffi::S32> actions,
                      ffi::ResultBuffer<ffi::U8> token) {
-  CpuEngine* engine = find(number);
+  const std::shared_ptr<CpuEngine> engine = find(number);
   if (!engine) return ffi::Error::Internal("the engine of this program is closed");
   if (actions.element_count() != engine->count())
     return ffi::Error::InvalidArgument("there must be one action for each environment");
@@ -46,7 +47,7 @@ ffi::Error recv_call(i64 number, ffi::Buffer<ffi::U8>, ffi::ResultBuffer<ffi::U8
                      ffi::ResultBuffer<ffi::F32> score, ffi::ResultBuffer<ffi::PRED> terminated,
                      ffi::ResultBuffer<ffi::PRED> truncated, ffi::ResultBuffer<ffi::PRED> game_over,
                      ffi::ResultBuffer<ffi::PRED> reset) {
-  CpuEngine* engine = find(number);
+  const std::shared_ptr<CpuEngine> engine = find(number);
   if (!engine) return ffi::Error::Internal("the engine of this program is closed");
   const Rows& rows = engine->rows();
   if (frames->element_count() != rows.frames.size())
@@ -96,7 +97,7 @@ i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, 
   const GameRules* known = find_rules(game);
   auto cartridge = std::make_unique<Cartridge>();
   if (!known || !load_image(*cartridge, image, size, known->setup)) return 0;
-  auto engine = std::make_unique<CpuEngine>(*known, image, size, *rules, height, width, seed,
+  auto engine = std::make_shared<CpuEngine>(*known, image, size, *rules, height, width, seed,
                                             std::vector<u64>(seeds, seeds + count), threads);
   std::lock_guard<std::mutex> lock(engines_mutex);
   engines[++last_number] = std::move(engine);
@@ -104,7 +105,7 @@ i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, 
 }
 
 void jaxrl_close(i64 number) {
-  std::unique_ptr<CpuEngine> engine;
+  std::shared_ptr<CpuEngine> engine;
   {
     std::lock_guard<std::mutex> lock(engines_mutex);
     const auto found = engines.find(number);
@@ -122,7 +123,7 @@ void jaxrl_render(i64 number, u8* out) { find(number)->render(out); }
 // Waits for the step and writes its rows.
 void jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
                    u8* truncated, u8* game_over, u8* reset) {
-  CpuEngine* engine = find(number);
+  const std::shared_ptr<CpuEngine> engine = find(number);
   engine->wait();
   const Rows& rows = engine->rows();
   copy(frames, rows.frames);

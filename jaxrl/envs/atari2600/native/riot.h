@@ -33,8 +33,8 @@ JAXRL_INLINE u32 elapsed_intervals(const Riot& riot, i32 cycle) {
 }
 
 JAXRL_INLINE u8 read_timer(Riot& riot, i32 cycle) {
-  const i32 intervals = (i32)elapsed_intervals(riot, cycle);
-  const i32 value = (i32)riot.timer - intervals - 1;
+  const u32 intervals = elapsed_intervals(riot, cycle);
+  const i32 value = (i32)(riot.timer - intervals - 1);
   if (JAXRL_LIKELY(value >= 0)) return (u8)value;
   const u32 expiry = (u32)riot.set_at + ((u32)riot.timer << riot.interval_shift);
   const i32 late = (i32)(expiry - (u32)cycle);  // -1 in the first cycle after it expired
@@ -43,7 +43,7 @@ JAXRL_INLINE u8 read_timer(Riot& riot, i32 cycle) {
     riot.first_late_read = cycle;
   }
   if (!riot.read_late) return (u8)late;
-  return (u8)((u32)riot.timer - (u32)intervals - ((u32)riot.first_late_read - expiry));
+  return (u8)(riot.timer - intervals - ((u32)riot.first_late_read - expiry));
 }
 
 // Returns what a read of $280 to $297 sees. `port_a` and `port_b` are the pins of SWCHA and SWCHB.
@@ -55,7 +55,7 @@ inline u8 read_riot(Riot& riot, u32 address, i32 cycle, u8 port_a, u8 port_b) {
     case 3: return riot.direction_b;
     case 4: case 6: return read_timer(riot, cycle);
     default: {
-      const i32 value = (i32)riot.timer - (i32)elapsed_intervals(riot, cycle) - 1;
+      const i32 value = (i32)(riot.timer - elapsed_intervals(riot, cycle) - 1);
       return value >= 0 || riot.read_late ? 0x00 : 0x80;
     }
   }
