@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,12 +33,16 @@ FLAGS = (
 )
 
 
-def compiler() -> str | None:
-    """Returns the path of the C++ compiler: $CXX, or the first of `COMPILERS` that is found."""
-    for name in (os.environ.get("CXX"), *COMPILERS):
-        if name and (path := shutil.which(name)):
-            return path
-    return None
+def compiler() -> tuple[str, ...] | None:
+    """Returns the command of the C++ compiler: $CXX, or the first of `COMPILERS` that is found.
+
+    Raises `UserError` if $CXX is not found.
+    """
+    if chosen := shlex.split(os.environ.get("CXX", "")):
+        if path := shutil.which(chosen[0]):
+            return path, *chosen[1:]
+        raise UserError(f"CXX = {chosen[0]!r}: is not found; name a C++ compiler, or none")
+    return next(((path,) for name in COMPILERS if (path := shutil.which(name))), None)
 
 
 def cache_dir() -> Path:
@@ -51,24 +56,26 @@ def library() -> Path:
 
     Raises `UserError` if there is no compiler, or if it fails.
     """
-    path = compiler()
-    if path is None:
+    command = compiler()
+    if command is None:
         raise UserError(
             "env.engine = atari2600: is built by a C++ compiler, and none is found; install g++ "
             "(apt-get install g++) or clang++, or take --env.engine envpool"
         )
-    sources = sorted(source for source in NATIVE.iterdir() if source.is_file())
-    built = cache_dir() / f"atari2600-{_key(path, sources)}.so"
-    if built.exists():
-        return built
     try:
+        built = cache_dir() / f"atari2600-{_key(command)}.so"
+        if built.exists():
+            return built
         built.parent.mkdir(parents=True, exist_ok=True)
         with _alone(built.with_suffix(".lock")):
             if not built.exists():  # another process may have built it
                 print("building the emulator for this machine, once", file=sys.stderr)
-                _compile(path, built)
-    except OSError as error:
-        raise UserError(f"cannot build the emulator into '{built.parent}': {error}") from None
+                _compile(command, built)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        raise UserError(
+            f"cannot build the emulator: {error}; XDG_CACHE_HOME names another place for it, CXX "
+            "another compiler"
+        ) from None
     return built
 
 
@@ -93,11 +100,12 @@ def _processor() -> str:
     return "\n".join(first.get(name, "") for name in names) + platform.machine()
 
 
-def _key(path: str, sources: list[Path]) -> str:
+def _key(command: tuple[str, ...]) -> str:
     """Returns a digest of everything that the library depends on."""
+    sources = sorted(source for source in NATIVE.iterdir() if source.is_file())
     digest = hashlib.sha256()
     headers = sorted(Path(_include_dir()).rglob("*.h"))
-    for part in (path, _output(path, "--version"), *FLAGS, _processor()):
+    for part in (*command, _output(*command, "--version"), *FLAGS, _processor()):
         digest.update(part.encode() + b"\0")
     for source in [*sources, *headers]:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -109,22 +117,33 @@ def _alone(lock: Path) -> Iterator[None]:
     """Lets one process at a time into the block."""
     import fcntl
 
-    with lock.open("w") as file:
+    file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(file)
 
 
-def _compile(path: str, built: Path) -> None:
+def _compile(compiler: tuple[str, ...], built: Path) -> None:
     """Compiles the library and puts it in its place at once."""
     with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
         out = Path(scratch) / "library.so"
-        command = [path, *FLAGS, "-isystem", _include_dir(), str(NATIVE / "ffi.cc"), "-o", str(out)]
+        command = [
+            *compiler,
+            *FLAGS,
+            "-isystem",
+            _include_dir(),
+            str(NATIVE / "ffi.cc"),
+            "-o",
+            str(out),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             log = built.with_suffix(".log")
             log.write_text(" ".join(command) + "\n" + done.stdout + done.stderr)
             raise UserError(
-                f"env.engine = atari2600: {path} cannot build it (see '{log}'); choose another "
+                f"env.engine = atari2600: {compiler[0]} cannot build it (see '{log}'); choose another "
                 "compiler with CXX, or take --env.engine envpool"
             )
         os.replace(out, built)

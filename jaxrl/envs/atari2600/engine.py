@@ -1,7 +1,7 @@
 """Our own Atari 2600 inside the compiled program: games on C++ threads.
 
-Its rows mean what the contract of engines says, so there is nothing to settle here: a game is 320
-bytes in C++, and what a row holds is decided there (native/environment.h), as EnvPool decides it.
+Its rows mean what the contract of engines says, so there is nothing to settle here: games are plain
+data in C++, and what a row holds is decided there (native/environment.h), as EnvPool decides it.
 """
 
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ from jaxrl.errors import EngineError, UserError
 from jaxrl.types import EnvEngine, EnvSpec, TimeStep
 
 SCREEN_SHAPE = (210, 160)
+MOST_RANDOM_STEPS = 2**31  # which nobody waits for
 
 
 class Atari2600State(NamedTuple):
@@ -125,7 +126,11 @@ def init(games: Atari2600, seed: int) -> tuple[Atari2600State, TimeStep]:
             number = _open(games, device, seed)
         games.numbers.append(number)
         games.calls.append(_custom_calls(games, number) if games.uses_xla else _host(games, number))
-        library.load().jaxrl_begin(number, games.config.env.random_start_steps)
+        _while_open(
+            library.load().jaxrl_begin(
+                number, min(games.config.env.random_start_steps, MOST_RANDOM_STEPS)
+            )
+        )
         first_rows.append(_receive(number, _zeros(games.spec)))
     tokens = np.zeros(8 * len(first_rows), np.uint8)
     rows = jax.tree.map(lambda *rows: np.concatenate(rows), *first_rows)
@@ -155,6 +160,8 @@ def _open(games: Atari2600, device: int, seed: int) -> int:
         spec.num_envs,
         threads,
     )
+    if number < 0:
+        raise EngineError(f"no memory or threads for {spec.num_envs} games of {config.game}")
     if not number:
         raise UserError(
             f"env.engine = atari2600: does not know the cartridge of {config.game}; take "
@@ -195,7 +202,7 @@ def _host(games: Atari2600, number: int) -> Calls:
     """Returns host callbacks of an engine of C++."""
 
     def send(action: np.ndarray) -> None:
-        library.load().jaxrl_send_now(number, np.ascontiguousarray(action, np.int32))
+        _while_open(library.load().jaxrl_send_now(number, np.ascontiguousarray(action, np.int32)))
 
     return ordered_calls(
         send, partial(_receive, number), _answer_shapes(games.spec), games.failures
@@ -205,8 +212,14 @@ def _host(games: Atari2600, number: int) -> Calls:
 def _receive(number: int, zeros: TimeStep) -> TimeStep:
     """Waits for the rows of an engine of C++."""
     rows = jax.tree.map(np.empty_like, zeros)
-    library.load().jaxrl_receive(number, *rows)
+    _while_open(library.load().jaxrl_receive(number, *rows))
     return rows
+
+
+def _while_open(was_open: int) -> None:
+    """Raises `EngineError` if a function of C++ has not found its engine."""
+    if not was_open:
+        raise EngineError("the engine of this program is closed")
 
 
 def send(games: Atari2600, state: Atari2600State, action: jax.Array) -> Atari2600State:
@@ -244,5 +257,5 @@ def check(games: Atari2600) -> None:
 def render(games: Atari2600) -> np.ndarray:
     """Draws environment 0: u8[210, 160, 3]; only with nothing in flight."""
     pixels = np.zeros((*SCREEN_SHAPE, 3), np.uint8)
-    library.load().jaxrl_render(games.numbers[0], pixels)
+    _while_open(library.load().jaxrl_render(games.numbers[0], pixels))
     return pixels

@@ -38,8 +38,15 @@ def _pointer(dtype: Any) -> Any:
 @functools.cache
 def load() -> ctypes.CDLL:
     """Loads the library, which is built on first use, and registers its custom calls with XLA."""
-    functions = ctypes.CDLL(str(build.library()))
-    number, bytes_ = ctypes.c_int64, _pointer(np.uint8)
+    path = build.library()
+    try:
+        functions = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise UserError(
+            f"cannot load the emulator: {error}; delete '{path}', or let XDG_CACHE_HOME name a "
+            "place that programs may run from"
+        ) from None
+    number, flag, bytes_ = ctypes.c_int64, ctypes.c_uint8, _pointer(np.uint8)
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "jaxrl_knows": (ctypes.c_uint8, [ctypes.c_char_p]),
         "jaxrl_open": (
@@ -51,13 +58,13 @@ def load() -> ctypes.CDLL:
             ],
         ),
         "jaxrl_close": (None, [number]),
-        "jaxrl_begin": (None, [number, ctypes.c_uint32]),
-        "jaxrl_send_now": (None, [number, _pointer(np.int32)]),
+        "jaxrl_begin": (flag, [number, ctypes.c_uint32]),
+        "jaxrl_send_now": (flag, [number, _pointer(np.int32)]),
         "jaxrl_receive": (
-            None,
+            flag,
             [number, bytes_, _pointer(np.float32), _pointer(np.float32), *[_pointer(np.bool_)] * 4],
         ),
-        "jaxrl_render": (None, [number, bytes_]),
+        "jaxrl_render": (flag, [number, bytes_]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(functions, name)

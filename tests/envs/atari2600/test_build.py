@@ -75,6 +75,27 @@ def test_a_compiler_that_fails_leaves_a_log(empty_cache, tmp_path, monkeypatch, 
     assert not list(empty_cache.glob("*.so"))
 
 
+def test_a_compiler_that_is_not_there_is_named(empty_cache, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler --flag")
+    with pytest.raises(UserError, match="no-such-compiler"):
+        build.library()
+
+
+def test_a_command_with_flags_is_a_compiler(empty_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", stub(tmp_path / "stub", tmp_path) + " -m64")
+    assert build.library().exists()
+
+
+def test_a_home_that_cannot_be_written_to_is_said(tmp_path, monkeypatch):
+    place = tmp_path / "file"
+    place.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    build.library.cache_clear()
+    with pytest.raises(UserError, match="XDG_CACHE_HOME"):
+        build.library()
+    build.library.cache_clear()
+
+
 def test_auto_plays_atari_without_a_compiler(monkeypatch):
     monkeypatch.setattr(build, "compiler", lambda: None)
     assert main(["games"]) == 0

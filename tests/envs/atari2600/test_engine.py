@@ -14,6 +14,7 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine, make_engines
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.envpool.engine import make_pool
+from jaxrl.errors import EngineError
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
 from jaxrl.types import AXIS
 from tests.envs.atari2600.played import GAMES
@@ -148,10 +149,14 @@ def test_same_seed_same_games_other_seed_other_games():
 # --- what changes no game ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_threads_and_interface_change_nothing(exact):
+@pytest.mark.parametrize(
+    ("game", "exact"),
+    [("space_invaders", True), ("space_invaders", False), ("qbert", False), ("alien", False)],
+)
+def test_threads_and_interface_change_nothing(game, exact):
+    """Nor do the pictures that a thread has drawn for other environments."""
     settings = {"random_start_steps": 60, "exact_resets": exact, "max_episode_steps": 40}
-    config = BASE.replaced(env=settings)
+    config = BASE.replaced(game=game, env=settings)
     actions = actions_for(config, 100, 7)
     expected = play(config, actions)
     for change in ({"num_threads": 2}, {"interface": "callback"}):
@@ -226,16 +231,22 @@ def test_actions_are_checked():
     np.testing.assert_array_equal(wild.frame, last.frame)
 
 
-def test_stepping_before_init_or_after_close_is_refused():
-    engine = make_engine(BASE, 2)
+@pytest.mark.parametrize("interface", ["xla", "callback"])
+def test_stepping_before_init_or_after_close_is_refused(interface):
+    engine = make_engine(BASE.replaced(env={"interface": interface}), 2)
     state, _ = engine.init(1)
     step = jax.jit(lambda state: engine.recv(engine.send(state, jnp.zeros(2, jnp.int32))))
     step(state)
     engine.close()
     with pytest.raises(RuntimeError, match="init"):
         engine.send(state, jnp.zeros(2, jnp.int32))
-    with pytest.raises(Exception, match="closed"):
+    if interface == "xla":
+        with pytest.raises(Exception, match="closed"):
+            jax.block_until_ready(step(state))
+    else:  # the program ends, and the host is told
         jax.block_until_ready(step(state))
+        with pytest.raises(EngineError, match="closed"):
+            engine.check()
 
 
 def test_a_game_that_is_not_known_is_refused(capsys):

@@ -13,7 +13,7 @@ SANITIZED = ("-DJAXRL_FOR_SANITIZERS", "-fsanitize=address,undefined", "-fno-san
 
 def compiled(folder: Path, *flags: str) -> Path:
     out = folder / "fuzz"
-    command = [build.compiler(), "-std=c++17", "-ffp-contract=off", *flags, "-I", build.NATIVE]
+    command = [*build.compiler(), "-std=c++17", "-ffp-contract=off", *flags, "-I", build.NATIVE]
     subprocess.run([*command, SOURCE, "-o", out], check=True)
     return out
 

@@ -16,6 +16,11 @@ using i64 = int64_t;
 
 #define JAXRL_INLINE inline __attribute__((always_inline))
 #define JAXRL_NOINLINE __attribute__((noinline))
+#if defined(__clang__)
+#define JAXRL_NOCLONE
+#else
+#define JAXRL_NOCLONE __attribute__((noclone))
+#endif
 #define JAXRL_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define JAXRL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 

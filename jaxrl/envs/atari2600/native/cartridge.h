@@ -1,7 +1,6 @@
 // A cartridge: its image as the processor sees it, and what every game of it shares.
 #pragma once
 
-#include <atomic>
 #include <cstring>
 
 #include "base.h"
@@ -33,7 +32,7 @@ struct Cartridge {
   u8 image[kImage];
   Op ops[kImage + 3];           // an instruction may begin at each byte
   Setup setup;
-  std::atomic<u16> needed{0};   // collision latches that programs have been seen to read
+  u16 needed;                   // collision latches that the program has been seen to read
 
   u8 at(u32 address) const { return image[address & (kImage - 1)]; }
 };

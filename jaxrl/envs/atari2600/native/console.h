@@ -127,7 +127,7 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Can
   machine.cartridge = &cartridge;
   machine.log = machine.beam.played = machine.writes;
   machine.frame_over = false;
-  machine.unforeseen = false;
+  machine.unforeseen = 0;
   machine.last_update = 0;
   memcpy(machine.shadow, console.tia.registers, sizeof machine.shadow);
   memcpy(machine.shadow_player, console.tia.old_player, sizeof machine.shadow_player);
@@ -136,7 +136,7 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Can
   start_beam(beam, console.tia, cartridge.setup.first_line, console.goes_on);
   beam.canvas = canvas;
   beam.blanks_hmove = cartridge.setup.blanks_hmove;
-  beam.needed = machine.keeps_all ? kAllPairs : cartridge.needed.load(std::memory_order_relaxed);
+  beam.needed = machine.keeps_all ? kAllPairs : (u16)(cartridge.needed | console.needed);
   beam.needed_objects = 0;
   for (int pair = 0; pair < kPairs; pair++)
     if (beam.needed >> pair & 1)
@@ -208,6 +208,7 @@ inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, 
   if (machine.unforeseen) {
     // Latches that nobody was known to read were not kept: play the frame with them.
     console = before;
+    console.needed |= machine.unforeseen;
     return run_frame(machine, console, cartridge, canvas, interpreter);
   }
   finish_frame(machine, end_of_picture(machine));

@@ -2,7 +2,8 @@
 //
 // `send` hands out the actions and returns at once; the threads take environments in small chunks until
 // none is left; `recv` waits for the last and copies the rows out. Between two steps the threads sleep.
-// Every thread has its own machine and screens, so that environments are nothing but their 320 bytes.
+// Every thread has its own machine and screens, so that an environment is nothing but its state, and
+// what its newest row needs to be played again.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +48,8 @@ struct Rows {
 
 class CpuEngine {
  public:
-  // Starts are made in turn, so that games begin from several timers, as ALE draws them.
-  static constexpr u32 kStarts = 4;
+  // Starts follow played games, as ALE's do: RAM keeps what a game leaves, and timers are drawn anew.
+  static constexpr u32 kStarts = 16;
 
   // `seeds` has one number for each environment, `seed` is the run's.
   CpuEngine(const GameRules& game, const u8* image, u64 size, const Rules& rules, i32 height,
@@ -67,17 +68,15 @@ class CpuEngine {
     for (size_t env = 0; env < seeds.size(); env++) environments_[env].random = seeds[env];
     chunk_ = (u32)(seeds.size() / (threads * 8 + 1)) + 1;
     if (chunk_ > 8) chunk_ = 8;
-    for (u32 thread = 0; thread < threads; thread++) threads_.emplace_back([this] { work(); });
+    try {
+      for (u32 thread = 0; thread < threads; thread++) threads_.emplace_back([this] { work(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
   }
 
-  ~CpuEngine() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      ends_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~CpuEngine() { stop(); }
 
   CpuEngine(const CpuEngine&) = delete;
   CpuEngine& operator=(const CpuEngine&) = delete;
@@ -90,6 +89,7 @@ class CpuEngine {
 
   // Starts a step of all environments with these actions.
   void send(const i32* actions) {
+    wait();
     for (size_t env = 0; env < actions_.size(); env++) {
       const i32 last = rules_.num_actions - 1;
       actions_[env] = (u8)(actions[env] < 0 ? 0 : actions[env] > last ? last : actions[env]);
@@ -108,6 +108,7 @@ class CpuEngine {
   // begin from what a few games have played, each at a place of its own; which games these are depends
   // on the run's seed alone, so that the division into engines changes nothing.
   void begin(u32 most_steps) {
+    wait();
     random_steps_ = most_steps;
     if (rules_.exact_resets) {
       start(Job::kBeginExactly);
@@ -124,9 +125,9 @@ class CpuEngine {
     branches_.clear();
   }
 
-  // Draws the newest frame of environment 0 in colour, 210 x 160 x 3, by playing its row again. The
-  // engine must be idle.
+  // Draws the newest frame of environment 0 in colour, 210 x 160 x 3, by playing its row again.
   void render(u8* out) {
+    wait();
     Turn turn = turns_[0];
     render_screens_.colours = kIdentity.of;
     Stepper stepper = stepper_of(render_machine_, render_screens_);
@@ -145,19 +146,35 @@ class CpuEngine {
     size_t env;
   };
 
+  void stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ends_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
   void make_starts() {
+    constexpr int kFramesBetween = 300;
     auto machine = std::make_unique<Machine>();
     auto screens = std::make_unique<Screens>();
+    screens->colours = kIdentity.of;
     Player player{*machine, cartridge_, game_, screens.get()};
     learn_collisions(player);
     starts_.resize(kStarts);
     Game game;
     power_on(player, game);
     reset_game(player, game);  // as ALE does when it loads a cartridge
+    u64 random = 0;
     for (Start& start : starts_) {
+      player.screens = screens.get();
       reset_game(player, game);
       start.game = game;
       start.screens = *screens;
+      player.screens = nullptr;
+      for (int frame = 0; frame < kFramesBetween; frame++)
+        act(player, game, (u8)random_below(random, kActions));
     }
   }
 
@@ -233,19 +250,22 @@ class CpuEngine {
     std::sort(branches.begin(), branches.end(),
               [](const Branch& a, const Branch& b) { return a.steps < b.steps; });
     Environment game{};
-    game.random = seed_ ^ (u64)prefix << 32;
+    game.random = seed_ + ((u64)(prefix + 1) << 40);
+    Turn turn{};
     game.done = 1;
     game.game.progress.over = 1;
     u32 played = 0;
     for (const Branch& branch : branches) {
       for (; played < branch.steps; played++) {
         const u8 action = (u8)random_below(game.random, rules_.num_actions);
+        turn = {game, action, 1};
         play_row(stepper, game, action, Draws::kNone, nullptr);
       }
       Environment& env = environments_[branch.env];
       const u64 random = env.random;
       env = game;
       env.random = random;
+      turns_[branch.env] = turn;
       play_random_row(stepper, branch.env);
       if (branch.steps == 0) rows_.reset[branch.env] = 0;  // it follows no other row
     }

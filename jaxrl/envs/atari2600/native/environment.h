@@ -46,7 +46,7 @@ struct Row {
   u8 terminated, truncated, game_over, reset;
 };
 
-// The start of a game, and the screens that it leaves behind.
+// The start of a game, and the screens that it leaves behind, in colours.
 struct Start {
   Game game;
   Screens screens;
@@ -79,13 +79,19 @@ inline i32 act_stickily(Stepper& stepper, Environment& env, u8 action, bool draw
   return act(stepper.player, env.game, env.held);
 }
 
+// Copies colours into screens that may show greys.
+inline void copy_screens(Screens& to, const Screens& from) {
+  const u8* source = from.pixels[0];
+  u8* pixels = to.pixels[0];
+  for (size_t at = 0; at < sizeof from.pixels; at++) pixels[at] = to.colours[source[at]];
+  to.newest = from.newest;
+}
+
 inline void start_game(Stepper& stepper, Environment& env, Draws draws) {
   if (stepper.starts) {
     const Start& start = stepper.starts[random_below(env.random, stepper.num_starts)];
     env.game = start.game;
-    if (draws != Draws::kNone)
-      memcpy(stepper.screens.pixels, start.screens.pixels, sizeof start.screens.pixels);
-    stepper.screens.newest = start.screens.newest;
+    if (draws != Draws::kNone) copy_screens(stepper.screens, start.screens);
   } else {
     stepper.player.screens = draws == Draws::kNone ? nullptr : &stepper.screens;
     reset_game(stepper.player, env.game);
@@ -171,6 +177,7 @@ inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* o
   if (JAXRL_LIKELY(!stepper.player.cut_short)) return row;
   // The lower lines of a frame that was cut short are those of an earlier frame, which was not drawn:
   // play the last two rows again and draw every frame.
+  memset(stepper.screens.pixels, 0, sizeof stepper.screens.pixels);
   if (last.played) play_row(stepper, last.before, last.action, Draws::kAll, nullptr);
   env = turn.before;
   return play_row(stepper, env, action, Draws::kAll, out);

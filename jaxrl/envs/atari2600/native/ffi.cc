@@ -16,8 +16,9 @@ using namespace jaxrl;
 namespace {
 
 std::mutex engines_mutex;
-// Shared, so that an engine that is closed lives until nobody waits for it.
-std::map<i64, std::shared_ptr<CpuEngine>> engines;
+// Shared, so that an engine that is closed lives until nobody waits for it; never destroyed, so that
+// the end of the process waits for no thread.
+auto& engines = *new std::map<i64, std::shared_ptr<CpuEngine>>;
 i64 last_number = 0;
 
 std::shared_ptr<CpuEngine> find(i64 number) {
@@ -50,8 +51,12 @@ ffi::Error recv_call(i64 number, ffi::Buffer<ffi::U8>, ffi::ResultBuffer<ffi::U8
   const std::shared_ptr<CpuEngine> engine = find(number);
   if (!engine) return ffi::Error::Internal("the engine of this program is closed");
   const Rows& rows = engine->rows();
-  if (frames->element_count() != rows.frames.size())
-    return ffi::Error::InvalidArgument("the frames have another size than the engine's");
+  bool fits = frames->element_count() == rows.frames.size();
+  for (size_t size : {reward->element_count(), score->element_count(), terminated->element_count(),
+                      truncated->element_count(), game_over->element_count(),
+                      reset->element_count()})
+    fits &= size == engine->count();
+  if (!fits) return ffi::Error::InvalidArgument("the rows have another size than the engine's");
   engine->wait();
   memset(token->typed_data(), 0, token->size_bytes());
   copy(frames->typed_data(), rows.frames);
@@ -91,14 +96,20 @@ extern "C" {
 // Returns whether the game is known; its cartridge may still be of an unknown kind.
 u8 jaxrl_knows(const char* game) { return find_rules(game) != nullptr; }
 
-// Makes an engine and returns its number, or 0 for an unknown game or cartridge.
+// Makes an engine and returns its number, 0 for an unknown game or cartridge, or -1 where there is no
+// memory or no thread left.
 i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, i32 height,
                i32 width, u64 seed, const u64* seeds, u64 count, u32 threads) {
   const GameRules* known = find_rules(game);
   auto cartridge = std::make_unique<Cartridge>();
   if (!known || !load_image(*cartridge, image, size, known->setup)) return 0;
-  auto engine = std::make_shared<CpuEngine>(*known, image, size, *rules, height, width, seed,
-                                            std::vector<u64>(seeds, seeds + count), threads);
+  std::shared_ptr<CpuEngine> engine;
+  try {
+    engine = std::make_shared<CpuEngine>(*known, image, size, *rules, height, width, seed,
+                                              std::vector<u64>(seeds, seeds + count), threads);
+  } catch (const std::exception&) {
+    return -1;  // no memory, or no threads
+  }
   std::lock_guard<std::mutex> lock(engines_mutex);
   engines[++last_number] = std::move(engine);
   return last_number;
@@ -116,14 +127,28 @@ void jaxrl_close(i64 number) {
   engine->wait();
 }
 
-void jaxrl_begin(i64 number, u32 random_steps) { find(number)->begin(random_steps); }
-void jaxrl_send_now(i64 number, const i32* actions) { find(number)->send(actions); }
-void jaxrl_render(i64 number, u8* out) { find(number)->render(out); }
+// These return 0 where the engine is closed.
+u8 jaxrl_begin(i64 number, u32 random_steps) {
+  const std::shared_ptr<CpuEngine> engine = find(number);
+  if (engine) engine->begin(random_steps);
+  return engine != nullptr;
+}
+u8 jaxrl_send_now(i64 number, const i32* actions) {
+  const std::shared_ptr<CpuEngine> engine = find(number);
+  if (engine) engine->send(actions);
+  return engine != nullptr;
+}
+u8 jaxrl_render(i64 number, u8* out) {
+  const std::shared_ptr<CpuEngine> engine = find(number);
+  if (engine) engine->render(out);
+  return engine != nullptr;
+}
 
 // Waits for the step and writes its rows.
-void jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
+u8 jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
                    u8* truncated, u8* game_over, u8* reset) {
   const std::shared_ptr<CpuEngine> engine = find(number);
+  if (!engine) return 0;
   engine->wait();
   const Rows& rows = engine->rows();
   copy(frames, rows.frames);
@@ -133,6 +158,7 @@ void jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* term
   copy(truncated, rows.truncated);
   copy(game_over, rows.game_over);
   copy(reset, rows.reset);
+  return 1;
 }
 
 u64 jaxrl_environment_size() { return sizeof(Environment); }

@@ -33,19 +33,20 @@ struct Player {
   const GameRules& rules;
   Screens* screens;      // null where nothing is drawn
   Interpreter interpreter = Interpreter::kThreaded;
-  bool cut_short = false;  // a drawn frame ended above the last line of the window
+  bool cut_short = false;  // a drawn frame has not drawn every line of the window itself
 };
 
 inline void play_frame(Player& player, Game& game, u8 action, u8 held_switches = 0) {
   set_controls(game.console, player.cartridge.setup, action, held_switches);
   u8* pixels = nullptr;
+  const bool went_on = game.console.goes_on;
   if (Screens* screens = player.screens) {
-    if (!game.console.goes_on) screens->newest ^= 1;
+    if (!went_on) screens->newest ^= 1;
     pixels = screens->pixels[screens->newest];
   }
   run_frame(player.machine, game.console, player.cartridge,
             {pixels, pixels ? player.screens->colours : nullptr}, player.interpreter);
-  player.cut_short |= pixels && player.machine.beam.clock < player.machine.beam.stop;
+  player.cut_short |= pixels && (went_on || player.machine.beam.clock < player.machine.beam.stop);
   player.rules.step(Ram{game.console.riot.ram}, game.progress);
 }
 

@@ -38,7 +38,7 @@ struct Console {
   u8 goes_on;           // the frame had no end within 25,000 instructions and goes on
   u8 bus;               // last byte on the data bus
   u8 read_last;         // the last access was a read
-  u8 padding[2];
+  u16 needed;           // collision latches that this game has read besides the cartridge's
 };
 
 constexpr i32 kNever = 0x7FFFFFFF;
@@ -55,7 +55,7 @@ struct Machine {
   bool frame_over;
   bool keeps_all;         // every collision is kept: while a game starts, programs read what they like
   bool learns;            // what is read then will be kept
-  bool unforeseen;        // a collision was read that the cartridge was not known to read
+  u16 unforeseen;         // latches that were read and not kept: the frame is played again
   u64 doubtful;           // reads of a collision that may have happened in a frame that did not keep it
   i32 last_update;        // clock up to which the TIA was last brought
   LoggedWrite writes[kLogCapacity + 8];
@@ -146,7 +146,12 @@ inline void write_tia(Machine& machine, u32 address, u8 value) {
     if (index == HMCLR) memset(machine.shadow + HMP0, 0, 5);
     if (index == GRP0 || index == GRP1) shadow_graphics(machine, index, value);
     machine.shadow[index] = value;
-    if (machine.logged >> index & 1) *machine.log++ = logged_write(index, value, cycle);
+    if (!(machine.logged >> index & 1)) return;
+    // No program writes more; if one did, its frame would end here.
+    if (machine.log == machine.writes + kLogCapacity)
+      machine.frame_over = true;
+    else
+      *machine.log++ = logged_write(index, value, cycle);
   }
 }
 
@@ -168,10 +173,7 @@ inline u8 read_collisions(Machine& machine, u32 index) {
   Console& console = *machine.console;
   const u16 pairs = pairs_of_register(index);
   if (machine.learns) machine.cartridge->needed |= pairs;
-  if (pairs & ~machine.beam.needed) {
-    machine.cartridge->needed |= pairs;
-    machine.unforeseen = true;  // the frame is played again, and keeps them
-  }
+  machine.unforeseen |= (u16)(pairs & ~machine.beam.needed);
   play_log(console.tia, machine.beam, machine.log, 3 * console.cycle);
   machine.doubtful += !machine.unforeseen && (console.tia.unknown & pairs);
   const u32 latches = console.tia.collisions;

@@ -479,7 +479,7 @@ JAXRL_INLINE void wait_for_timer(Threaded& t) {
 
 // Plays until the frame is over or somebody else must go on. With a machine of null, returns the
 // addresses of the handlers through `labels`.
-inline Leaving play_threaded(Machine* played, const void* const** labels) {
+JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const void* const** labels) {
   static const void* const kLabels[] = {
 #define JAXRL_LABEL(code, operation, kind, special, length, cycles) &&L_##code##_##special,
 #define JAXRL_ROW(code, operation, kind, mode, cycles) \
