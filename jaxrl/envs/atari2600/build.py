@@ -129,15 +129,8 @@ def _compile(compiler: tuple[str, ...], built: Path) -> None:
     """Compiles the library and puts it in its place at once."""
     with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
         out = Path(scratch) / "library.so"
-        command = [
-            *compiler,
-            *FLAGS,
-            "-isystem",
-            _include_dir(),
-            str(NATIVE / "ffi.cc"),
-            "-o",
-            str(out),
-        ]
+        command = [*compiler, *FLAGS, "-isystem", _include_dir(), str(NATIVE / "ffi.cc")]
+        command += ["-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             log = built.with_suffix(".log")
