@@ -136,7 +136,7 @@ def _compile(compiler: tuple[str, ...], built: Path) -> None:
             log = built.with_suffix(".log")
             log.write_text(" ".join(command) + "\n" + done.stdout + done.stderr)
             raise UserError(
-                f"env.engine = atari2600: {compiler[0]} cannot build it (see '{log}'); choose another "
-                "compiler with CXX, or take --env.engine envpool"
+                f"env.engine = atari2600: {compiler[0]} cannot build it (see '{log}'); choose "
+                "another compiler with CXX, or take --env.engine envpool"
             )
         os.replace(out, built)
