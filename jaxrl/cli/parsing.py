@@ -7,6 +7,7 @@ hook as an object; here the hook raises `UserError` with one line instead.
 import contextlib
 import dataclasses
 import difflib
+import os
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -228,9 +229,10 @@ def expand_sweeps(paths: Sequence[Path]) -> tuple[Path, ...]:
 
     found: list[Path] = []
     for path in paths:
-        if path.suffix == ".log" and path.is_file():
+        if path.suffix == ".log" and os.path.isfile(path):
             continue
-        if not (path / FILE).is_file():
+        # `os.path` answers no for a name that no file system takes; who reads the run says so.
+        if not os.path.isfile(path / FILE):
             found.append(path)
             continue
         members = sorted(config.parent for config in path.glob(f"*/{layout.CONFIG}"))

@@ -116,7 +116,7 @@ def test_every_variable_of_a_target_becomes_an_option_that_its_command_reads(tar
     sweeps = target.startswith("atari")
     words = [target, "STEPS=1e6", "DEVICES=2", "RUN=runs/s"]
     words += ["ALGO=ppo c51", "SEEDS=1 2"] if sweeps else ["ALGO=ppo", "SEED=2"]
-    command = ["make", "--dry-run", *words]
+    command = ["make", "--no-print-directory", "--dry-run", *words]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     shown = made.stdout.replace("\\\n", " ")
     if sweeps:
