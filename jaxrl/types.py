@@ -134,10 +134,15 @@ class EnvEngine(NamedTuple):
     send: Callable[[PyTree, jax.Array], PyTree]  # starts a step and returns at once
     recv: Callable[[PyTree], tuple[PyTree, TimeStep]]  # waits for it
     close: Callable[[], None]
-    restorable: bool  # whether the env state is the whole state of the games
+    state_format: str  # of the games in a checkpoint, with a version; "" if they cannot be saved
     env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
     render: Callable[[], Any] | None  # u8[H, W, 3] of environment 0; only with nothing in flight
     check: Callable[[], None]  # raises EngineError if a call since `init` failed; on the host
+    # Of an engine that holds its games itself, on the host: save() -> rows of this process's games,
+    # which load(rows) lets go on. Both wait for a step under way; the rows hold its answers too.
+    # None if the env state is the whole state of the games.
+    save: Callable[[], PyTree] | None = None
+    load: Callable[[PyTree], None] | None = None
 
 
 class LoopState(NamedTuple):

@@ -31,15 +31,17 @@ const Name kNames[] = {
 #undef NAME
 };
 
-u16 id_at(const Cartridge& cartridge, u32 address) {
-  const u8* image = cartridge.image;
-  const Opcode& opcode = kOpcodes[image[address]];
-  const u32 length = length_of(opcode.mode);
-  if (address + length > kImage) return kIdLeave;
-  const u32 operand = length == 2   ? image[address + 1]
-                      : length == 3 ? image[address + 1] | image[address + 2] << 8
-                                    : 0;
-  return handler_of(image[address], special_of(opcode.kind, opcode.mode, operand));
+// The processor's place: its bank and, within it, its offset.
+struct Place {
+  u32 bank, offset;
+};
+Place place_of(const Console& console, const Cartridge& cartridge) {
+  const u32 pc = console.cpu.pc, offset = pc & (kImage - 1);
+  if (cartridge.banking == Banking::kFE) return {pc & 0x2000 ? 0u : 1u, offset};
+  if (cartridge.banking != Banking::kE0) return {console.cartridge.bank, offset};
+  const u32 seen = offset / kSlice;
+  const u32 slice = seen < kMostSwitched ? console.cartridge.slices[seen] : 7;
+  return {slice / 4, slice % 4 * kSlice + offset % kSlice};
 }
 
 using Counts = std::map<std::pair<u16, u16>, double>;
@@ -48,7 +50,7 @@ void count(const char* rom, const char* game, Counts& counts) {
   static Machine machine;
   static Cartridge cartridge;
   FILE* file = fopen(rom, "rb");
-  u8 bytes[8192];
+  u8 bytes[4 * kImage];
   const size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
   const GameRules* rules = find_rules(game);
   if (!rules || !load_image(cartridge, bytes, size, rules->setup)) {
@@ -57,8 +59,12 @@ void count(const char* rom, const char* game, Counts& counts) {
   }
   fclose(file);
   decode(cartridge);
-  u16 ids[kImage];
-  for (u32 address = 0; address < kImage; address++) ids[address] = id_at(cartridge, address);
+  std::vector<std::vector<u16>> ids(cartridge.num_banks, std::vector<u16>(kImage));
+  for (u32 bank = 0; bank < cartridge.num_banks; bank++)
+    for (u32 address = 0; address < kImage; address++) {
+      Op op{};
+      ids[bank][address] = decode_at(cartridge, cartridge.banks[bank], address, op);
+    }
   Player player{machine, cartridge, *rules, nullptr};
   static Game state;
   power_on(player, state);
@@ -71,20 +77,21 @@ void count(const char* rom, const char* game, Counts& counts) {
     set_controls(state.console, cartridge.setup, (u8)random_below(random, kActions));
     start_frame(state.console);
     attach(machine, state.console, cartridge, {nullptr, nullptr});
-    u32 last = 0x10000;
+    Place last{kMostBanks, 0};
     for (u32 played = 0; played < kMostInstructions && !machine.frame_over; played++) {
-      const u32 pc = state.console.cpu.pc & (kImage - 1);
-      const bool follows =
-          last < kImage && pc == last + length_of(kOpcodes[cartridge.image[last]].mode);
-      const Kind kind = kOpcodes[cartridge.image[last & (kImage - 1)]].kind;
-      if (follows && kind != Kind::Branch && kind != Kind::Flow && ids[last] != kIdLeave &&
-          ids[pc] != kIdLeave) {
-        mine[{ids[last], ids[pc]}]++;
-        // A pair takes both, so the second does not begin another.
-        last = 0x10000;
-      } else {
-        last = pc;
+      const Place here = place_of(state.console, cartridge);
+      const u16 id = ids[here.bank][here.offset];
+      bool joined = false;
+      if (last.bank == here.bank) {
+        const Opcode& opcode = kOpcodes[cartridge.banks[last.bank].image[last.offset]];
+        const u16 before = ids[last.bank][last.offset];
+        joined = here.offset == last.offset + length_of(opcode.mode) &&
+                 opcode.kind != Kind::Branch && opcode.kind != Kind::Flow &&
+                 before != kIdLeave && id != kIdLeave;
+        if (joined) mine[{before, id}]++;
       }
+      // A pair takes both, so the second does not begin another.
+      last = joined ? Place{kMostBanks, 0} : here;
       total++;
       play_plainly(machine, 1);
     }

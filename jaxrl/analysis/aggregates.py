@@ -31,7 +31,7 @@ class ScoreSummary(NamedTuple):
 
     @property
     def played(self) -> str:
-        """How the games were played, in words."""
+        """Words for how the games were played."""
         return evaluation_record.played(self.evaluations.values())
 
 

@@ -37,6 +37,8 @@ class Play:
     """seed of the game and the actions"""
     checkpoint: int | None = None
     """agent step of the checkpoint to play; default is the newest"""
+    from_step: int = 0
+    """agent step of the game at which the video begins; 15 steps are a second of an Atari game"""
     max_seconds: float = 300.0
     """longest video, in seconds; a longer game is cut there"""
 
@@ -44,6 +46,7 @@ class Play:
 def play(arguments: Play) -> int:
     """Records one game and prints its score."""
     at_least("seed", arguments.seed, 0)
+    at_least("from_step", arguments.from_step, 0)
     at_least("max_seconds", arguments.max_seconds, 1)
     check_runs((arguments.run,), "play")
     from jaxrl.evaluation.evaluate import load_actor
@@ -55,10 +58,18 @@ def play(arguments: Play) -> int:
     config, actor, step = load_actor(arguments.run, arguments.checkpoint)
     protocol = arguments.protocol or protocol_of(config)
     score, length, over = record(
-        config, actor, protocol, target, arguments.seed, arguments.max_seconds
+        config,
+        actor,
+        protocol,
+        target,
+        arguments.seed,
+        arguments.max_seconds,
+        arguments.from_step,
     )
+    begins = f", shown from step {arguments.from_step:,}" if arguments.from_step else ""
     print(f"{target}: {config.game} after {step:,} steps of training, score {score:g}, "
-          f"{length:,} agent steps{', cut before the end of the game' * (not over)}")  # fmt: skip
+          f"{length:,} agent steps{begins}"
+          f"{', cut before the end of the game' * (not over)}")  # fmt: skip
     return 0
 
 

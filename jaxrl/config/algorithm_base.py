@@ -92,7 +92,9 @@ class AlgorithmConfig:
           free: gigabytes, for the message.
           fits: transitions for which there is room.
         """
-        raise NotImplementedError
+        return UserError(
+            f"the agent's memory needs {need}, and {free} are free: {fits:,} transitions would fit"
+        )
 
     def for_timing(self, num_envs: int) -> "AlgorithmConfig":
         """Returns the settings with nothing that a measurement of speed would wait for."""
@@ -108,8 +110,8 @@ class AlgorithmConfig:
         return None
 
     def with_random_action_rate(self, rate: float) -> "AlgorithmConfig":
-        """Returns the settings evaluated with another rate, where there is one."""
-        raise NotImplementedError
+        """Returns the settings evaluated with another rate; the same where actions are drawn."""
+        return self
 
 
 def divisors(number: int) -> list[int]:

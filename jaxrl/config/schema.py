@@ -106,8 +106,9 @@ class EnvConfig:
     """The games and the emulators that play them."""
 
     engine: Literal["auto", "envpool", "atari2600", "catch"] = "auto"
-    """emulator of the game: envpool; atari2600, our own, which a C++ compiler builds on first use
-    (cartridges of 2K and 4K); catch, which plays Catch alone. auto takes EnvPool for Atari games"""
+    """emulator of the game: atari2600, our own, which a C++ compiler builds on first use; envpool,
+    the Arcade Learning Environment in EnvPool; catch, which plays Catch alone. auto takes atari2600
+    where it can be built, else envpool"""
     interface: Literal["auto", "xla", "callback"] = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
     atari2600: CPU); callback, through the host, on any platform; auto takes xla where it exists.

@@ -1,56 +1,19 @@
-"""Engines: batches of environments behind the one contract `jaxrl.types.EnvEngine`."""
+"""Engines: batches of environments behind the one contract `jaxrl.types.EnvEngine`.
 
-from jaxrl.atari.games import CATCH
-from jaxrl.config.schema import Config
-from jaxrl.envs.atari2600.engine import check_config as check_atari2600
-from jaxrl.envs.atari2600.engine import make_atari2600
-from jaxrl.envs.base import WHOLE, EnvGroup
-from jaxrl.envs.catch import make_catch
-from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
-from jaxrl.errors import UserError
-from jaxrl.types import EnvEngine
+Every name is imported when it is first used: the emulator's `VectorEnv` runs without JAX.
+"""
 
+import importlib
+from typing import TYPE_CHECKING, Any
 
-def make_engine(
-    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
-) -> EnvEngine:
-    """Returns the engine of the configured game, with `num_envs` on each local device."""
-    makers = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2600}
-    return makers[engine_name(config)](config, num_envs, num_local_devices, group)
+if TYPE_CHECKING:
+    from jaxrl.envs.engines import check_engine, engine_name, make_engine, make_engines
+
+__all__ = ["check_engine", "engine_name", "make_engine", "make_engines"]
 
 
-def engine_name(config: Config) -> str:
-    """Returns the engine that plays a configuration: `auto` is decided here."""
-    if config.env.engine != "auto":
-        return config.env.engine
-    return "catch" if config.game == CATCH else "envpool"
-
-
-def make_engines(
-    config: Config, num_envs: int, num_local_devices: int = 1
-) -> tuple[EnvEngine, ...]:
-    """Returns one engine for each of `parallel.groups`, which share a device's `num_envs`."""
-    return tuple(
-        make_engine(
-            config,
-            num_envs // config.parallel.groups,
-            num_local_devices,
-            EnvGroup(index, config.parallel.groups),
-        )
-        for index in range(config.parallel.groups)
-    )
-
-
-def check_engine(config: Config) -> None:
-    """Raises `UserError` if the engine cannot play by the configuration on this machine.
-
-    Devices are looked for here, and the emulator is built if it has to be.
-    """
-    name = engine_name(config)
-    if name == "atari2600":
-        check_atari2600(config)
-    if name == "envpool" and config.env.interface == "xla" and not has_custom_call():
-        raise UserError(
-            "env.interface = 'xla': EnvPool has no custom call for this platform; take auto or "
-            "callback"
-        )
+def __getattr__(name: str) -> Any:
+    """Imports a name of `jaxrl.envs.engines`."""
+    if name not in __all__:
+        raise AttributeError(f"module 'jaxrl.envs' has no attribute '{name}'")
+    return getattr(importlib.import_module("jaxrl.envs.engines"), name)

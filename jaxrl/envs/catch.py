@@ -147,7 +147,7 @@ def make_catch(
         send=partial(send, num_envs),
         recv=partial(recv, frame_shape),
         close=lambda: None,
-        restorable=True,
+        state_format="catch 1",
         env_ids=ids,
         render=None,
         check=lambda: None,

@@ -1,1 +1,1 @@
-"""Trained policies play: evaluations, films and traces."""
+"""Trained policies play: evaluations, films, traces and branches."""

@@ -12,6 +12,7 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import presses_fire
+from jaxrl.errors import UserError
 from jaxrl.runs.evaluation_record import NOTHING_PRESSED, STICKINESS, Conditions
 from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 
@@ -46,6 +47,12 @@ class FireState(NamedTuple):
     def override(self, action: jax.Array, spec: EnvSpec) -> jax.Array:
         """Returns the actions i32[E] that reach the games, given those of the agent."""
         return jnp.where(self.steps_left > 0, jnp.int32(spec.action_meanings.index("FIRE")), action)
+
+
+def check_protocol(protocol: str) -> None:
+    """Raises `UserError` if there is no protocol of this name."""
+    if protocol not in PROTOCOLS:
+        raise UserError(f"protocol '{protocol}': must be one of {', '.join(PROTOCOLS)}")
 
 
 def protocol_config(config: Config, protocol: str) -> Config:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import PROTOCOLS, EvaluationSetup, FireState, set_up
+from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, set_up
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, Prediction, TimeStep
 
@@ -61,8 +61,7 @@ def trace(
       max_steps: decisions to keep; a picture of an Atari game takes 100 KB of host memory.
       games: to play one after another, if `max_steps` allows.
     """
-    if protocol not in PROTOCOLS:
-        raise UserError(f"protocol '{protocol}': must be one of {', '.join(PROTOCOLS)}")
+    check_protocol(protocol)
     if max_steps < 1 or games < 1:
         raise UserError(f"max_steps = {max_steps}, games = {games}: must be at least 1")
     setup = set_up(config, protocol, 1)

@@ -1,6 +1,6 @@
 """Statistics of whole games, kept on the device during play."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,6 +84,32 @@ def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
         scores=put(episodes.scores, score),
         lengths=put(episodes.lengths, length),
         ended_at=put(episodes.ended_at, episodes.vector_step),
+    )
+
+
+def merged(episodes: Episodes, num_devices: int) -> Episodes:
+    """Returns statistics of all devices for another number of them; on the host.
+
+    The first device gets the last WINDOW games that ended, and the number of all.
+    """
+    order = np.argsort(episodes.ended_at, kind="stable")
+    last = order[np.asarray(episodes.ended_at)[order] >= 0][-WINDOW:]
+    total = int(np.sum(episodes.ended))
+    places = (total - len(last) + np.arange(len(last))) % WINDOW
+
+    def ring(values: Any, empty: int) -> Any:
+        filled = np.full(num_devices * WINDOW, empty, np.asarray(values).dtype)
+        filled[places] = np.asarray(values)[last]
+        return filled
+
+    vector_step: Any = np.full(num_devices, np.max(episodes.vector_step), np.int32)
+    ended: Any = np.array([total] + [0] * (num_devices - 1), np.int32)
+    return episodes._replace(
+        vector_step=vector_step,
+        ended=ended,
+        scores=ring(episodes.scores, 0),
+        lengths=ring(episodes.lengths, 0),
+        ended_at=ring(episodes.ended_at, -1),
     )
 
 

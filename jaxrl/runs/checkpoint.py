@@ -3,19 +3,22 @@
 A checkpoint is three flat tables of arrays and `progress`, a JSON object. `actor` is enough
 to play; `learner` is the rest that is the same on every device; `local` differs between devices
 (games, their statistics and keys, memory). Arrays are named by their path, so the format does not
-depend on the classes that held them. On another number of devices `local` is not read.
+depend on the classes that held them. On another number of devices the memory is not read, and games
+come in the layout of those that saved them.
 
 A checkpoint is complete when its directory has its final name, and good when its SHA256SUMS holds.
 """
 
 import contextlib
 import dataclasses
+import enum
 import logging
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +27,13 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table
-from jaxrl.errors import StorageError, UserError
-from jaxrl.runs import checkpoint_files, checksums
+from jaxrl.errors import StorageError
+from jaxrl.runs import checkpoint_files, checkpoint_tables, checksums
+from jaxrl.runs.checkpoint_tables import ITEMS, flatten, vacate
 from jaxrl.runtime import malloc
 from jaxrl.types import AgentState, LoopState, PyTree
 
-GAMES = ("env", "timestep", "observation", "sent")  # of a group; saved if the engine is restorable
-ITEMS = ("actor", "learner", "local", "progress")
+GAMES = ("env", "timestep", "observation", "sent")  # of a group; saved if the engine can
 
 # Orbax logs a traceback for every thread of a save that fails, and TensorStore prints one for every
 # write that Orbax no longer waits for; this module reports the failure in one line.
@@ -66,40 +69,15 @@ class _Summed(ocp.path.atomicity.AtomicRenameTemporaryPath):
         checksums.sync_directory(Path(final.parent))
 
 
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def _name(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
-
-
-def _vacate(x: jax.Array) -> jax.ShapeDtypeStruct:
-    """Frees the buffer of an array and returns its shape and sharding."""
-    place = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
-    x.delete()
-    return place
-
-
-def _flatten(tree: PyTree) -> dict[str, jax.Array]:
-    """Returns a table of arrays by path, with random keys as their data."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {_name(path): jax.random.key_data(x) if _is_key(x) else x for path, x in leaves}
-
-
-def _unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
-    """Returns the arrays of a table in the structure of the template."""
-
-    def find(path: Any, leaf: jax.Array) -> jax.Array:
-        array = table[_name(path)]
-        return jax.random.wrap_key_data(array) if _is_key(leaf) else array
-
-    return jax.tree_util.tree_map_with_path(find, template)
-
-
 def _learner(state: LoopState) -> dict[str, PyTree]:
     """Returns the state that is the same on every device, without the actor."""
     return {"train_state": state.agent.train_state, "key": state.key, "metrics": state.metrics}
+
+
+def without_games(groups: Any) -> Any:
+    """Returns groups of games with their statistics and keys alone."""
+    nothing: Any = dict.fromkeys(GAMES, ())
+    return tuple(group._replace(**nothing) for group in groups)
 
 
 def num_devices(state: LoopState) -> int:
@@ -107,42 +85,41 @@ def num_devices(state: LoopState) -> int:
     return len(state.key.sharding.device_set)
 
 
-def _restore(run_dir: Path, step: int, tables: dict[str, PyTree]) -> dict[str, PyTree]:
-    """Reads the named tables in the layout of their templates."""
-    arguments = {name: ocp.args.StandardRestore(_flatten(t)) for name, t in tables.items()}
-    options = ocp.CheckpointManagerOptions(read_only=True, lightweight_initialize=True)
-    with ocp.CheckpointManager(
-        checkpoint_files.directory(run_dir), options=options, item_names=ITEMS
-    ) as manager:
-        try:
-            found = manager.restore(step, args=ocp.args.Composite(**arguments))
-            return {name: _unflatten(tree, found[name]) for name, tree in tables.items()}
-        except (ValueError, KeyError, TypeError) as error:
-            reason = str(error).strip().partition("\n")[0].partition(". ")[0]
-            raise UserError(
-                f"checkpoint {step} of '{run_dir}' does not fit its configuration: {reason}"
-            ) from error
+class Kept(enum.Enum):
+    """What of the games a checkpoint provides."""
+
+    GAMES = enum.auto()  # everything
+    STATISTICS = enum.auto()  # the statistics and keys alone, for new games
+    NOTHING = enum.auto()
+
+
+class Restored(NamedTuple):
+    """What a checkpoint provides."""
+
+    state: LoopState
+    described: checkpoint_files.Described
+    kept: Kept
 
 
 def restore_actor(run_dir: Path, template: PyTree, step: int | None = None) -> tuple[PyTree, int]:
     """Reads the actor of the newest good checkpoint, or of `step`; returns its agent step too."""
     step = checkpoint_files.newest_good(run_dir, step)
     checkpoint_files.describe(run_dir, step)
-    return _restore(run_dir, step, {"actor": template})["actor"], step
+    return checkpoint_tables.restore(run_dir, step, {"actor": template})["actor"], step
 
 
 class Checkpoints:
     """The checkpoints of one run; only one object at a time may read and write them."""
 
     def __init__(
-        self, run_dir: Path, config: Config, restorable: bool = True, newest: int | None = None
+        self, run_dir: Path, config: Config, games: str = "catch 1", newest: int | None = None
     ) -> None:
-        """Saves the games if they are `restorable`, and the memory if the configuration asks.
+        """Saves the games if they have a format, and the memory if the configuration asks.
 
-        `newest` is the step of the checkpoint that training continues from. Several processes share
-        one directory and call every method together.
+        `games` is the engine's `state_format`, `newest` the step of the checkpoint that training
+        continues from. Several processes share one directory and call every method together.
         """
-        self._run_dir, self._config, self._restorable = run_dir, config, restorable
+        self._run_dir, self._config, self._games = run_dir, config, games
         self._empty_deleted()  # left by a kill
         self._manager = self._open()
         self._started: int | None = None  # step of the save that is being written
@@ -166,14 +143,6 @@ class Checkpoints:
             checkpoint_files.directory(self._run_dir), options=options, item_names=ITEMS
         )
 
-    def _local(self, state: LoopState, memory: bool) -> dict[str, PyTree]:
-        """Returns the state that differs between devices, without what no checkpoint holds."""
-        games: Any = state.games
-        if not self._restorable:
-            nothing: Any = dict.fromkeys(GAMES, ())
-            games = tuple(group._replace(**nothing) for group in games)
-        return {"games": games, "memory": state.agent.memory if memory else ()}
-
     def save(
         self, state: LoopState, progress: checkpoint_files.Progress, return_mean: float | None
     ) -> None:
@@ -185,7 +154,8 @@ class Checkpoints:
         self.wait()
         if progress.step == self.newest:
             return
-        local = self._local(state, self._config.checkpoint.memory)
+        memory = state.agent.memory if self._config.checkpoint.memory else ()
+        local = {"games": state.games if self._games else without_games(state.games)}
         # Copied on the device: the next compiled call overwrites these buffers in place.
         actor, learner, games = jax.tree.map(
             jnp.copy, (state.agent.actor, _learner(state), local["games"])
@@ -193,6 +163,7 @@ class Checkpoints:
         described = dataclasses.asdict(progress) | {
             "format": checkpoint_files.FORMAT,
             "devices": num_devices(state),
+            "games": self._games,
             "config": dataclasses.asdict(self._config),
         }
         self._started = progress.step
@@ -200,14 +171,14 @@ class Checkpoints:
             self._manager.save(
                 progress.step,
                 args=ocp.args.Composite(
-                    actor=ocp.args.StandardSave(_flatten(actor)),
-                    learner=ocp.args.StandardSave(_flatten(learner)),
-                    local=ocp.args.StandardSave(_flatten(local | {"games": games})),
+                    actor=ocp.args.StandardSave(flatten(actor)),
+                    learner=ocp.args.StandardSave(flatten(learner)),
+                    local=ocp.args.StandardSave(flatten({"games": games, "memory": memory})),
                     progress=ocp.args.JsonSave(described),
                 ),
                 metrics={"return_mean": return_mean},
             )
-        if jax.tree.leaves(local["memory"]):
+        if jax.tree.leaves(memory):
             self.wait()
 
     def wait(self) -> None:
@@ -260,39 +231,54 @@ class Checkpoints:
             ) from error
 
     def restore(
-        self, template: LoopState, step: int
-    ) -> tuple[LoopState, checkpoint_files.Described]:
+        self,
+        template: LoopState,
+        step: int,
+        as_saved: Callable[[Any, int], Any] | None = None,
+    ) -> Restored:
         """Reads the checkpoint of `step` in the layout of the template, which is used up.
 
-        The template provides what no checkpoint holds (the games, the memory). It provides all of
-        `local` if the checkpoint is from another number of devices.
+        The template provides what the checkpoint does not hold. From another number of devices
+        comes no memory, and games only where `as_saved(groups, devices)` gives the layout to read
+        them in, which they keep.
         """
         described = checkpoint_files.describe(self._run_dir, step)
         same = described.devices == num_devices(template)
-        memory_saved = from_table(described.config).checkpoint.memory
+        saved_config = from_table(described.config)
+        # The overlapped order holds a step under way, which the strict one cannot receive.
+        same_order = saved_config.parallel.order == self._config.parallel.order
+        kept = Kept.NOTHING
+        if same and (not described.games or not same_order):
+            kept = Kept.STATISTICS
+        if described.games == self._games != "" and same_order and (same or as_saved):
+            kept = Kept.GAMES
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
-        if same:
-            local = self._local(template, memory_saved)
+        groups, memory = template.games, template.agent.memory
+        memory_saved = same and saved_config.checkpoint.memory
+        local: dict[str, PyTree] = {}
+        if kept is not Kept.NOTHING:
+            local["games"] = groups if kept is Kept.GAMES else without_games(groups)
+            if as_saved and not same:
+                local["games"] = as_saved(local["games"], described.devices)
+        if memory_saved:
             # A device may have no room for a second memory.
-            tables["local"] = local | {"memory": jax.tree.map(_vacate, local["memory"])}
-        restored = _restore(self._run_dir, step, tables)
-        actor, learner = restored["actor"], restored["learner"]
-        games, memory = template.games, template.agent.memory
-        if same:
-            games = restored["local"]["games"]
-            memory = restored["local"]["memory"] if memory_saved else memory
-            if not self._restorable:
-                games = tuple(
-                    kept._replace(**{name: getattr(new, name) for name in GAMES})
-                    for kept, new in zip(games, template.games, strict=True)
-                )
-        state = LoopState(
-            agent=AgentState(actor, learner["train_state"], memory),
-            games=games,
-            key=learner["key"],
-            metrics=learner["metrics"],
-        )
-        return state, described
+            local["memory"] = jax.tree.map(vacate, memory)
+        if jax.tree.leaves(local):
+            tables["local"] = local
+        # Otherwise the checkpoint holds games that are not read.
+        exactly = same and (kept is Kept.GAMES or not described.games)
+        parts = () if exactly else ("local",)
+        restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
+        actor, learner, found = restored["actor"], restored["learner"], restored.get("local", {})
+        groups = found.get("games", groups)
+        if kept is Kept.STATISTICS:
+            groups = tuple(
+                kept._replace(**{name: getattr(new, name) for name in GAMES})
+                for kept, new in zip(groups, template.games, strict=True)
+            )
+        agent = AgentState(actor, learner["train_state"], found.get("memory", memory))
+        state = LoopState(agent, groups, learner["key"], learner["metrics"])
+        return Restored(state, described, kept)
 
     def close(self) -> None:
         """Waits for the current save and closes. Raises `StorageError` if it failed."""

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checksums, layout
 
-FORMAT = 6
+FORMAT = 7
+READABLE = (6, 7)  # format 6 did not say whose games it held
 DAMAGED = "damaged"  # directory of checkpoints that have changed since they were written
 # A checkpoint is moved here before its files are deleted, so a step's directory is always whole.
 DELETED = "deleted"
@@ -39,6 +40,7 @@ class Described(NamedTuple):
     progress: Progress
     devices: int  # number it was saved on
     config: dict[str, Any]  # of the run, as a table
+    games: str  # their `EnvEngine.state_format`; "" if it holds none
 
 
 def directory(run_dir: Path) -> Path:
@@ -64,11 +66,13 @@ def describe(run_dir: Path, step: int) -> Described:
         path = directory(run_dir) / str(step) / "progress" / "metadata"
         said = json.loads(path.read_text(encoding="utf-8"))
         form = int(said.pop("format"))
-        if form == FORMAT:
+        if form in READABLE:
             devices, config = int(said.pop("devices")), dict(said.pop("config"))
             seconds = float(said.pop("seconds"))
+            only_catch = "catch 1" if config.get("game") == "catch" else ""
+            games = str(said.pop("games", only_catch))
             progress = Progress(seconds=seconds, **{name: int(said[name]) for name in said})
-            return Described(progress, devices, config)
+            return Described(progress, devices, config, games)
     except (
         OSError,
         ValueError,
@@ -82,7 +86,8 @@ def describe(run_dir: Path, step: int) -> Described:
         raise DamagedError(f"checkpoint {step} of '{run_dir}' cannot be read: {reason}") from None
     advice = "install a newer jaxrl" if form > FORMAT else "use the jaxrl that wrote it"
     raise UserError(
-        f"checkpoint {step} of '{run_dir}' has format {form}, and this jaxrl reads {FORMAT}: "
+        f"checkpoint {step} of '{run_dir}' has format {form}, and this jaxrl reads "
+        f"{' and '.join(map(str, READABLE))}: "
         f"{advice}"
     )
 

@@ -45,19 +45,19 @@ def num_envs_in(settings: dict[str, Any]) -> int | None:
 def of_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list[bool]:
     """Returns for each line whether its mean is of the first games of a session.
 
-    A session begins with the line that has `compile_seconds`. Its games began together, unless they
-    are Catch's, which continue in a checkpoint.
+    A session begins with the line that has `compile_seconds`. Its games began together where the
+    line says so, or says nothing and they are not Catch's: older versions could save no others.
 
     Args:
       rows: of metrics.jsonl.
       settings: of the run by key; without a number of environments all lines count as early.
     """
-    num_envs, restorable = num_envs_in(settings), settings.get("game") == CATCH
+    num_envs, unsaid = num_envs_in(settings), settings.get("game") != CATCH
     if num_envs is None:
         return [True] * len(rows)
     found, ended, before = [], 0, 0  # games, now and when the session began
     for row in rows:
-        if "compile_seconds" in row and not restorable:
+        if "compile_seconds" in row and row.get("new_games", unsaid):
             before = ended
         ended = int(row.get("episodes") or 0)
         found.append(ended - before < games_needed(num_envs))

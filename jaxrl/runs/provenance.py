@@ -49,10 +49,13 @@ def overridden_values(run_dir: Path) -> dict[str, Any]:
         return {}
 
 
-def write_provenance(run_dir: Path, devices: list[Any], changes: dict[str, Any]) -> None:
+def write_provenance(
+    run_dir: Path, devices: list[Any], engine: str, changes: dict[str, Any]
+) -> None:
     """Writes where a run comes from: commit, packages, devices, command line; a resume is added.
 
-    `changes` are the values that this resume overrides, by key: [before, now].
+    `engine` plays the games. `changes` are the values that this resume overrides, by key: [before,
+    now].
     """
     versions: dict[str, str | None] = {}
     for package in PACKAGES:
@@ -66,6 +69,7 @@ def write_provenance(run_dir: Path, devices: list[Any], changes: dict[str, Any])
         "python": sys.version.split()[0],
         "devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in devices],
         "cpu_cores": os.cpu_count(),
+        "engine": engine,
         "command": shlex.join(["jaxrl", *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

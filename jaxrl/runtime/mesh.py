@@ -128,6 +128,22 @@ def put(mesh: Mesh, tree: PyTree, spec: PartitionSpec) -> PyTree:
     return jax.tree.map(place, tree)
 
 
+def put_rows(mesh: Mesh, tree: PyTree, spec: PartitionSpec) -> PyTree:
+    """Lays a tree of NumPy arrays on the mesh, of which every process has all rows."""
+    sharding = NamedSharding(mesh, spec)
+
+    def place(x: np.ndarray) -> jax.Array:
+        return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
+
+    return jax.tree.map(place, tree)
+
+
+def local_rows(x: jax.Array) -> np.ndarray:
+    """Returns the rows of this process's devices, of an array sharded along its first axis."""
+    shards = sorted(x.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return np.concatenate([np.asarray(shard.data) for shard in shards])
+
+
 def fetch(tree: PyTree) -> PyTree:
     """Returns the arrays of all devices as NumPy arrays; all processes must call it."""
     if jax.process_count() == 1:

@@ -30,18 +30,22 @@ def run(
     state: LoopState,
     progress: Progress,
     compile_seconds: float,
+    new_games: bool,
 ) -> tuple[LoopState, Progress]:
-    """Trains until the last update or a signal, and saves before it returns."""
+    """Trains until the last update or a signal, and saves before it returns.
+
+    `new_games` says that all games begin with this session, so that the first to end are short.
+    """
     recorder = Recorder(session, progress.step)
     updates, seconds = progress.updates, progress.seconds
     update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
     interval_start = (progress.step, seconds)
     start = time.perf_counter() - seconds
-    extra = {"compile_seconds": round(compile_seconds, 3)}
+    extra = {"compile_seconds": round(compile_seconds, 3), "new_games": int(new_games)}
     # Games that ended on devices of an earlier session; this state does not count them.
     elsewhere = progress.episodes - _games(state).episodes
     # Games that ended before those of this session began together.
-    ended_before = elsewhere if session.engines[0].restorable else progress.episodes
+    ended_before = progress.episodes if new_games else elsewhere
     session.stop.savable = True
     while updates < session.plan.num_updates and not session.stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)

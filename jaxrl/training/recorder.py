@@ -84,7 +84,8 @@ class Recorder:
                 self._log.flush()
         except OSError as error:
             raise StorageError(f"metrics could not be written: {error.strerror}") from error
-        self._session.checkpoints.save(state, progress, mean_return)
+        saved = self._session.with_saved_games(state)
+        self._session.checkpoints.save(saved, progress, mean_return)
 
     def _handle_failure(self, error: StorageError) -> None:
         """Warns of a failed save; raises `StorageError` after too many."""

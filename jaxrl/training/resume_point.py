@@ -10,9 +10,9 @@ import jax
 from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.errors import DamagedError, UserError
+from jaxrl.program import moved_games
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
-from jaxrl.runs.checkpoint import num_devices
-from jaxrl.runs.checkpoint_files import Progress
+from jaxrl.runs.checkpoint import Kept, Restored
 from jaxrl.runs.lock import hold_lock
 from jaxrl.runs.provenance import overridden_values
 from jaxrl.training.messages import describe_devices
@@ -87,31 +87,43 @@ def is_complete(config: Config, run_dir: Path) -> bool:
     return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
 
 
-def replace_unsaved(
-    session: TrainingSession, state: LoopState, progress: Progress, saved_on: int
-) -> LoopState:
-    """Returns the restored state with new games where a checkpoint cannot hold them; says so.
+def continue_games(session: TrainingSession, new: LoopState, restored: Restored) -> LoopState:
+    """Returns the restored state with its games, or new ones where it holds none; says which.
 
     Args:
       session: that resumes the run.
-      state: as restored.
-      progress: of the checkpoint.
-      saved_on: number of devices that it was saved on.
+      new: the state of the games that the session has started.
+      restored: what the checkpoint provides.
     """
-    here = num_devices(state)
+    state, described, kept = restored
+    saved_on, here = described.devices, session.mesh.size
     moved, has_memory = saved_on != here, bool(jax.tree.leaves(state.agent.memory))
+    exactly = "parameters and optimizer continue exactly"
+    if kept is Kept.GAMES and moved:
+        exactly = "parameters, optimizer and games continue exactly"
+    elif moved:
+        exactly += "; new games begin, with new random keys and statistics of games"
     if moved:
         session.display.say(
-            f"saved on {describe_devices(saved_on)}, resumed on {here}: parameters and optimizer "
-            "continue exactly; new games begin, with new random keys and statistics of games"
-            + ", and the replay or windows start empty"
-            * has_memory
+            f"saved on {describe_devices(saved_on)}, resumed on {here}: {exactly}"
+            + ", and the replay or windows start empty" * has_memory
         )
-    elif not session.engines[0].restorable:
-        session.display.say("emulators cannot be saved: new games begin")
-    if moved or not session.engines[0].restorable:
+    elif kept is not Kept.GAMES:
+        said = "the checkpoint holds no games of this emulator: new games begin"
+        if not session.engines[0].state_format:
+            said = "emulators cannot be saved: new games begin"
+        elif described.games == session.engines[0].state_format:
+            said = "its games were played in another parallel.order: new games begin"
+        session.display.say(said)
+    if kept is Kept.GAMES:
+        groups = state.games
+        if moved:
+            groups = moved_games.lay_out(groups, saved_on, session.mesh)
+        state = session.with_loaded_games(state._replace(games=groups), new)
+    else:
         # A seed that differs from that of the start, whose games would repeat otherwise.
-        state = session.program.restart(state, session.config.seed + progress.updates, moved)
+        seed = session.config.seed + described.progress.updates
+        state = session.program.restart(state, seed, moved or kept is Kept.NOTHING)
     if not moved and not session.config.checkpoint.memory and has_memory:
         session.display.say(
             "the checkpoint holds no replay: it starts empty, and fills before learning continues"

@@ -11,10 +11,11 @@ from jaxrl.config.schema import Config
 from jaxrl.program.program import Program
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runtime import processes
+from jaxrl.runtime.mesh import SHARDED, local_rows, put
 from jaxrl.runtime.signals import StopSignal
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.training.display import Display
-from jaxrl.types import EnvEngine
+from jaxrl.types import EnvEngine, LoopState
 
 # Target duration of one compiled call: Ctrl-C and the status line wait for its end.
 SECONDS_PER_CALL = 1.0
@@ -38,6 +39,25 @@ class TrainingSession(NamedTuple):
     def config(self) -> Config:
         """The configuration behind the plan."""
         return self.plan.config
+
+    def with_saved_games(self, state: LoopState) -> LoopState:
+        """Returns the state with the games of engines that hold them themselves, as rows."""
+        groups = []
+        for engine, group in zip(self.engines, state.games, strict=True):
+            if engine.save is not None:
+                group = group._replace(env=put(self.mesh, engine.save(), SHARDED))
+            groups.append(group)
+        return state._replace(games=tuple(groups))
+
+    def with_loaded_games(self, state: LoopState, new: LoopState) -> LoopState:
+        """Lets such engines go on from those rows; `new` is the state of what they play now."""
+        groups = []
+        for engine, group, playing in zip(self.engines, state.games, new.games, strict=True):
+            if engine.load is not None:
+                engine.load(local_rows(group.env))
+                group = group._replace(env=playing.env)
+            groups.append(group)
+        return state._replace(games=tuple(groups))
 
     def seconds_since_start(self) -> float:
         """Returns the wall-clock seconds since the session started."""

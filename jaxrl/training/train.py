@@ -17,12 +17,13 @@ from jaxrl.config.diff import settings
 from jaxrl.config.plan import check_sizes, resolve, with_learners
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
-from jaxrl.envs import check_engine, make_engines
+from jaxrl.envs import check_engine, engine_name, make_engines
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
+from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
 from jaxrl.runs import checkpoint_files, evaluation_record, layout
-from jaxrl.runs.checkpoint import Checkpoints
+from jaxrl.runs.checkpoint import Checkpoints, Kept
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.runs.directory import create_run, default_run_dir, load_config, write_config
 from jaxrl.runs.provenance import write_provenance
@@ -120,7 +121,8 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     with processes.quiet():  # the first connection, which Gloo announces on standard output
-        processes.check_same(settings(config))
+        # The machines may differ: one without a compiler would play with another engine.
+        processes.check_same(f"{settings(config)}\nengine that plays: {engine_name(config)}")
     return mesh
 
 
@@ -143,7 +145,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: Resum
     engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh))
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
     program = make_program(plan, agent, engines, mesh)
-    checkpoints = Checkpoints(run_dir, config, engines[0].restorable, origin.checkpoint)
+    checkpoints = Checkpoints(run_dir, config, engines[0].state_format, origin.checkpoint)
     again = f"jaxrl resume {run_dir}" + " in every process" * (processes.count() > 1)
     processes.advise(f"go on with: {again}")
     with (
@@ -177,7 +179,7 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: Resum
 def _run(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Progress]:
     """Starts or restores, compiles and trains; closes checkpoints and engines in any case."""
     try:
-        state, progress = _begin(session, origin)
+        state, progress, new_games = _begin(session, origin)
         if progress.updates >= session.plan.num_updates:
             session.display.say("training had ended already")
             return state, progress
@@ -185,7 +187,7 @@ def _run(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Prog
             compiled = session.program.run.lower(state, np.int32(1)).compile()
         memory_budget.check_compiled(compiled, session.config, session.mesh)
         _record_provenance(session, origin)
-        return loop.run(session, compiled, state, progress, compiling.seconds)
+        return loop.run(session, compiled, state, progress, compiling.seconds, new_games)
     except jax.errors.JaxRuntimeError as error:
         if mistake := memory_budget.out_of_memory(error, session.config, session.mesh):
             raise mistake from error
@@ -201,22 +203,33 @@ def _run(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Prog
             engine.close()
 
 
-def _begin(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Progress]:
-    """Returns the state and the progress that training starts from."""
+class Beginning(NamedTuple):
+    """The state and the progress that a session trains on from."""
+
+    state: LoopState
+    progress: Progress
+    new_games: bool  # whether all games begin with the session
+
+
+def _begin(session: TrainingSession, origin: ResumePoint) -> Beginning:
+    """Starts the games, and takes over what the checkpoint holds, if there is one."""
     config, display = session.config, session.display
     random_steps = config.num_envs * config.env.random_start_steps
     longest = SECONDS_TO_START + random_steps / SLOWEST_GAMES
     with display.busy("starting the games"), session.watchdog.expecting("the emulators", longest):
         state = session.program.init()
     if origin.checkpoint is None:
-        return state, Progress(0, 0, 0.0, 0)
-    state, described = session.checkpoints.restore(state, origin.checkpoint)
-    progress = described.progress
+        return Beginning(state, Progress(0, 0, 0.0, 0), new_games=True)
+    restored = session.checkpoints.restore(
+        session.with_saved_games(state), origin.checkpoint, moved_games.as_saved
+    )
+    progress = restored.described.progress
     display.say(f"resumed at step {progress.step:,}")
-    if progress.updates < session.plan.num_updates:
-        with session.watchdog.expecting("the emulators", longest):
-            state = resume_point.replace_unsaved(session, state, progress, described.devices)
-    return state, progress
+    if progress.updates >= session.plan.num_updates:
+        return Beginning(restored.state, progress, new_games=False)
+    with session.watchdog.expecting("the emulators", longest):
+        state = resume_point.continue_games(session, state, restored)
+    return Beginning(state, progress, new_games=restored.kept is not Kept.GAMES)
 
 
 def _record_provenance(session: TrainingSession, origin: ResumePoint) -> None:
@@ -224,7 +237,8 @@ def _record_provenance(session: TrainingSession, origin: ResumePoint) -> None:
     if processes.index() > 0:
         return
     changes = origin.changes or {}
-    write_provenance(session.run_dir, list(session.mesh.devices.flat), changes)
+    devices, engine = list(session.mesh.devices.flat), engine_name(session.config)
+    write_provenance(session.run_dir, devices, engine, changes)
     if changes:
         write_config(session.run_dir, session.config)
 

@@ -131,6 +131,7 @@ def test_options_in_the_text_exist():
     others |= {"--constraint", "--help", "--xla_gpu_shard_autotuning", "--signal", "--output"}
     others |= {f"--{name}" for name in ("nodes", "ntasks-per-node", "gpus-per-node")}  # srun
     others |= {"--gpus-per-task", "--cpus-per-task", "--batch-sizes"}
+    others |= {"--against", "--frames"}  # of tools/first_difference.py
     flags = {f"--{key.replace('_', '-')}" for key in keys_of_config()}
     flags |= {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(processes.Launch)}
     source = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "jaxrl").rglob("*.py"))
@@ -387,3 +388,15 @@ def test_one_file_and_one_configuration_are_an_algorithm(tmp_path):
     assert json.loads((run_dir / "evaluation.json").read_text())["episodes"] == 2
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [56, 112]
+
+
+# --- the vector environment -----------------------------------------------------------------------
+
+
+def test_the_example_of_the_vector_environment_runs():
+    (example,) = blocks(PAGES["guides/emulator"], "python")
+    shown = {}
+    exec(compile(example, "emulator.md", "exec"), shown)
+    assert shown["observations"].shape == (8, 4, 84, 84)
+    assert (shown["observations"] == shown["observations"][0]).all()
+    assert (shown["infos"]["frame_number"] > 400).all()

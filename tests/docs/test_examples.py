@@ -1,4 +1,4 @@
-"""The studies in docs/examples: of policy lag, and of what drawing by priority costs."""
+"""The studies in docs/examples: policy lag, what drawing by priority costs, another trainer."""
 
 import importlib.util
 import types
@@ -108,3 +108,16 @@ def test_what_is_timed_draws_by_priority(name):
     expected = np.asarray(power / power.sum()) * len(drawn)
     assert (counts[expected == 0] == 0).all()
     assert np.corrcoef(counts, expected)[0, 1] > 0.8
+
+
+def test_another_trainer_learns_the_same_from_our_games_as_from_ales(capsys):
+    pytest.importorskip("stable_baselines3")
+    example = load("ppo_stable_baselines3")
+    for env in ("ours", "ale"):
+        example.main(env, "pong", num_envs=2, steps=256, random=True)
+        example.main(env, "pong", num_envs=2, steps=512)
+    lines = capsys.readouterr().out.splitlines()
+    speeds = [line.split(": ")[0] for line in lines if "steps per second" in line]
+    assert speeds == ["ours", "ours", "ale", "ale"]
+    one, other = (line for line in lines if line.startswith("parameters: "))
+    assert one == other

@@ -15,6 +15,7 @@ POLICIES = sorted((FOLDER / "demo-policies").iterdir())
 OF_C51 = [path for path in POLICIES if load(path / "config.toml").algorithm == "c51"]
 # name -> pictures, films, and what the text says
 CONTENTS = {
+    "going_back": (2, 0, r"goes on as if nobody had gone back: True"),
     "learning_curves": (6, 0, r"vtrace_cpu: a return of 18 after 2\.39 million frames"),
     "playing": (
         len(POLICIES) + 2 * len(OF_C51),
@@ -23,6 +24,8 @@ CONTENTS = {
     ),
     "scaling": (3, 0, r"A2C, a2c\.toml: 149,637 steps/s with 256 devices, 0\.92 of the ideal"),
 }
+# They compile programs of the policies, in a process of the notebook.
+SLOW = ("going_back", "playing")
 
 
 def read(path):
@@ -50,8 +53,7 @@ def test_each_notebook_is_known_here():
 @pytest.mark.parametrize(
     "path",
     [
-        # It compiles a program for each of the policies, in a process of the notebook.
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem == "playing"))
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW))
         for path in NOTEBOOKS
     ],
 )

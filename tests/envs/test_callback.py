@@ -23,7 +23,13 @@ from tests.conftest import recipe_file
 from tests.envs.test_envpool import play, random_actions
 
 BASE = Config().replaced(
-    game="space_invaders", env={"random_start_steps": 0, "num_threads": 1, "max_episode_steps": 150}
+    game="space_invaders",
+    env={
+        "engine": "envpool",
+        "random_start_steps": 0,
+        "num_threads": 1,
+        "max_episode_steps": 150,
+    },
 )
 
 
@@ -134,7 +140,7 @@ def test_an_error_in_a_callback_ends_training_with_its_own_message(
     path = tmp_path / "x"
     arguments = ["train", "--config", str(recipe_file("a2c_fast")), "--game", "pong",
                  "--num-envs", "4", "--parallel.num-devices", "2", "--env.interface", "callback",
-                 "--env.random-start-steps", "0"]  # fmt: skip
+                 "--env.random-start-steps", "0", "--env.engine", "envpool"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(path)]) == EngineError.status
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == (

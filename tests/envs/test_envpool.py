@@ -22,7 +22,9 @@ from jaxrl.program import episode_statistics, rollout
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
 from jaxrl.types import AXIS, WINDOW, ActorState, Agent
 
-BASE = Config().replaced(game="space_invaders", env={"random_start_steps": 0, "num_threads": 1})
+BASE = Config().replaced(
+    game="space_invaders", env={"engine": "envpool", "random_start_steps": 0, "num_threads": 1}
+)
 
 
 def scripted(actions):

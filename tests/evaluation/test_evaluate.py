@@ -30,7 +30,7 @@ def scripted():
     spec = EnvSpec(ENVS, 3, ("LEFT", "NOOP", "RIGHT"), "catch", (4, 4))
     return EnvEngine(
         spec, init=None, send=lambda t, action: t, recv=lambda t: (t + 1, row(t)), close=None,
-        restorable=True, env_ids=np.arange(ENVS)[None], render=None, check=None,
+        state_format="", env_ids=np.arange(ENVS)[None], render=None, check=None,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import first_env_seed, presses_fire
 from jaxrl.envs.envpool import engine as envpool_engine
+from jaxrl.errors import UserError
 from jaxrl.evaluation import evaluate, protocols, trace, video
 from jaxrl.program import rollout
 from jaxrl.runs import evaluation_record, layout
@@ -72,7 +73,8 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
 
     true_make_pool = envpool_engine.make_pool
     monkeypatch.setattr(envpool_engine, "make_pool", make_pool)
-    trained = TRAINED.replaced(env={"max_episode_steps": 99, "reward_clip": True} | training)
+    settings = {"engine": "envpool", "max_episode_steps": 99, "reward_clip": True}
+    trained = TRAINED.replaced(env=settings | training)
     played = protocols.protocol_config(trained, protocol)
     engine = make_engine(played, 2)
     engine.init(0)
@@ -184,7 +186,7 @@ def test_an_atari_evaluation_goes_on_after_a_lost_life(game, num_games, unseen_e
 
     true_step = rollout.step
     monkeypatch.setattr(rollout, "step", step)
-    config = dataclasses.replace(TRAINED, game=game)
+    config = dataclasses.replace(TRAINED, game=game).replaced(env={"engine": "envpool"})
     found = evaluate.evaluate(config, constant(config), "noop", num_games, seed=2)
     jax.effects_barrier()
     config = protocols.protocol_config(config, "noop")
@@ -284,6 +286,37 @@ def test_a_film_ends_with_a_game_that_ends_during_a_reset(monkeypatch, tmp_path)
     config, actor = scripted(monkeypatch)
     found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0)
     assert found == (7.0, 3, True)
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.parametrize(
+    ("from_step", "scores"),
+    [
+        (0, [1, 3, 3, 7]),  # the third is the reset after the lost life
+        (1, [3, 3, 7]),
+        (2, [7]),  # a life is lost there: the film begins after the reset
+    ],
+)
+def test_a_film_begins_at_a_step_with_the_score_of_the_whole_game(
+    from_step, scores, monkeypatch, tmp_path
+):
+    config, actor = scripted(monkeypatch)
+    captions, draw = [], video._picture
+    monkeypatch.setattr(video, "_picture", lambda game, caption, height: captions.append(caption)
+                        or draw(game, caption, height))  # fmt: skip
+    found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0, from_step)
+    assert found == (7.0, 3, True)
+    assert captions == [f"catch   score {score}" for score in scores]
+
+
+@pytest.mark.parametrize("from_step", [3, 9])
+def test_a_film_of_what_is_never_played_is_refused(from_step, monkeypatch, tmp_path):
+    config, actor = scripted(monkeypatch)
+    target = tmp_path / "x.gif"
+    target.write_text("an older film")
+    with pytest.raises(UserError, match=f"from_step = {from_step}: the game ended at agent step 3"):
+        video.record(config, actor, "noop", target, 0, 60.0, from_step)
+    assert target.read_text() == "an older film"
 
 
 def test_a_trace_ends_with_a_game_that_ends_during_a_reset(monkeypatch):

@@ -119,8 +119,9 @@ def test_an_old_checkpoint_is_read_number_by_number(recipe, run_dir):
         np.array(x).copy() for x in jax.tree.leaves((expected.actor.params, expected.train_state))
     ]
     checkpoints = checkpoint.Checkpoints(run_dir, config)
-    state, described = checkpoints.restore(program_of(config).init(), STEP)
+    state, described, kept = checkpoints.restore(program_of(config).init(), STEP)
     checkpoints.close()
+    assert kept is checkpoint.Kept.GAMES
     assert described.progress == Progress(STEP, int(state.agent.actor.updates), 4.0, 9)
     found = jax.tree.leaves((state.agent.actor.params, state.agent.train_state))
     for mark, x in zip(marks, found, strict=True):

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrl.runs import checkpoint, checkpoint_files, metrics
+from jaxrl.runs import checkpoint_files, checkpoint_tables, metrics
 from tests import survival
 from tests.conftest import THOROUGH
 from tests.runs.test_directory import state_of
@@ -19,7 +19,7 @@ RUN = [*SMALL, "--log.interval", "200", "--checkpoint.interval", "200"]
 
 def numbers(tree):
     return [
-        np.asarray(jax.random.key_data(x) if checkpoint._is_key(x) else x)
+        np.asarray(jax.random.key_data(x) if checkpoint_tables.is_key(x) else x)
         for x in jax.tree.leaves(tree)
     ]
 
@@ -30,14 +30,14 @@ def is_writing(run_dir):
     return folder.is_dir() and any("tmp" in path.name for path in folder.iterdir())
 
 
-def kill_until_done(run_dir, total_steps, kills, rng):
+def kill_until_done(run_dir, game, total_steps, kills, rng):
     """Starts and kills a run repeatedly, at random moments, and then lets it end.
 
     Every third is killed as soon as a checkpoint begins.
 
     Returns how many of the kills hit a checkpoint that was being written.
     """
-    train = ("train", *RUN, "--total-steps", total_steps, "--run-dir", run_dir)
+    train = ("train", *RUN, "--game", game, "--total-steps", total_steps, "--run-dir", run_dir)
     inside, process = 0, begin(*train)
     for count in range(kills):
         before = checkpoint_files.steps(run_dir)[-1:]
@@ -66,18 +66,29 @@ def kill_until_done(run_dir, total_steps, kills, rng):
     return inside
 
 
-MANY = 60 if THOROUGH else 12
+MANY, EACH = (60, 12) if THOROUGH else (12, 2)
+# Paddles; a menu; frames without an end; slices and banks of a cartridge.
+ATARI = ("pong", "space_invaders", "qbert", "montezuma_revenge", "ms_pacman")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
-def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path, kills):
+@pytest.mark.parametrize(
+    ("game", "kills"),
+    [
+        ("catch", 1),
+        pytest.param("catch", MANY, marks=pytest.mark.slow),
+        *(pytest.param(game, EACH, marks=pytest.mark.slow) for game in ATARI),
+    ],
+)
+def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path, game, kills):
+    """Parameters, statistics, metrics and the games themselves, bit for bit."""
     total = str(800 * kills)  # more than is trained between two kills
     status, errors = finish(
-        begin("train", *RUN, "--total-steps", total, "--run-dir", tmp_path / "a"), timeout=900
+        begin("train", *RUN, "--game", game, "--total-steps", total, "--run-dir", tmp_path / "a"),
+        timeout=900,
     )
     assert status == 0, errors
-    inside = kill_until_done(tmp_path / "b", total, kills, random.Random(kills))
-    assert inside or kills == 1  # some must have hit a checkpoint that was being written
+    inside = kill_until_done(tmp_path / "b", game, total, kills, random.Random(kills))
+    assert inside or kills < MANY  # some must have hit a checkpoint that was being written
     whole, killed = (state_of(tmp_path / name) for name in "ab")
     assert (whole[1].step, whole[1].updates) == (killed[1].step, killed[1].updates)
     for a, b in zip(numbers(whole[0]), numbers(killed[0]), strict=True):

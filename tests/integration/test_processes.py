@@ -142,7 +142,8 @@ def check_goes_on(path, capsys, saved_on, num_devices, *more):
     assert main(["resume", str(path), "--num-devices", str(num_devices), *more]) == 0
     said = capsys.readouterr().err
     of = f"{saved_on} device{'s' * (saved_on > 1)}"
-    assert f"saved on {of}, resumed on {num_devices}: parameters and optimizer" in said
+    moved = f"saved on {of}, resumed on {num_devices}: parameters, optimizer and games continue"
+    assert moved in said
     assert "the replay or windows start empty" in said
     assert f"{num_devices} cpu device{'s' * (num_devices > 1)}" in said
     after = lines(path)

@@ -134,7 +134,7 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
         game="pong",
         num_envs=4,
         parallel={"num_devices": num_devices},
-        env={"interface": "xla"},
+        env={"engine": "envpool", "interface": "xla"},
     )
     calls = [line for line in program(config).splitlines() if "EnvPool_" in line]
     for name in ("recv", "send"):
@@ -156,7 +156,8 @@ def test_envpool_has_a_handler_for_gpus():
 
 def test_the_call_lowers_alone_and_on_the_mesh():
     """As evaluations take it, and as the loop does."""
-    parts = Parts(recipe("a2c_fast", game="pong", num_envs=2, env={"interface": "xla"}))
+    envpool = {"engine": "envpool", "interface": "xla"}
+    parts = Parts(recipe("a2c_fast", game="pong", num_envs=2, env=envpool))
     (engine,) = parts.engines
     env = parts.state.games[0].env
 

@@ -160,13 +160,13 @@ def test_a_run_whose_checkpoints_are_gone_does_not_restart(run_dir, capsys):
 
 
 @pytest.mark.parametrize(
-    ("form", "advice"), [(5, "use the jaxrl that wrote it"), (7, "install a newer jaxrl")]
+    ("form", "advice"), [(5, "use the jaxrl that wrote it"), (8, "install a newer jaxrl")]
 )
 def test_other_formats_are_refused_with_advice(run_dir, capsys, form, advice):
     for step in STEPS:
         folder = run_dir / "checkpoints" / str(step)
         path = folder / "progress" / "metadata"
-        path.write_text(path.read_text().replace('"format": 6', f'"format": {form}'))
+        path.write_text(path.read_text().replace('"format": 7', f'"format": {form}'))
         (folder / layout.CHECKSUMS).unlink()
         if form > checkpoint_files.FORMAT:  # the older had no sums
             checksums.write(folder)
@@ -174,7 +174,7 @@ def test_other_formats_are_refused_with_advice(run_dir, capsys, form, advice):
     for command in ("resume", "evaluate"):
         assert main([command, str(run_dir)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert f"has format {form}, and this jaxrl reads 6: {advice}" in line
+        assert f"has format {form}, and this jaxrl reads 6 and 7: {advice}" in line
     assert tree(run_dir) == before
 
 

@@ -7,6 +7,7 @@ import shutil
 
 import imageio.v2 as imageio
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -120,6 +121,17 @@ def test_play_records_a_video(run_dir, capsys):
     assert np.asarray(video[0]).std() > 1
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_play_begins_at_a_step_of_the_game(run_dir, capsys):
+    assert main(["play", str(run_dir), "--from-step", "4", "--max-seconds", "1"]) == 0
+    assert "6 agent steps, shown from step 4\n" in capsys.readouterr().out
+    assert len(imageio.mimread(run_dir / "video.mp4", memtest=False)) == 2 + 15
+    assert main(["play", str(run_dir), "--from-step", "6"]) == 2
+    assert "the game ended at agent step 6; take an earlier one" in capsys.readouterr().err
+    assert main(["play", str(run_dir), "--from-step", "-1"]) == 2
+    assert "from_step = -1: must be at least 0" in capsys.readouterr().err
+
+
 def test_play_records_a_gif(run_dir, tmp_path, capsys):
     assert main(["play", str(run_dir), "--output", str(tmp_path / "game.gif")]) == 0
     pictures = imageio.mimread(tmp_path / "game.gif")
@@ -133,6 +145,8 @@ def test_a_game_that_is_cut_is_said_to_be(run_dir, tmp_path):
     config, actor, _ = evaluate.load_actor(run_dir, None)
     _, length, over = record(config, actor, "noop", tmp_path / "cut.mp4", 0, 0.2)
     assert (length, over) == (3, False)
+    _, length, over = record(config, actor, "noop", tmp_path / "cut.mp4", 0, 0.2, from_step=2)
+    assert (length, over) == (5, False)  # the length counts from there
 
 
 def test_plot_draws_one_and_several_runs(run_dir, tmp_path, capsys):
@@ -162,10 +176,15 @@ def state_of(path, num_devices=1):
     plan = resolve(config, num_devices)
     agent = make_agent(plan, engine.spec)
     program = make_program(plan, agent, (engine,), make_mesh(num_devices))
-    checkpoints = checkpoint.Checkpoints(path, config, engine.restorable)
-    state, described = checkpoints.restore(program.init(), checkpoint_files.steps(path)[-1])
+    checkpoints = checkpoint.Checkpoints(path, config, engine.state_format)
+    template = program.init()
+    if engine.save is not None:
+        (games,) = template.games
+        template = template._replace(games=(games._replace(env=jnp.asarray(engine.save())),))
+    restored = checkpoints.restore(template, checkpoint_files.steps(path)[-1])
     checkpoints.close()
-    return state, described.progress
+    engine.close()
+    return restored.state, restored.described.progress
 
 
 REPLAYS = [
@@ -256,6 +275,7 @@ def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_ane
 def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path, capsys):
     path = tmp_path / "x"
     arguments = ["train", "--config", str(recipe_file("vtrace_cpu")), "--game", "pong",
+                 "--env.engine", "envpool",
                  "--num-envs", "4", "--parallel.groups", "2", "--parallel.num-devices", "1",
                  "--agent.window", "3",
                  "--agent.num-minibatches", "2", "--env.random-start-steps", "3",
@@ -286,7 +306,7 @@ def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
     checkpoints.save(state, checkpoint_files.Progress(0, 0, 0.0, 0), None)
     program.run(state, np.int32(20))  # overwrites in place while Orbax writes
     checkpoints.close()
-    restored, _ = checkpoint.Checkpoints(tmp_path, config).restore(program.init(), 0)
+    restored = checkpoint.Checkpoints(tmp_path, config).restore(program.init(), 0).state
     for a, b in zip(
         jax.tree.leaves(before), jax.tree.leaves(restored.agent.actor.params), strict=True
     ):

@@ -18,6 +18,7 @@ RUN = [
     "--config", str(recipe_file("a2c_fast")), "--game", "pong", "--num-envs", "2",
     "--parallel.num-devices", "1", "--env.random-start-steps", "0", "--log.interval", "100",
     "--checkpoint.interval", "100", "--evaluation.episodes", "0", "--env.stuck-after", "3",
+    "--env.engine", "envpool",
 ]  # fmt: skip
 
 # Tells which threads the emulators run on.

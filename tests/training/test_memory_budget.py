@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.algorithms import A2CConfig
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -116,3 +117,12 @@ def test_a_lag_keeps_copies_that_could_be_fewer():
 def test_other_errors_are_left_alone():
     error = jax.errors.JaxRuntimeError("INTERNAL: something else")
     assert memory_budget.out_of_memory(error, catch_config(), make_mesh(1)) is None
+
+
+def test_an_algorithm_with_a_memory_and_no_words_for_it_is_refused_in_a_line():
+    class Remembering(A2CConfig):
+        def remembered(self, num_envs):
+            return 10**9
+
+    with pytest.raises(UserError, match=r"memory needs .* GB here, and 1.0 GB are free"):
+        memory_budget.check_fits(Remembering(), 4, int(1e9), where="here")

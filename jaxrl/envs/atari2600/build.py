@@ -5,8 +5,10 @@ the compiler and its version, the flags, the processor. Processes that come at o
 """
 
 import contextlib
+import ctypes
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 import shlex
@@ -80,15 +82,33 @@ def library() -> Path:
 
 
 @functools.cache
+def shared_library() -> ctypes.CDLL:
+    """Loads the library.
+
+    Raises `UserError` if it cannot be built or loaded.
+    """
+    path = library()
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise UserError(
+            f"cannot load the emulator: {error}; delete '{path}', or let XDG_CACHE_HOME name a "
+            "place that programs may run from"
+        ) from None
+
+
+@functools.cache
 def _output(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout + done.stderr
 
 
 def _include_dir() -> str:
-    import jax.ffi
-
-    return jax.ffi.include_dir()
+    """Returns `jax.ffi.include_dir()`; JAX is not imported, which takes a second."""
+    spec = importlib.util.find_spec("jaxlib")
+    if spec is None or spec.origin is None:
+        raise UserError("env.engine = atari2600: is built with JAX's headers; pip install jax")
+    return str(Path(spec.origin).parent / "include")
 
 
 def _processor() -> str:

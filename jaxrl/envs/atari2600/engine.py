@@ -4,7 +4,8 @@ Its rows mean what the contract of engines says, so there is nothing to settle h
 data in C++, and what a row holds is decided there (native/environment.h), as EnvPool decides it.
 """
 
-from dataclasses import dataclass, field
+import functools
+import sys
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,48 +13,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.atari.games import FULL_ACTIONS, full_actions, minimal_actions
+from jaxrl.atari.games import FULL_ACTIONS
 from jaxrl.config.schema import Config
 from jaxrl.envs.atari2600 import library
 from jaxrl.envs.atari2600.roms import rom
-from jaxrl.envs.base import (
-    WHOLE,
-    EnvGroup,
-    checked_actions,
-    cores_by_device,
-    env_ids,
-    first_env_seed,
-    on_cores,
-    on_own_device,
-    presses_fire,
-)
-from jaxrl.envs.callback import Calls, check_host, ordered_calls
+from jaxrl.envs.base import WHOLE, EnvGroup, first_env_seed, on_cores, presses_fire
+from jaxrl.envs.callback import Calls, ordered_calls
+from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
 from jaxrl.errors import EngineError, UserError
 from jaxrl.types import EnvEngine, EnvSpec, TimeStep
-
-SCREEN_SHAPE = (210, 160)
-MOST_RANDOM_STEPS = 2**31  # which nobody waits for
 
 
 class Atari2600State(NamedTuple):
     """The token that orders the calls; C++ holds the games."""
 
     token: jax.typing.ArrayLike  # u8[8]
-
-
-@dataclass(frozen=True)
-class Atari2600:
-    """The games of this process, an engine of C++ per local device, and their calls."""
-
-    config: Config
-    spec: EnvSpec
-    env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
-    cores: list[list[int]]  # of each local device
-    uses_xla: bool  # custom calls, not host callbacks
-    # `init` fills these lists and `close` empties them.
-    numbers: list[int] = field(default_factory=list)  # by which C++ knows its engines
-    calls: list[Calls] = field(default_factory=list)
-    failures: list[Exception] = field(default_factory=list)  # of host callbacks
 
 
 def has_custom_call() -> bool:
@@ -63,18 +37,41 @@ def has_custom_call() -> bool:
 
 def check_config(config: Config) -> None:
     """Raises `UserError` if the emulator cannot play by this configuration, or cannot be built."""
-    library.check_plays(config.game)
+    library.screen_shape(config.game)
     rom(config.game)
+    lines, columns = library.SEEN_SHAPE
     height, width = config.frame_shape()
-    if height > SCREEN_SHAPE[0] or width > SCREEN_SHAPE[1]:
+    if height > lines or width > columns:
         raise UserError(
-            f"env.frame_height, env.frame_width = {height}, {width}: the screen has 210 x 160 "
-            "pixels; take smaller frames, or --env.engine envpool"
+            f"env.frame_height, env.frame_width = {height}, {width}: the screen has {lines} x "
+            f"{columns} pixels; take smaller frames, or --env.engine envpool"
         )
     if config.env.interface == "xla" and not has_custom_call():
         raise UserError(
             "env.interface = 'xla': the emulator's custom call is for CPUs; take auto or callback"
         )
+
+
+def plays(config: Config) -> bool:
+    """Returns whether the emulator plays by this configuration on this machine."""
+    if not _builds():
+        return False
+    try:
+        check_config(config)
+    except UserError:
+        return False
+    return True
+
+
+@functools.cache
+def _builds() -> bool:
+    """Returns whether the emulator can be built and loaded; warns if not."""
+    try:
+        library.load()
+    except UserError as error:
+        print(f"warning: EnvPool plays, which is slower: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def make_atari2600(
@@ -92,73 +89,54 @@ def make_atari2600(
       UserError: the emulator does not play the game, or cannot be built.
     """
     check_config(config)
-    actions = (full_actions if config.env.full_action_space else minimal_actions)(config.game)
-    interface = config.env.interface
-    games = Atari2600(
-        config=config,
-        spec=EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape()),
-        env_ids=env_ids(num_envs, num_local_devices, group),
-        cores=cores_by_device(num_local_devices),
-        uses_xla=has_custom_call() if interface == "auto" else interface == "xla",
+    pools = make_pools(
+        "the emulator", config, num_envs, num_local_devices, group, has_custom_call()
     )
-    if not games.uses_xla:
-        check_host()
-    return EnvEngine(
-        games.spec,
-        init=partial(init, games),
-        send=partial(send, games),
-        recv=partial(recv, games),
-        close=partial(close, games),
-        restorable=False,
-        env_ids=games.env_ids,
-        render=partial(render, games),
-        check=partial(check, games),
+    return pools_engine(
+        pools,
+        start_games,
+        send,
+        recv,
+        render,
+        state_format=f"atari2600 {library.load().jaxrl_snapshot_version()}",
+        save=partial(save, pools),
+        load=partial(load, pools),
     )
 
 
-def init(games: Atari2600, seed: int) -> tuple[Atari2600State, TimeStep]:
-    """Starts the games and returns the state and the first rows, those of all devices in one."""
-    close(games)
-    first_rows = []
-    for device in range(len(games.env_ids)):
-        # The engine's threads keep off the cores of the others.
-        with on_cores(games.cores[device]):
-            number = _open(games, device, seed)
-        games.numbers.append(number)
-        games.calls.append(_custom_calls(games, number) if games.uses_xla else _host(games, number))
-        _while_open(
-            library.load().jaxrl_begin(
-                number, min(games.config.env.random_start_steps, MOST_RANDOM_STEPS)
-            )
-        )
-        first_rows.append(_receive(number, _zeros(games.spec)))
-    tokens = np.zeros(8 * len(first_rows), np.uint8)
-    rows = jax.tree.map(lambda *rows: np.concatenate(rows), *first_rows)
-    # What was played before does not count: these rows begin the episodes that the learner sees.
-    return Atari2600State(tokens), rows
+def start_games(games: Pools, device: int, seed: int) -> tuple[Atari2600State, TimeStep]:
+    """Makes the engine of C++ of one local device, its calls and its first rows."""
+    # Its threads keep off the cores of the others.
+    with on_cores(games.cores[device]):
+        engine = _open(games, device, seed)
+    games.pools.append(engine)
+    shapes = _answer_shapes(games.spec)
+    if games.uses_xla:
+        calls = _custom_calls(engine, shapes)
+    else:
+        calls = ordered_calls(engine.send, engine.recv, shapes, games.failures)
+    games.calls.append(calls)
+    engine.begin(games.config.env.random_start_steps)
+    rows = engine.recv(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes))
+    return Atari2600State(np.array(calls.token)), rows
 
 
-def _open(games: Atari2600, device: int, seed: int) -> int:
-    """Makes the engine of one local device and returns its number."""
-    config, spec, cores = games.config, games.spec, games.cores[device]
-    height, width = spec.frame_shape
+def _open(games: Pools, device: int, seed: int) -> library.Engine:
+    """Opens the engine of C++ of one local device."""
+    config, spec = games.config, games.spec
     run_seed = first_env_seed(seed)
-    seeds = (run_seed + games.env_ids[device]).astype(np.uint64)
-    meanings = [FULL_ACTIONS.index(meaning) for meaning in spec.action_meanings]
-    rules = library.rules(config, tuple(meanings), presses_fire(config))
+    meanings = tuple(FULL_ACTIONS.index(meaning) for meaning in spec.action_meanings)
     image = rom(config.game)
-    threads = min(config.env.num_threads or len(cores), spec.num_envs)
     number = library.load().jaxrl_open(
         config.game.encode(),
         image,
         len(image),
-        rules,
-        height,
-        width,
+        library.rules(config, meanings, presses_fire(config)),
+        *spec.frame_shape,
         run_seed,
-        np.ascontiguousarray(seeds),
+        (run_seed + games.env_ids[device]).astype(np.uint64),
         spec.num_envs,
-        threads,
+        games.num_threads(device),
     )
     if number < 0:
         raise EngineError(f"no memory or threads for {spec.num_envs} games of {config.game}")
@@ -167,7 +145,7 @@ def _open(games: Atari2600, device: int, seed: int) -> int:
             f"env.engine = atari2600: does not know the cartridge of {config.game}; take "
             "--env.engine envpool"
         )
-    return number
+    return library.Engine(number, spec.num_envs)
 
 
 def _answer_shapes(spec: EnvSpec) -> Any:
@@ -178,84 +156,46 @@ def _answer_shapes(spec: EnvSpec) -> Any:
     return TimeStep(frames, number, number, flag, flag, flag, flag)
 
 
-def _zeros(spec: EnvSpec) -> TimeStep:
-    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), _answer_shapes(spec))
-
-
-def _custom_calls(games: Atari2600, number: int) -> Calls:
-    """Returns XLA's custom calls of an engine of C++."""
+def _custom_calls(opened: library.Engine, shapes: Any) -> Calls:
+    """Returns XLA's custom calls of an engine of C++, whose answers have these shapes."""
     token = np.zeros(8, np.uint8)
     token_shape = jax.ShapeDtypeStruct(token.shape, token.dtype)
-    shapes = _answer_shapes(games.spec)
-    engine = np.int64(number)
-    send = jax.ffi.ffi_call(library.SEND, token_shape, has_side_effect=True)
+    engine = np.int64(opened.number)
+    send = partial(jax.ffi.ffi_call(library.SEND, token_shape, has_side_effect=True), engine=engine)
     recv = jax.ffi.ffi_call(library.RECV, (token_shape, *shapes), has_side_effect=True)
 
     def receive(token: jax.Array) -> tuple[jax.Array, TimeStep]:
         token, *rows = recv(token, engine=engine)
         return token, TimeStep(*rows)
 
-    return Calls(token, recv=receive, send=lambda token, action: send(token, action, engine=engine))
+    return Calls(token, recv=receive, send=send)
 
 
-def _host(games: Atari2600, number: int) -> Calls:
-    """Returns host callbacks of an engine of C++."""
-
-    def send(action: np.ndarray) -> None:
-        _while_open(library.load().jaxrl_send_now(number, np.ascontiguousarray(action, np.int32)))
-
-    return ordered_calls(
-        send, partial(_receive, number), _answer_shapes(games.spec), games.failures
-    )
-
-
-def _receive(number: int, zeros: TimeStep) -> TimeStep:
-    """Waits for the rows of an engine of C++."""
-    rows = jax.tree.map(np.empty_like, zeros)
-    _while_open(library.load().jaxrl_receive(number, *rows))
-    return rows
-
-
-def _while_open(was_open: int) -> None:
-    """Raises `EngineError` if a function of C++ has not found its engine."""
-    if not was_open:
-        raise EngineError("the engine of this program is closed")
-
-
-def send(games: Atari2600, state: Atari2600State, action: jax.Array) -> Atari2600State:
+def send(games: Pools, state: Atari2600State, action: jax.Array) -> Atari2600State:
     """Starts a step of this device's environments and returns at once."""
-    action = checked_actions(action, games.spec)
-    return Atari2600State(
-        on_own_device([calls.send for calls in games.calls], jnp.asarray(state.token), action)
-    )
+    return Atari2600State(send_action(games, jnp.asarray(state.token), action))
 
 
-def recv(games: Atari2600, state: Atari2600State) -> tuple[Atari2600State, TimeStep]:
+def recv(games: Pools, state: Atari2600State) -> tuple[Atari2600State, TimeStep]:
     """Waits for the step of this device's environments."""
-    token, rows = on_own_device([calls.recv for calls in games.calls], jnp.asarray(state.token))
+    token, rows = receive_rows(games, jnp.asarray(state.token))
     return Atari2600State(token), rows
 
 
-def close(games: Atari2600) -> None:
-    """Closes the engines of C++ and forgets the failures of their calls."""
-    for number in games.numbers:
-        library.load().jaxrl_close(number)
-    for made in (games.numbers, games.calls, games.failures):
-        made.clear()
-
-
-def check(games: Atari2600) -> None:
-    """Raises `EngineError` if a host callback has failed since `init`."""
-    if games.failures:
-        error: Any = games.failures[0]
-        reason = f"{type(error).__name__}: {error}"
-        raise EngineError(
-            f"the emulator failed while it played {games.config.game}: {reason}"
-        ) from error
-
-
-def render(games: Atari2600) -> np.ndarray:
+def render(games: Pools) -> np.ndarray:
     """Draws environment 0: u8[210, 160, 3]; only with nothing in flight."""
-    pixels = np.zeros((*SCREEN_SHAPE, 3), np.uint8)
-    _while_open(library.load().jaxrl_render(games.numbers[0], pixels))
-    return pixels
+    return games.pools[0].render()
+
+
+def save(games: Pools) -> np.ndarray:
+    """Returns a snapshot of every game of this process, after the step under way: u8[E, bytes]."""
+    return np.concatenate([engine.save() for engine in games.pools])
+
+
+def load(games: Pools, snapshots: np.ndarray) -> None:
+    """Lets every game of this process go on from its snapshot.
+
+    Raises `DamagedError` if one is not of this emulator and this game.
+    """
+    for engine, rows in zip(games.pools, np.split(snapshots, len(games.pools)), strict=True):
+        engine.load(rows)

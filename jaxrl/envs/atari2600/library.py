@@ -4,19 +4,29 @@ import ctypes
 import functools
 from typing import Any
 
-import jax.ffi
+import jax
 import numpy as np
 
 from jaxrl.config.schema import Config
 from jaxrl.envs.atari2600 import build
-from jaxrl.errors import UserError
+from jaxrl.errors import DamagedError, EngineError, UserError
+from jaxrl.types import TimeStep
 
 SEND, RECV = "jaxrl_atari2600_send", "jaxrl_atari2600_recv"  # XLA's names of the custom calls
 MOST_ACTIONS = 18
+SCREEN_WIDTH = 160
+SEEN_SHAPE = (210, SCREEN_WIDTH)  # EnvPool shows no more of a screen that has more lines
+CLOSED = "the engine of this program is closed"
+REFUSALS = {
+    1: "their snapshots are of another version of the emulator",
+    2: "their snapshots are of another cartridge",
+    3: "their snapshots are damaged",
+}
+MOST_RANDOM_STEPS = 2**31  # which nobody waits for
 
 
 class Rules(ctypes.Structure):
-    """How games are played; `Rules` of native/environment.h."""
+    """Settings of the games; `Rules` of native/environment.h."""
 
     _fields_ = (
         ("max_steps", ctypes.c_int32),
@@ -38,17 +48,10 @@ def _pointer(dtype: Any) -> Any:
 @functools.cache
 def load() -> ctypes.CDLL:
     """Loads the library, which is built on first use, and registers its custom calls with XLA."""
-    path = build.library()
-    try:
-        functions = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise UserError(
-            f"cannot load the emulator: {error}; delete '{path}', or let XDG_CACHE_HOME name a "
-            "place that programs may run from"
-        ) from None
+    functions = build.shared_library()
     number, flag, bytes_ = ctypes.c_int64, ctypes.c_uint8, _pointer(np.uint8)
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "jaxrl_knows": (ctypes.c_uint8, [ctypes.c_char_p]),
+        "jaxrl_lines": (ctypes.c_int32, [ctypes.c_char_p]),
         "jaxrl_open": (
             number,
             [
@@ -65,6 +68,10 @@ def load() -> ctypes.CDLL:
             [number, bytes_, _pointer(np.float32), _pointer(np.float32), *[_pointer(np.bool_)] * 4],
         ),
         "jaxrl_render": (flag, [number, bytes_]),
+        "jaxrl_save": (flag, [number, bytes_]),
+        "jaxrl_load": (ctypes.c_int32, [number, bytes_]),
+        "jaxrl_snapshot_size": (ctypes.c_uint64, [number]),
+        "jaxrl_snapshot_version": (ctypes.c_uint32, []),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(functions, name)
@@ -72,6 +79,63 @@ def load() -> ctypes.CDLL:
     for name, symbol in ((SEND, functions.jaxrl_send), (RECV, functions.jaxrl_recv)):
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(symbol), platform="cpu")
     return functions
+
+
+class Engine:
+    """An engine of C++, the games of one local device, by the number that C++ knows it by."""
+
+    def __init__(self, number: int, num_envs: int) -> None:
+        self.number, self.num_envs = number, num_envs
+
+    def begin(self, random_steps: int) -> None:
+        """Starts the games; each takes a random number of random steps, at most about so many."""
+        self._call("begin", min(random_steps, MOST_RANDOM_STEPS))
+
+    def send(self, action: np.ndarray) -> None:
+        """Starts a step with the actions i32[E]."""
+        self._call("send_now", np.ascontiguousarray(action, np.int32))
+
+    def recv(self, zeros: TimeStep) -> TimeStep:
+        """Waits for the step; returns its rows, in the shapes of `zeros`."""
+        rows = jax.tree.map(np.empty_like, zeros)
+        self._call("receive", *rows)
+        return rows
+
+    def render(self) -> np.ndarray:
+        """Draws environment 0: u8[210, 160, 3]."""
+        pixels = np.zeros((*SEEN_SHAPE, 3), np.uint8)
+        self._call("render", pixels)
+        return pixels
+
+    def save(self) -> np.ndarray:
+        """Returns a snapshot of each environment, after the step under way: u8[E, bytes]."""
+        size = load().jaxrl_snapshot_size(self.number)
+        snapshots = np.zeros((self.num_envs, size), np.uint8)
+        self._call("save", snapshots)
+        return snapshots
+
+    def load(self, snapshots: np.ndarray) -> None:
+        """Lets each environment go on from its snapshot, u8[E, bytes].
+
+        Raises `DamagedError` if one of them was not written by this emulator for this game.
+        """
+        size = load().jaxrl_snapshot_size(self.number)
+        if snapshots.shape != (self.num_envs, size) or snapshots.dtype != np.uint8:
+            raise DamagedError(f"snapshots are u8[{self.num_envs}, {size}], not "
+                               f"{snapshots.dtype}{list(snapshots.shape)}")  # fmt: skip
+        refusal = load().jaxrl_load(self.number, np.ascontiguousarray(snapshots))
+        if refusal < 0:
+            raise EngineError(CLOSED)
+        if refusal:
+            raise DamagedError(f"the games cannot go on: {REFUSALS[refusal]}")
+
+    def close(self) -> None:
+        """Ends the threads, when they have played the step that is under way."""
+        load().jaxrl_close(self.number)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        if not getattr(load(), f"jaxrl_{name}")(self.number, *arguments):
+            raise EngineError(CLOSED)
 
 
 def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules:
@@ -90,9 +154,14 @@ def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules
     )
 
 
-def check_plays(game: str) -> None:
-    """Raises `UserError` if the emulator does not know the game, or cannot be built."""
-    if not load().jaxrl_knows(game.encode()):
+def screen_shape(game: str) -> tuple[int, int]:
+    """Returns the height and width of a game's screen.
+
+    Raises `UserError` if the emulator does not know the game, or cannot be built.
+    """
+    height = load().jaxrl_lines(game.encode())
+    if not height:
         raise UserError(
             f"env.engine = atari2600: does not play {game} yet; take --env.engine envpool"
         )
+    return height, SCREEN_WIDTH

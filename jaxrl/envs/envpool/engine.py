@@ -14,30 +14,17 @@ EnvPool's outputs mean something else than agents need; this module settles the 
 """
 
 import os
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxrl.atari.games import full_actions, minimal_actions
 from jaxrl.config.schema import Config
-from jaxrl.envs.base import (
-    WHOLE,
-    EnvGroup,
-    checked_actions,
-    cores_by_device,
-    env_ids,
-    first_env_seed,
-    on_cores,
-    on_own_device,
-    presses_fire,
-)
-from jaxrl.envs.callback import Calls, check_host
+from jaxrl.envs.base import WHOLE, EnvGroup, first_env_seed, on_cores, presses_fire
+from jaxrl.envs.callback import Calls
 from jaxrl.envs.envpool.callback import host_calls
-from jaxrl.errors import EngineError
-from jaxrl.types import FRAME_SKIP, EnvEngine, EnvSpec, TimeStep
+from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
+from jaxrl.types import FRAME_SKIP, EnvEngine, TimeStep
 
 
 class EnvPoolState(NamedTuple):
@@ -159,28 +146,10 @@ def has_custom_call() -> bool:
     return platform == "cpu"
 
 
-@dataclass(frozen=True)
-class EnvPools:
-    """The pools of this process, one per local device, and the calls that step them."""
-
-    config: Config
-    spec: EnvSpec
-    env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
-    cores: list[list[int]]  # of each local device
-    uses_xla: bool  # EnvPool's custom calls, not host callbacks
-    # `init` fills these lists and `close` empties them. A compiled program does not keep its pools
-    # alive, so they are held here.
-    pools: list[Any] = field(default_factory=list)
-    calls: list[Calls] = field(default_factory=list)
-    failures: list[Exception] = field(default_factory=list)  # of host callbacks
-
-
 def make_envpool(
     config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
-
-    Its `init` closes the old pools and makes new ones.
 
     Args:
       config: the game and its rules.
@@ -188,57 +157,21 @@ def make_envpool(
       num_local_devices: pools to make; inside the mesh each device calls its own.
       group: the part of each device's environments that the engine holds.
     """
-    game_actions = full_actions if config.env.full_action_space else minimal_actions
-    actions = game_actions(config.game)
-    interface = config.env.interface
-    envs = EnvPools(
-        config=config,
-        spec=EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape()),
-        env_ids=env_ids(num_envs, num_local_devices, group),
-        cores=cores_by_device(num_local_devices),
-        uses_xla=has_custom_call() if interface == "auto" else interface == "xla",
-    )
-    if not envs.uses_xla:
-        check_host()
-    return EnvEngine(
-        envs.spec,
-        init=partial(init, envs),
-        send=partial(send, envs),
-        recv=partial(recv, envs),
-        close=partial(close, envs),
-        restorable=False,
-        env_ids=envs.env_ids,
-        render=partial(render, envs),
-        check=partial(check, envs),
-    )
+    pools = make_pools("EnvPool", config, num_envs, num_local_devices, group, has_custom_call())
+    return pools_engine(pools, start_pool, send, recv, render)
 
 
-def init(envs: EnvPools, seed: int) -> tuple[EnvPoolState, TimeStep]:
-    """Makes the pools and returns their states and first rows, those of all devices in one."""
-    close(envs)
-    states, starts = [], []
-    for device in range(len(envs.env_ids)):
-        state, rows = _start_pool(envs, device, seed)
-        states.append(state)
-        starts.append(rows)
-
-    def join(parts: list[Any]) -> Any:
-        return jax.tree.map(lambda *rows: np.concatenate(rows), *parts)
-
-    return join(states), join(starts)
-
-
-def _start_pool(envs: EnvPools, device: int, seed: int) -> tuple[EnvPoolState, TimeStep]:
+def start_pool(envs: Pools, device: int, seed: int) -> tuple[EnvPoolState, TimeStep]:
     """Makes the pool of one local device, its calls and its first rows."""
-    config, spec, cores = envs.config, envs.spec, envs.cores[device]
+    config, spec = envs.config, envs.spec
     pool_seed = first_env_seed(seed) + int(envs.env_ids[device, 0])
     # Pools that share the machine keep off each other's cores.
-    with on_cores(cores):
+    with on_cores(envs.cores[device]):
         pool = make_pool(
             config,
             spec.num_envs,
             pool_seed,
-            num_threads=min(config.env.num_threads or len(cores), spec.num_envs),
+            num_threads=envs.num_threads(device),
             render_mode="rgb_array",
         )
     envs.pools.append(pool)
@@ -253,36 +186,18 @@ def _start_pool(envs: EnvPools, device: int, seed: int) -> tuple[EnvPoolState, T
     return state._replace(token=np.array(calls.token)), rows
 
 
-def send(envs: EnvPools, state: EnvPoolState, action: jax.Array) -> EnvPoolState:
+def send(envs: Pools, state: EnvPoolState, action: jax.Array) -> EnvPoolState:
     """Starts a step of this device's environments and returns at once."""
-    action = checked_actions(action, envs.spec)
-    token = on_own_device([calls.send for calls in envs.calls], state.token, action)
-    return state._replace(token=token)
+    return state._replace(token=send_action(envs, state.token, action))
 
 
-def recv(envs: EnvPools, state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
+def recv(envs: Pools, state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
     """Waits for the step of this device's environments."""
-    token, answer = on_own_device([calls.recv for calls in envs.calls], state.token)
+    token, answer = receive_rows(envs, state.token)
     timestep = time_step(answer, state, envs.config.env.episodic_life)
     return state.after(token, timestep, answer[-1]["lives"]), timestep
 
 
-def close(envs: EnvPools) -> None:
-    """Closes the pools and forgets the failures of their calls."""
-    for pool in envs.pools:
-        pool.close()
-    for made in (envs.pools, envs.calls, envs.failures):
-        made.clear()
-
-
-def check(envs: EnvPools) -> None:
-    """Raises `EngineError` if a host callback has failed since `init`."""
-    if envs.failures:
-        error = envs.failures[0]
-        reason = f"{type(error).__name__}: {error}"
-        raise EngineError(f"EnvPool failed while it played {envs.config.game}: {reason}") from error
-
-
-def render(envs: EnvPools) -> np.ndarray:
+def render(envs: Pools) -> np.ndarray:
     """Draws environment 0: u8[210, 160, 3]; only with nothing in flight."""
     return np.asarray(envs.pools[0].render([0])[0])

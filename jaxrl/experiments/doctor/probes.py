@@ -71,7 +71,7 @@ def _pong(engine: str) -> Config:
         game="pong",
         num_envs=NUM_ENVS,
         parallel={"num_devices": 1},
-        env={"random_start_steps": 0, "interface": engine},
+        env={"engine": "envpool", "random_start_steps": 0, "interface": engine},
     )
 
 

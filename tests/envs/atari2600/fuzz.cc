@@ -1,23 +1,24 @@
 // Random programs as cartridges, to be built with sanitizers: nothing may be read or written outside
 // its place. With `both`, the two interpreters play them, and must do the same.
 //
-//   fuzz FIRST COUNT FRAMES fast|both
+//   fuzz FIRST COUNT FRAMES fast|both|states
 //
-// Prints the number of the first program on which they differ and ends with status 1.
+// Prints the number of the first program on which they differ and ends with status 1. With `states`, the
+// games go on from snapshots in which some bytes are random: those are refused, or played.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
-#include "environment.h"
+#include "snapshot.h"
 
 using namespace jaxrl;
 
 namespace {
 
 // Bytes that are code more often than chance would have it: documented opcodes, addresses of the TIA,
-// RAM, the timer and the cartridge.
-void write_program(u64 seed, u8* image) {
-  u64 random = seed * 0x9E3779B97F4A7C15ull + 1;
+// RAM, the timer, the cartridge and its hot spots.
+void write_code(u64& random, bool slices, u8* image) {
   const u32 taste = random_below(random, 4);
   for (u32 at = 0; at < kImage;) {
     const u8 code = (u8)next_random(random);
@@ -29,8 +30,10 @@ void write_program(u64 seed, u8* image) {
       u8 value = (u8)next_random(random);
       // Most operands name something: a register, RAM, INTIM, or code nearby.
       if (taste > 1 && byte == 2) {
-        constexpr u8 kPages[] = {0x00, 0x01, 0x02, 0xF0, 0xF4, 0xFF, 0x10};
+        constexpr u8 kPages[] = {0x00, 0x01, 0x02, 0xF0, 0xF4, 0xFF, 0x10, 0xDF};
         value = kPages[random_below(random, sizeof kPages)];
+        const bool hot = value >= 0xDF && random_below(random, 2);
+        if (hot) image[at - 1] = (u8)(slices ? 0xE0 + random_below(random, 24) : 0xF6 + random_below(random, 4));
       } else if (taste > 1 && opcode.mode == Mode::Zero && random_below(random, 2)) {
         value = (u8)random_below(random, 0x2E);
       } else if (opcode.kind == Kind::Branch && random_below(random, 2)) {
@@ -41,6 +44,26 @@ void write_program(u64 seed, u8* image) {
   }
   image[0xFFC] = (u8)next_random(random);
   image[0xFFD] = (u8)(next_random(random) | 0x10);
+}
+
+enum Kinds : u64 { k4K, kF8, kF6, kE0, kFE, kF8WithRam, kF6WithRam, kDPC, kKinds };
+
+std::vector<u8> write_program(u64 seed) {
+  u64 random = seed * 0x9E3779B97F4A7C15ull + 1;
+  const u64 kind = seed % kKinds;
+  const u32 banks = kind == k4K ? 1 : kind == kF6 || kind == kF6WithRam ? 4 : 2;
+  std::vector<u8> program(banks * kImage);
+  for (u32 bank = 0; bank < banks; bank++) {
+    u8* image = program.data() + bank * kImage;
+    write_code(random, kind == kE0, image);
+    if (kind == kF8WithRam || kind == kF6WithRam) memset(image, 0, 256);
+  }
+  // What kinds are known by: an access to a hot spot, a call.
+  if (kind == kE0) memcpy(program.data() + 0x900, "\x8D\xE0\x1F", 3);
+  if (kind == kFE) memcpy(program.data() + 0x900, "\x20\x00\xF0\x84\xD6", 5);
+  for (u32 byte = 0; kind == kDPC && byte < 2048 + 255; byte++)
+    program.push_back((u8)next_random(random));
+  return program;
 }
 
 struct Side {
@@ -56,12 +79,13 @@ void play(Side& side, Cartridge& cartridge, const GameRules& rules, Interpreter 
 }
 
 bool play_program(u64 seed, int frames, bool both) {
-  static const GameRules& rules = games::kAll[seed % (sizeof games::kAll / sizeof games::kAll[0])];
+  // Joysticks in either port, paddles in both ways, another first line, switches on A.
+  constexpr const char* kGames[] = {"seaquest", "surround", "breakout", "pong", "qbert", "amidar"};
+  const GameRules& rules = *find_rules(kGames[seed / kKinds % (sizeof kGames / sizeof kGames[0])]);
   static auto cartridge = std::make_unique<Cartridge>();
   static auto fast = std::make_unique<Side>(), plain = std::make_unique<Side>();
-  u8 image[kImage];
-  write_program(seed, image);
-  if (!load_image(*cartridge, image, kImage, rules.setup)) return false;
+  const std::vector<u8> program = write_program(seed);
+  if (!load_image(*cartridge, program.data(), program.size(), rules.setup)) return false;
   decode(*cartridge);
   cartridge->needed = kAllPairs;  // so that both sides know it from the first frame on
   *fast = Side{};
@@ -88,12 +112,57 @@ bool play_program(u64 seed, int frames, bool both) {
   return true;
 }
 
+// Plays from snapshots with random bytes; returns how many were taken.
+int play_states(u64 seed, int frames) {
+  static auto cartridge = std::make_unique<Cartridge>();
+  static auto side = std::make_unique<Side>();
+  const std::vector<u8> program = write_program(seed);
+  const GameRules& game = *find_rules(seed & 8 ? "pong" : "qbert");
+  if (!load_image(*cartridge, program.data(), program.size(), game.setup)) return 0;
+  decode(*cartridge);
+  *side = Side{};
+  Environment env{};
+  power_on(side->machine, env.game.console, *cartridge);
+  begin(game, env.game.progress);
+  Rules rules;
+  rules.num_actions = kActions;
+  for (u8 action = 0; action < kActions; action++) rules.actions[action] = action;
+  const Averager averager(kSeenLines, 84, 84);
+  Stepper stepper{{side->machine, *cartridge, game, nullptr}, side->screens, rules, averager, kGreyPalette.of, nullptr, 0};
+  std::vector<u8> frame(84 * 84), bytes(sizeof(Snapshot) + frame.size());
+  Turn turn{};
+  u64 random = seed + 1;
+  int taken = 0;
+  for (int state = 0; state < 20; state++) {
+    save(env, turn, Row{}, frame.data(), frame.size(), *cartridge, bytes.data());
+    Environment& changed = *(Environment*)(bytes.data() + offsetof(Snapshot, env));
+    for (u32 byte = 1 + random_below(random, 3); byte > 0; byte--)
+      ((u8*)&changed)[random_below(random, sizeof changed)] = (u8)next_random(random);
+    const u64 sum = sum_of(bytes.data(), bytes.size());
+    memcpy(bytes.data() + offsetof(Snapshot, sum), &sum, sizeof sum);
+    Snapshot snapshot;
+    if (load(bytes.data(), bytes.size(), *cartridge, rules, snapshot) != Refusal::kNone) continue;
+    taken++;
+    env = snapshot.env;
+    for (int step_ = 0; step_ < frames; step_++)
+      step(stepper, env, turn, (u8)random_below(random, kActions), frame.data());
+  }
+  return taken;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
   const bool both = !strcmp(argv[4], "both");
   const u64 first = strtoull(argv[1], nullptr, 10), count = strtoull(argv[2], nullptr, 10);
+  if (!strcmp(argv[4], "states")) {
+    int taken = 0;
+    for (u64 seed = first; seed < first + count; seed++) taken += play_states(seed, atoi(argv[3]));
+    if (taken < (int)count) return 1;  // most changes are harmless
+    printf("%llu programs\n", (unsigned long long)count);
+    return 0;
+  }
   for (u64 seed = first; seed < first + count; seed++)
     if (!play_program(seed, atoi(argv[3]), both)) return 1;
   printf("%llu programs\n", (unsigned long long)count);

@@ -7,17 +7,6 @@ import numpy as np
 from jaxrl.envs.atari2600 import library
 from jaxrl.envs.atari2600.roms import rom
 
-TWO_K = (
-    *("bowling", "boxing", "breakout", "fishing_derby", "freeway", "pong", "skiing", "surround"),
-    "tennis",
-)
-FOUR_K = (
-    *("alien", "amidar", "assault", "atlantis", "bank_heist", "berzerk", "chopper_command"),
-    *("defender", "demon_attack", "enduro", "frostbite", "gopher", "ice_hockey", "name_this_game"),
-    *("pitfall", "qbert", "riverraid", "seaquest", "space_invaders", "star_gunner", "venture"),
-    *("video_pinball", "wizard_of_wor", "yars_revenge"),
-)
-GAMES = TWO_K + FOUR_K
 ACTIONS = 18
 
 
@@ -25,13 +14,14 @@ class Game:
     """A game under power. `plain` takes the interpreter that plays one instruction at a time."""
 
     def __init__(self, name: str, image: bytes | None = None, plain: bool = False):
-        self.plain = plain
+        self.name, self.plain = name, plain
         self.functions = functions = library.load()
         functions.jaxrl_game_open.restype = ctypes.c_void_p
         functions.jaxrl_game_screen.restype = ctypes.c_void_p
         functions.jaxrl_game_ram.restype = ctypes.c_void_p
         functions.jaxrl_game_size.restype = ctypes.c_uint64
         functions.jaxrl_game_doubtful.restype = ctypes.c_uint64
+        functions.jaxrl_tia_name.restype = ctypes.c_char_p
         image = rom(name) if image is None else image
         handle = functions.jaxrl_game_open(name.encode(), image, ctypes.c_uint64(len(image)))
         assert handle, name
@@ -68,9 +58,11 @@ class Game:
 
     @property
     def screen(self) -> np.ndarray:
-        """Colours u8[210, 160] of the newest frame that was drawn."""
+        """Colours u8[height, 160] of the newest frame that was drawn."""
+        height, width = library.screen_shape(self.name)
         address = self.functions.jaxrl_game_screen(self.handle)
-        return np.frombuffer(ctypes.string_at(address, 210 * 160), np.uint8).reshape(210, 160)
+        pixels = ctypes.string_at(address, height * width)
+        return np.frombuffer(pixels, np.uint8).reshape(height, width)
 
     @property
     def progress(self) -> tuple[int, int, bool]:
@@ -78,6 +70,31 @@ class Game:
         out = (ctypes.c_int32 * 3)()
         self.functions.jaxrl_game_progress(self.state, out)
         return out[0], out[1], bool(out[2])
+
+    @property
+    def first_line(self) -> int:
+        """Scan line of the first row of the screen."""
+        return self.functions.jaxrl_game_first_line(self.handle)
+
+    @property
+    def registers(self) -> dict[str, int]:
+        """Registers of the processor, the RIOT and the TIA by name, after the newest frame."""
+        count = self.functions.jaxrl_game_registers(self.state, None, None)
+        names, values = (ctypes.c_char_p * count)(), (ctypes.c_int32 * count)()
+        self.functions.jaxrl_game_registers(self.state, names, values)
+        return {name.decode(): value for name, value in zip(names, values, strict=True)}
+
+    @property
+    def log(self) -> list[tuple[int, str, int]]:
+        """Cycle since the first line, register and value of the newest frame's writes to the TIA.
+
+        Without those that change nothing, without sound and without WSYNC.
+        """
+        count = self.functions.jaxrl_game_log(self.handle, None)
+        writes = (ctypes.c_uint32 * count)()
+        self.functions.jaxrl_game_log(self.handle, writes)
+        name = self.functions.jaxrl_tia_name
+        return [(w >> 14, name(w >> 8 & 63).decode(), w & 255) for w in writes]
 
 
 def ale(name: str, seed: int = 1):

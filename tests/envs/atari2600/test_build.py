@@ -1,11 +1,11 @@
 """The emulator is built once, for this machine, and without a compiler there is one line."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from jaxrl.cli.main import main
 from jaxrl.envs.atari2600 import build
 from jaxrl.envs.atari2600.__main__ import main as build_main
 from jaxrl.errors import UserError
@@ -96,10 +96,27 @@ def test_a_home_that_cannot_be_written_to_is_said(tmp_path, monkeypatch):
     build.library.cache_clear()
 
 
-def test_auto_plays_atari_without_a_compiler(monkeypatch):
-    monkeypatch.setattr(build, "compiler", lambda: None)
-    assert main(["games"]) == 0
-    from jaxrl.config.schema import Config
-    from jaxrl.envs import engine_name
+def engine_of(game: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What `auto` takes, in a process of its own."""
+    code = (
+        "from jaxrl.config.schema import Config; from jaxrl.envs import engine_name;"
+        f"print(engine_name(Config(game={game!r})))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    assert engine_name(Config(game="pong")) == "envpool"
+
+def test_auto_takes_the_emulator():
+    assert engine_of("pong").stdout == "atari2600\n"
+
+
+def test_auto_takes_envpool_without_a_compiler(tmp_path):
+    done = engine_of("pong", PATH=str(tmp_path), CXX="", XDG_CACHE_HOME=str(tmp_path))
+    assert done.stdout == "envpool\n"
+    assert done.stderr.startswith("warning: EnvPool plays, which is slower: ")
+    assert "install g++" in done.stderr

@@ -30,6 +30,13 @@ constexpr i32 kClocksPerLine = 228;
 constexpr i32 kCyclesPerLine = 76;
 constexpr i32 kHorizontalBlank = 68;
 constexpr i32 kScreenWidth = 160;
-constexpr i32 kScreenHeight = 210;
+constexpr i32 kMostLines = 250;  // that a game shows; nearly all show 210
+constexpr i32 kSeenLines = 210;  // that learners see, as EnvPool has it: the upper ones
+
+// Mixes bytes into a digest (FNV-1a).
+inline u64 digest_of(const u8* bytes, u64 size, u64 digest = 0xCBF29CE484222325ull) {
+  for (u64 at = 0; at < size; at++) digest = (digest ^ bytes[at]) * 0x100000001B3ull;
+  return digest;
+}
 
 }  // namespace jaxrl

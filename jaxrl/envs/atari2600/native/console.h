@@ -1,7 +1,8 @@
 // The console: power, reset, the player's controls, and one frame at a time.
 //
 // A frame ends where ALE ends it: when VSYNC is cleared at least a line after it was set, or at the
-// first write to the TIA after line 290. The place within the line carries over to the next frame.
+// first write to the TIA after line 290, of PAL 342. The place within the line carries over to the next
+// frame.
 // A frame without an end within 25,000 instructions goes on in the next call.
 #pragma once
 
@@ -17,16 +18,16 @@ constexpr u32 kMostInstructions = 25000;
 // The numbers of the generator with which ALE fills the RAM at power-on and, at each reset, draws the
 // timer; its seed is fixed, so that every game begins alike.
 constexpr u32 kConsoleSeed = 4753849;
-constexpr u32 kRamDraws = 128;
+constexpr u32 kFirstDraws = 129;  // RAM, and a timer that is drawn again before it runs
 
-inline u32 console_draw(u32 number) {
+inline std::mt19937 console_draws(u32 first) {
   std::mt19937 generator(kConsoleSeed);
-  generator.discard(number);
-  return (u32)generator();
+  generator.discard(first);
+  return generator;
 }
 
-// Resistances of ALE's paddles, in ohms, and how far an action turns them in a frame.
-constexpr i32 kLeastResistance = 27450, kMostResistance = 790196, kTurn = 23000;
+// The least resistance of ALE's paddles, in ohms, and how far an action turns them in a frame.
+constexpr i32 kLeastResistance = 27450, kTurn = 23000;
 
 // A capacitor of 0.01 uF charges to the threshold in 1.6 RC, at 1.19 million cycles a second.
 inline i32 charging_cycles(i32 resistance) {
@@ -62,7 +63,7 @@ inline void set_controls(Console& console, const Setup& setup, u8 action, u8 hel
     if (pressed & kToRight) paddle -= kTurn;
     if (pressed & kToLeft) paddle += kTurn;
     if (paddle < kLeastResistance) paddle = kLeastResistance;
-    if (paddle > kMostResistance) paddle = kMostResistance;
+    if (paddle > setup.most_resistance) paddle = setup.most_resistance;
     console.charging[0] = charging_cycles(paddle);
     // The button of a paddle is a direction of its joystick.
     if (pressed & kButton) console.port_a &= (u8)~(setup.paddles == 2 ? 0x40 : 0x80);
@@ -73,10 +74,35 @@ inline void set_controls(Console& console, const Setup& setup, u8 action, u8 hel
   console.fire[port] = pressed & kButton ? 0 : 0x80;
 }
 
+// Lets a cartridge begin in the bank that it begins in. `draws` are the console's: they fill its RAM.
+inline void reset_cartridge(CartridgeState& state, const Cartridge& cartridge, std::mt19937& draws) {
+  const bool in_second = cartridge.banking == Banking::kF8 || cartridge.banking == Banking::kDPC;
+  state.bank = in_second ? 1 : 0;
+  for (u32 place = 0; place < kMostSwitched; place++) state.slices[place] = (u8)(4 + place);
+  if (cartridge.has_ram)
+    for (u8& byte : state.ram) byte = (u8)draws();
+  if (cartridge.banking != Banking::kDPC) return;
+  state.music_cycle = 0;
+  state.dpc.fraction = 0;
+  // The processor reads its first address from the page of the hot spots.
+  clock_random(state.dpc);
+  clock_random(state.dpc);
+}
+
+// Returns the address at which the program begins.
+inline u16 first_address(const CartridgeState& state, const Cartridge& cartridge) {
+  const u32 bank = cartridge.banking == Banking::kE0 ? 1 : state.bank;
+  const u8* image = cartridge.banks[bank].image;
+  return (u16)(image[0xFFC] | image[0xFFD] << 8);
+}
+
 // Resets the chips and the processor; RAM keeps its contents.
 inline void reset_system(Console& console, const Cartridge& cartridge) {
   Riot& riot = console.riot;
-  riot.timer = (u8)(25 + console_draw(kRamDraws + console.resets++) % 75);
+  const u32 draws_of_reset = cartridge.has_ram ? 1 + sizeof console.cartridge.ram : 1;
+  std::mt19937 draws = console_draws(kFirstDraws + draws_of_reset * console.resets);
+  console.resets++;
+  riot.timer = (u8)(25 + draws() % 75);
   riot.interval_shift = 6;
   riot.set_at = riot.first_late_read = 0;
   riot.read_late = riot.direction_a = riot.direction_b = 0;
@@ -84,7 +110,8 @@ inline void reset_system(Console& console, const Cartridge& cartridge) {
   console.cpu = Cpu{};
   console.cpu.sp = 0xFF;
   console.cpu.nz = 1;
-  console.cpu.pc = (u16)(cartridge.at(0xFFC) | cartridge.at(0xFFD) << 8);
+  reset_cartridge(console.cartridge, cartridge, draws);
+  console.cpu.pc = first_address(console.cartridge, cartridge);
   console.cycle = 0;
   console.vsync_end = kNever;
   console.grounded = 0;
@@ -94,8 +121,8 @@ inline void reset_system(Console& console, const Cartridge& cartridge) {
   console.read_last = 1;
 }
 
-inline void center_paddles(Console& console) {
-  console.paddle[0] = console.paddle[1] = (kLeastResistance + kMostResistance) / 2;
+inline void center_paddles(Console& console, const Setup& setup) {
+  console.paddle[0] = console.paddle[1] = (kLeastResistance + setup.most_resistance) / 2;
   console.charging[0] = console.charging[1] = charging_cycles(console.paddle[0]);
 }
 
@@ -107,6 +134,7 @@ inline void forget_cycles(Console& console, i32 passed) {
   back(console.riot.first_late_read, passed);
   back(console.grounded_until, passed);
   back(console.tia.hmove_clock, 3 * passed);
+  back(console.cartridge.music_cycle, passed);
   if (console.vsync_end == kNever) return;
   console.vsync_end -= 3 * passed;
   if (console.vsync_end < 0) console.vsync_end = 0;  // long ago
@@ -115,27 +143,33 @@ inline void forget_cycles(Console& console, i32 passed) {
 // Counts cycles from the first line of a new frame, or, in one that goes on and on, from so far back
 // that its last line has passed.
 inline void start_frame(Console& console) {
-  constexpr i32 kBeyond = 4 * kLastLines * kCyclesPerLine;
+  constexpr i32 kBeyond = 4 * kLastPalLines * kCyclesPerLine, kTwoLines = 2 * kCyclesPerLine;
   if (!console.goes_on)
     forget_cycles(console, console.cycle - console.cycle % kCyclesPerLine);
   else if (console.cycle > kBeyond)
-    forget_cycles(console, (console.cycle - kBeyond) / kCyclesPerLine * kCyclesPerLine);
+    forget_cycles(console, (console.cycle - kBeyond) / kTwoLines * kTwoLines);
 }
 
 inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas) {
   machine.console = &console;
   machine.cartridge = &cartridge;
   machine.log = machine.beam.played = machine.writes;
-  machine.frame_over = false;
+  machine.frame_over = machine.switched = false;
+  select_bank(machine);
   machine.unforeseen = 0;
   machine.last_update = 0;
   memcpy(machine.shadow, console.tia.registers, sizeof machine.shadow);
   memcpy(machine.shadow_player, console.tia.old_player, sizeof machine.shadow_player);
   machine.shadow_ball = console.tia.old_ball;
   Beam& beam = machine.beam;
-  start_beam(beam, console.tia, cartridge.setup.first_line, console.goes_on);
+  const Setup& setup = cartridge.setup;
+  const bool pal = setup.pal && !machine.finds_standard;
+  const i32 height = setup.pal && !pal ? 210 : setup.height;
+  machine.last_cycle = (pal ? kLastPalLines : kLastLines) * kCyclesPerLine;
+  start_beam(beam, console.tia, setup.first_line, height, console.goes_on);
+  beam.lost_colour = pal && console.tia.odd_lines;
   beam.canvas = canvas;
-  beam.blanks_hmove = cartridge.setup.blanks_hmove;
+  beam.blanks_hmove = setup.blanks_hmove;
   beam.needed = machine.keeps_all ? kAllPairs : (u16)(cartridge.needed | console.needed);
   beam.needed_objects = 0;
   for (int pair = 0; pair < kPairs; pair++)
@@ -166,6 +200,8 @@ inline bool play_fast(Machine& machine) {
       play_plainly(machine, 1);
       continue;
     }
+    select_bank(machine);
+    machine.switched = false;
     const Leaving leaving = play_threaded(&machine, nullptr);
     if (leaving == Leaving::kRunsOn) return false;
     if (leaving == Leaving::kPlain && (console.cpu.pc & 0x1000)) play_plainly(machine, 1);
@@ -183,7 +219,7 @@ inline void grey_out(const Machine& machine) {
   const Canvas& canvas = machine.beam.canvas;
   if (!canvas.pixels) return;
   i32 row = machine.console->cycle / kCyclesPerLine - machine.cartridge->setup.first_line;
-  for (row = row < 0 ? 0 : row; row < kScreenHeight; row++)
+  for (row = row < 0 ? 0 : row; row < machine.cartridge->setup.height; row++)
     for (int x = 0; x < kScreenWidth; x++) {
       u8& pixel = canvas.pixels[row * kScreenWidth + x];
       pixel = canvas.colours[(pixel & 0x0F) >> 1];
@@ -214,6 +250,7 @@ inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, 
   finish_frame(machine, end_of_picture(machine));
   const bool went_on = console.goes_on;
   console.goes_on = !machine.frame_over;
+  if (machine.frame_over) console.tia.odd_lines = console.cycle / kCyclesPerLine & 1;
   console.tia.drawn_until = machine.beam.clock;
   if (console.goes_on && !went_on) grey_out(machine);
 }
@@ -224,16 +261,17 @@ inline void power_on(Machine& machine, Console& console, Cartridge& cartridge) {
   console = Console{};
   std::mt19937 generator(kConsoleSeed);
   for (u8& byte : console.riot.ram) byte = (u8)generator();
-  console.resets = 1;
+  if (cartridge.banking == Banking::kDPC) console.cartridge.dpc.random = 1;
   set_controls(console, cartridge.setup, kNoop);
   reset_system(console, cartridge);
   console.paddle[0] = console.paddle[1] = 0;
   machine.keeps_all = true;
   // Only now are the difficulty switches as the cartridge's maker meant them; ALE sets them to B.
   console.port_b |= (u8)(cartridge.setup.difficulty << 6);
+  machine.finds_standard = true;
   for (int frame = 0; frame < 60; frame++)
     run_frame(machine, console, cartridge, {nullptr, nullptr});
-  machine.keeps_all = false;
+  machine.keeps_all = machine.finds_standard = false;
   reset_system(console, cartridge);
 }
 

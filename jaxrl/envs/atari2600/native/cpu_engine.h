@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "environment.h"
+#include "snapshot.h"
 
 namespace jaxrl {
 
@@ -22,23 +22,24 @@ namespace jaxrl {
 struct Rows {
   std::vector<u8> frames;  // E x height x width
   std::vector<float> reward, score;
-  std::vector<i32> lives;
   std::vector<u8> terminated, truncated, game_over, reset;
 
   Rows(size_t count, size_t pixels)
       : frames(count * pixels),
         reward(count),
         score(count),
-        lives(count),
         terminated(count),
         truncated(count),
         game_over(count),
         reset(count) {}
 
+  Row row(size_t env) const {
+    return {reward[env],    score[env],     terminated[env],
+            truncated[env], game_over[env], reset[env]};
+  }
   void put(size_t env, const Row& row) {
     reward[env] = row.reward;
     score[env] = row.score;
-    lives[env] = row.lives;
     terminated[env] = row.terminated;
     truncated[env] = row.truncated;
     game_over[env] = row.game_over;
@@ -48,14 +49,11 @@ struct Rows {
 
 class CpuEngine {
  public:
-  // Starts follow played games, as ALE's do: RAM keeps what a game leaves, and timers are drawn anew.
-  static constexpr u32 kStarts = 16;
-
   // `seeds` has one number for each environment, `seed` is the run's.
   CpuEngine(const GameRules& game, const u8* image, u64 size, const Rules& rules, i32 height,
             i32 width, u64 seed, std::vector<u64> seeds, u32 threads)
       : rules_(rules),
-        averager_(height, width),
+        averager_(kSeenLines, height, width),
         game_(game),
         seed_(seed),
         environments_(seeds.size()),
@@ -64,7 +62,7 @@ class CpuEngine {
         actions_(seeds.size(), 0) {
     load_image(cartridge_, image, size, game.setup);
     decode(cartridge_);
-    make_starts();
+    prepare_starts();
     for (size_t env = 0; env < seeds.size(); env++) environments_[env].random = seeds[env];
     chunk_ = (u32)(seeds.size() / (threads * 8 + 1)) + 1;
     if (chunk_ > 8) chunk_ = 8;
@@ -84,8 +82,6 @@ class CpuEngine {
   size_t count() const { return environments_.size(); }
   size_t pixels() const { return rows_.frames.size() / rows_.reward.size(); }
   const Rows& rows() const { return rows_; }
-  std::vector<Environment>& environments() { return environments_; }
-  u8 num_actions() const { return rules_.num_actions; }
 
   // Starts a step of all environments with these actions.
   void send(const i32* actions) {
@@ -125,15 +121,47 @@ class CpuEngine {
     branches_.clear();
   }
 
+  // Bytes of one environment's snapshot.
+  size_t snapshot_size() const { return sizeof(Snapshot) + pixels(); }
+
+  // Writes a snapshot of every environment, when it has stepped.
+  void save(u8* out) {
+    wait();
+    for (size_t env = 0; env < count(); env++)
+      jaxrl::save(environments_[env], turns_[env], rows_.row(env),
+                  rows_.frames.data() + env * pixels(), pixels(), cartridge_,
+                  out + env * snapshot_size());
+  }
+
+  // Lets every environment go on from its snapshot; none if one of them is refused.
+  Refusal load(const u8* bytes) {
+    wait();
+    std::vector<Snapshot> snapshots(count());
+    for (size_t env = 0; env < count(); env++) {
+      const u8* from = bytes + env * snapshot_size();
+      const Refusal refusal =
+          jaxrl::load(from, snapshot_size(), cartridge_, rules_, snapshots[env]);
+      if (refusal != Refusal::kNone) return refusal;
+    }
+    for (size_t env = 0; env < count(); env++) {
+      environments_[env] = snapshots[env].env;
+      turns_[env] = snapshots[env].turn;
+      rows_.put(env, snapshots[env].row);
+      memcpy(rows_.frames.data() + env * pixels(),
+             bytes + env * snapshot_size() + sizeof(Snapshot), pixels());
+    }
+    return Refusal::kNone;
+  }
+
   // Draws the newest frame of environment 0 in colour, 210 x 160 x 3, by playing its row again.
   void render(u8* out) {
     wait();
-    Turn turn = turns_[0];
     render_screens_.colours = kIdentity.of;
     Stepper stepper = stepper_of(render_machine_, render_screens_);
-    if (turn.played) play_row(stepper, turn.before, turn.action, Draws::kAll, nullptr);
-    for (i32 pixel = 0; pixel < kScreenHeight * kScreenWidth; pixel++)
-      memcpy(out + 3 * pixel, kColours[render_screens_.last()[pixel] / 2], 3);
+    Environment again;
+    replay(stepper, turns_[0], again, nullptr);
+    for (i32 pixel = 0; pixel < kSeenLines * kScreenWidth; pixel++)
+      show_colour(render_screens_.last()[pixel], game_.setup.pal, out + 3 * pixel);
   }
 
  private:
@@ -155,31 +183,16 @@ class CpuEngine {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  void make_starts() {
-    constexpr int kFramesBetween = 300;
+  void prepare_starts() {
     auto machine = std::make_unique<Machine>();
-    auto screens = std::make_unique<Screens>();
-    screens->colours = kIdentity.of;
-    Player player{*machine, cartridge_, game_, screens.get()};
+    Player player{*machine, cartridge_, game_, nullptr};
     learn_collisions(player);
-    starts_.resize(kStarts);
-    Game game;
-    power_on(player, game);
-    reset_game(player, game);  // as ALE does when it loads a cartridge
-    u64 random = 0;
-    for (Start& start : starts_) {
-      player.screens = screens.get();
-      reset_game(player, game);
-      start.game = game;
-      start.screens = *screens;
-      player.screens = nullptr;
-      for (int frame = 0; frame < kFramesBetween; frame++)
-        act(player, game, (u8)random_below(random, kActions));
-    }
+    starts_ = make_starts(player);
   }
 
   Stepper stepper_of(Machine& machine, Screens& screens) {
-    return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_,
+    const u8* greys = (game_.setup.pal ? kPalGreyPalette : kGreyPalette).of;
+    return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_, greys,
             rules_.exact_resets ? nullptr : starts_.data(), kStarts};
   }
 
@@ -199,6 +212,7 @@ class CpuEngine {
     auto machine = std::make_unique<Machine>();
     auto screens = std::make_unique<Screens>();
     Stepper stepper = stepper_of(*machine, *screens);
+    screens->colours = stepper.greys;
     u64 seen = 0;
     for (;;) {
       {
@@ -258,14 +272,17 @@ class CpuEngine {
     for (const Branch& branch : branches) {
       for (; played < branch.steps; played++) {
         const u8 action = (u8)random_below(game.random, rules_.num_actions);
-        turn = {game, action, 1};
+        turn = {game, {action}, 1};
         play_row(stepper, game, action, Draws::kNone, nullptr);
       }
+      // Its generator is its own from the newest row on, which may have to be played again.
       Environment& env = environments_[branch.env];
-      const u64 random = env.random;
-      env = game;
-      env.random = random;
-      turns_[branch.env] = turn;
+      Turn& own = turns_[branch.env];
+      own = turn;
+      own.before.random = env.random;
+      env = turn.rows ? own.before : game;
+      env.random = own.before.random;
+      if (turn.rows) play_row(stepper, env, own.actions[0], Draws::kNone, nullptr);
       play_random_row(stepper, branch.env);
       if (branch.steps == 0) rows_.reset[branch.env] = 0;  // it follows no other row
     }

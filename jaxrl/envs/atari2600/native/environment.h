@@ -42,7 +42,6 @@ struct Environment {
 struct Row {
   float reward;   // clipped where the rules say so
   float score;    // what the game gave
-  i32 lives;
   u8 terminated, truncated, game_over, reset;
 };
 
@@ -52,12 +51,38 @@ struct Start {
   Screens screens;
 };
 
+// Starts follow played games, as ALE's do: RAM keeps what a game leaves, and timers are drawn anew.
+constexpr u32 kStarts = 16;
+
+inline std::vector<Start> make_starts(Player player) {
+  constexpr int kFramesBetween = 300;
+  auto screens = std::make_unique<Screens>();
+  screens->colours = kIdentity.of;
+  std::vector<Start> starts(kStarts);
+  Game game;
+  player.screens = screens.get();
+  power_on(player, game);
+  reset_game(player, game);  // as ALE does when it loads a cartridge
+  u64 random = 0;
+  for (Start& start : starts) {
+    player.screens = screens.get();
+    reset_game(player, game);
+    start.game = game;
+    start.screens = *screens;
+    player.screens = nullptr;
+    for (int frame = 0; frame < kFramesBetween; frame++)
+      act(player, game, (u8)random_below(random, kActions));
+  }
+  return starts;
+}
+
 // What a thread needs to step environments of one cartridge.
 struct Stepper {
   Player player;
   Screens& screens;
   const Rules& rules;
   const Averager& averager;
+  const u8* greys;      // of its television's colours
   const Start* starts;  // of which games begin as copies, or null: they begin as ALE lets them
   u32 num_starts;
 };
@@ -65,11 +90,13 @@ struct Stepper {
 // Which frames of a row are drawn.
 enum class Draws : u8 { kNone, kSeen, kAll };
 
-// An environment before its newest row, to play that row again.
+// What it takes to play an environment's newest row again: the last row whose frames were drawn whole,
+// from what the environment was before it, and those after it, each with a frame that was cut short.
 struct Turn {
+  static constexpr u32 kMostRows = 16;
   Environment before;
-  u8 action;
-  u8 played;
+  u8 actions[kMostRows];
+  u8 rows;
 };
 
 inline i32 act_stickily(Stepper& stepper, Environment& env, u8 action, bool draws) {
@@ -99,6 +126,18 @@ inline void start_game(Stepper& stepper, Environment& env, Draws draws) {
   env.held = kNoop;
 }
 
+// Writes the observation of the maximum of two frames.
+inline void see(const Stepper& stepper, const u8* a, const u8* b, u8* out) {
+  const u8* greys = stepper.greys;
+  if (stepper.screens.colours == greys) return observe(stepper.averager, a, b, out);
+  u8 grey[2][kSeenLines * kScreenWidth];
+  for (i32 at = 0; at < kSeenLines * kScreenWidth; at++) {
+    grey[0][at] = greys[a[at]];
+    grey[1][at] = greys[b[at]];
+  }
+  observe(stepper.averager, grey[0], grey[1], out);
+}
+
 // Plays the reset: starts a game where one is over, and plays frames without input.
 inline Row play_reset(Stepper& stepper, Environment& env, Draws draws, u8* out) {
   const Rules& rules = stepper.rules;
@@ -122,9 +161,8 @@ inline Row play_reset(Stepper& stepper, Environment& env, Draws draws, u8* out) 
   }
   env.lives = env.game.progress.lives;
   env.done = 0;
-  row.lives = env.lives;
   const Screens& screens = stepper.screens;
-  if (out) observe(stepper.averager, screens.last(), screens.last(), out);
+  if (out) see(stepper, screens.last(), screens.last(), out);
   return row;
 }
 
@@ -135,18 +173,18 @@ inline Row play_frames(Stepper& stepper, Environment& env, u8 action, Draws draw
   const Progress& progress = env.game.progress;
   i32 score = 0;
   int seen = 0;
+  bool goes_on = false;
   for (int frame = 0; frame < kFrameSkip && !progress.over; frame++) {
     const bool last_two = frame >= kFrameSkip - 2;
     // A frame that goes on is drawn over what has been seen of it.
-    if (draws != Draws::kNone && frame == kFrameSkip - 1 && env.game.console.goes_on)
-      memcpy(screens.pixels[1 - screens.newest], screens.last(), sizeof screens.pixels[0]);
+    goes_on = draws != Draws::kNone && frame == kFrameSkip - 1 && env.game.console.goes_on;
+    if (goes_on) memcpy(screens.held, screens.last(), sizeof screens.held);
     const bool drawn = draws == Draws::kAll || (draws == Draws::kSeen && last_two);
     score += act_stickily(stepper, env, rules.actions[action], drawn);
     seen += last_two;
   }
-  if (out && seen > 0)
-    observe(stepper.averager, screens.last(), seen == 2 ? screens.before_last() : screens.last(),
-            out);
+  const u8* other = goes_on ? screens.held : seen == 2 ? screens.before_last() : screens.last();
+  if (out && seen > 0) see(stepper, screens.last(), other, out);
   env.steps++;
   const bool late = env.steps >= rules.max_steps;
   const bool lost_life = rules.episodic_life && 0 < progress.lives && progress.lives < env.lives;
@@ -155,7 +193,6 @@ inline Row play_frames(Stepper& stepper, Environment& env, u8 action, Draws draw
   Row row{};
   row.score = (float)score;
   row.reward = rules.reward_clip ? (float)((score > 0) - (score < 0)) : (float)score;
-  row.lives = env.lives;
   row.truncated = late;
   row.terminated = env.done && !late;
   row.game_over = progress.over || late;
@@ -168,19 +205,38 @@ inline Row play_row(Stepper& stepper, Environment& env, u8 action, Draws draws, 
   return play_frames(stepper, env, action, draws, out);
 }
 
-// Plays one row and writes its observation to `out`; where the game has ended before its last two
-// frames, `out` keeps what it holds. `turn` holds the row before it, and receives this one.
-inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* out) {
-  Turn last = turn;
-  turn = {env, action, 1};
-  const Row row = play_row(stepper, env, action, Draws::kSeen, out);
-  if (JAXRL_LIKELY(!stepper.player.cut_short)) return row;
-  // The lower lines of a frame that was cut short are those of an earlier frame, which was not drawn:
-  // play the last two rows again and draw every frame.
-  memset(stepper.screens.pixels, 0, sizeof stepper.screens.pixels);
-  if (last.played) play_row(stepper, last.before, last.action, Draws::kAll, nullptr);
+// Plays a turn's rows again, with every frame drawn, from what the environment was before them; the last
+// one writes its observation.
+inline Row replay(Stepper& stepper, const Turn& turn, Environment& env, u8* out) {
   env = turn.before;
-  return play_row(stepper, env, action, Draws::kAll, out);
+  memset(stepper.screens.pixels, 0, sizeof stepper.screens.pixels);
+  Row row{};
+  for (u32 at = 0; at < turn.rows; at++)
+    row = play_row(stepper, env, turn.actions[at], Draws::kAll, at + 1 < turn.rows ? nullptr : out);
+  return row;
+}
+
+// Plays one row and writes its observation to `out`; where the game has ended before its last two
+// frames, `out` keeps what it holds. `turn` is the environment's, and receives this row.
+inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* out) {
+  const Environment before = env;
+  const Row row = play_row(stepper, env, action, Draws::kSeen, out);
+  if (JAXRL_LIKELY(!stepper.player.cut_short)) {
+    turn = {before, {action}, 1};
+    return row;
+  }
+  // The lower lines of a frame that was cut short are those of an earlier frame, which was not drawn.
+  if (turn.rows == 0) turn.before = before;
+  if (turn.rows == Turn::kMostRows) {
+    play_row(stepper, turn.before, turn.actions[0], Draws::kNone, nullptr);
+    memmove(turn.actions, turn.actions + 1, --turn.rows);
+  }
+  turn.actions[turn.rows++] = action;
+  // What is left of a frame that goes on depends on its colours, not on their greys.
+  stepper.screens.colours = kIdentity.of;
+  const Row again = replay(stepper, turn, env, out);
+  stepper.screens.colours = stepper.greys;
+  return again;
 }
 
 }  // namespace jaxrl

@@ -8,6 +8,7 @@
 
 #include "cpu_engine.h"
 #include "game_calls.h"
+#include "vector_calls.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -93,8 +94,12 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv, recv_call,
 
 extern "C" {
 
-// Returns whether the game is known; its cartridge may still be of an unknown kind.
-u8 jaxrl_knows(const char* game) { return find_rules(game) != nullptr; }
+// Returns the lines that a game shows, or 0 for an unknown one. A known game's cartridge may still be of
+// an unknown kind.
+i32 jaxrl_lines(const char* game) {
+  const GameRules* rules = find_rules(game);
+  return rules ? rules->setup.height : 0;
+}
 
 // Makes an engine and returns its number, 0 for an unknown game or cartridge, or -1 where there is no
 // memory or no thread left.
@@ -138,10 +143,27 @@ u8 jaxrl_send_now(i64 number, const i32* actions) {
   if (engine) engine->send(actions);
   return engine != nullptr;
 }
+u8 jaxrl_save(i64 number, u8* snapshots) {
+  const std::shared_ptr<CpuEngine> engine = find(number);
+  if (engine) engine->save(snapshots);
+  return engine != nullptr;
+}
 u8 jaxrl_render(i64 number, u8* out) {
   const std::shared_ptr<CpuEngine> engine = find(number);
   if (engine) engine->render(out);
   return engine != nullptr;
+}
+
+// Returns the bytes of one environment's snapshot, 0 where the engine is closed.
+u64 jaxrl_snapshot_size(i64 number) {
+  const std::shared_ptr<CpuEngine> engine = find(number);
+  return engine ? engine->snapshot_size() : 0;
+}
+u32 jaxrl_snapshot_version() { return kSnapshotVersion; }
+// Returns a `Refusal`, or -1 where the engine is closed.
+i32 jaxrl_load(i64 number, const u8* snapshots) {
+  const std::shared_ptr<CpuEngine> engine = find(number);
+  return engine ? (i32)engine->load(snapshots) : -1;
 }
 
 // Waits for the step and writes its rows.
@@ -160,6 +182,4 @@ u8 jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* termin
   copy(reset, rows.reset);
   return 1;
 }
-
-u64 jaxrl_environment_size() { return sizeof(Environment); }
 }

@@ -18,7 +18,8 @@ struct Game {
 // The last two frames that were drawn, in two buffers that take turns, as ALE's television has them: a
 // frame that is cut short leaves below it the lines of the frame before the last.
 struct Screens {
-  alignas(64) u8 pixels[2][kScreenHeight * kScreenWidth];
+  alignas(64) u8 pixels[2][kMostLines * kScreenWidth];
+  alignas(64) u8 held[kMostLines * kScreenWidth];  // what was seen of a frame that goes on
   const u8* colours = kGreyPalette.of;
   u8 newest = 0;
 
@@ -33,8 +34,12 @@ struct Player {
   const GameRules& rules;
   Screens* screens;      // null where nothing is drawn
   Interpreter interpreter = Interpreter::kThreaded;
-  bool cut_short = false;  // a drawn frame has not drawn every line of the window itself
+  bool cut_short = false;  // a drawn frame has not drawn every line that is seen itself
 };
+
+inline Ram ram_of(const Game& game) {
+  return {game.console.riot.ram, game.console.cartridge.ram};
+}
 
 inline void play_frame(Player& player, Game& game, u8 action, u8 held_switches = 0) {
   set_controls(game.console, player.cartridge.setup, action, held_switches);
@@ -46,12 +51,18 @@ inline void play_frame(Player& player, Game& game, u8 action, u8 held_switches =
   }
   run_frame(player.machine, game.console, player.cartridge,
             {pixels, pixels ? player.screens->colours : nullptr}, player.interpreter);
-  player.cut_short |= pixels && (went_on || player.machine.beam.clock < player.machine.beam.stop);
-  player.rules.step(Ram{game.console.riot.ram}, game.progress);
+  const Beam& beam = player.machine.beam;
+  const i32 end_of_seen = beam.start + kSeenLines * kClocksPerLine;
+  player.cut_short |= pixels && (went_on || beam.clock < end_of_seen);
+  player.rules.step(ram_of(game), game.progress);
 }
 
-inline void hold_reset(Player& player, Game& game) {
-  for (int frame = 0; frame < 4; frame++) play_frame(player, game, kNoop, kResetSwitch);
+inline void hold_reset(Player& player, Game& game, int frames = 4) {
+  for (int frame = 0; frame < frames; frame++) play_frame(player, game, kNoop, kResetSwitch);
+}
+
+inline void idle(Player& player, Game& game, int frames) {
+  for (int frame = 0; frame < frames; frame++) play_frame(player, game, kNoop);
 }
 
 // Holds SELECT for some frames, whose scores do not count, and plays one frame without it.
@@ -62,16 +73,39 @@ inline void press_select(Player& player, Game& game, int frames) {
   play_frame(player, game, kNoop);
 }
 
+constexpr int kMostPresses = 256;  // a byte shows the mode
+
+// Switches off the options of Double Dunk's menu, which begin in its third line.
+inline void clear_options(Player& player, Game& game) {
+  const Ram ram = ram_of(game);
+  const auto tap = [&](u8 action) {
+    play_frame(player, game, action);
+    play_frame(player, game, kNoop);
+  };
+  const auto go_down = [&] {
+    const i32 line = ram[0xB0];
+    for (int press = 0; press < kMostPresses && ram[0xB0] == line; press++) tap(kDown);
+  };
+  press_select(player, game, 1);
+  go_down();
+  for (const u8 option : {0x08, 0x10, 0x04, 0x20}) {
+    go_down();
+    for (int press = 0; press < kMostPresses && (ram[0x80] & option); press++) tap(kLeft);
+  }
+  hold_reset(player, game);
+  tap(kUpFire);
+}
+
 inline void choose_mode(Player& player, Game& game) {
+  if (player.rules.has_options) clear_options(player, game);
   const Menu& menu = player.rules.menu;
   if (!menu.chosen) return;
   for (int frame = 0; frame < menu.idle_frames && !game.progress.over; frame++)
     play_frame(player, game, kNoop);
   if (menu.resets_first) hold_reset(player, game);
   if (menu.presses_first) press_select(player, game, menu.presses_first);
-  constexpr int kMostPresses = 256;  // a byte shows the mode
   for (int press = 0; press < kMostPresses; press++) {
-    if (Ram{game.console.riot.ram}[menu.address] == menu.mode) break;
+    if (menu.is_at_mode(ram_of(game))) break;
     press_select(player, game, menu.frames);
   }
   if (menu.looks_over) game.progress.memory = 1;
@@ -86,15 +120,19 @@ inline void power_on(Player& player, Game& game) {
 // Starts the game anew, as ALE's reset_game does: RAM keeps what it holds.
 inline void reset_game(Player& player, Game& game) {
   player.machine.keeps_all = true;
-  center_paddles(game.console);
+  center_paddles(game.console, player.cartridge.setup);
   reset_system(game.console, player.cartridge);
-  for (int frame = 0; frame < 60; frame++) play_frame(player, game, kNoop);
+  idle(player, game, 60);
   hold_reset(player, game);
   begin(player.rules, game.progress);
   choose_mode(player, game);
   hold_reset(player, game);
-  for (int frame = 0; frame < player.rules.start_frames; frame++)
-    play_frame(player, game, player.rules.start_action);
+  const GameRules& rules = player.rules;
+  hold_reset(player, game, rules.around.resets);
+  idle(player, game, rules.around.before);
+  for (int frame = 0; frame < rules.start_frames; frame++)
+    play_frame(player, game, rules.start_action);
+  idle(player, game, rules.around.after);
   player.machine.keeps_all = false;
 }
 

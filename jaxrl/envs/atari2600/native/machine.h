@@ -25,6 +25,7 @@ struct Console {
   Riot riot;
   Tia tia;
   Cpu cpu;
+  CartridgeState cartridge;
   i32 cycle;            // since the first line of the frame
   i32 vsync_end;        // clock from which clearing VSYNC ends the frame
   i32 grounded_until;   // cycle at which VBLANK stopped grounding the paddles
@@ -46,19 +47,28 @@ constexpr i32 kNever = 0x7FFFFFFF;
 struct Machine {
   Console* console;
   Cartridge* cartridge;
+  const Bank* bank;       // what the processor sees of it
   LoggedWrite* log;       // end of the log
   Beam beam;
   u8 shadow[64];          // TIA registers when the whole log has been played
   u8 shadow_player[2];    // and what vertical delay keeps then
   u8 shadow_ball;
   u64 logged;             // registers whose writes somebody may see in this frame
+  i32 last_cycle;         // a write to the TIA from then on ends the frame
   bool frame_over;
+  bool finds_standard;    // a new console, which takes every cartridge for NTSC at first
+  bool switched;          // the cartridge shows another bank than before
   bool keeps_all;         // every collision is kept: while a game starts, programs read what they like
   bool learns;            // what is read then will be kept
   u16 unforeseen;         // latches that were read and not kept: the frame is played again
   u64 doubtful;           // reads of a collision that may have happened in a frame that did not keep it
   i32 last_update;        // clock up to which the TIA was last brought
   LoggedWrite writes[kLogCapacity + 8];
+  Bank view;              // of E0, the slices that are seen
+  u8 viewed[kMostSwitched + 1] = {0xFF, 0xFF, 0xFF, 0xFF};  // their numbers
+
+  // Whether the threaded interpreter must stop where it is.
+  bool stops() const { return frame_over | switched; }
 };
 
 // Registers whose writes can be dropped when they change nothing.
@@ -94,8 +104,6 @@ struct LoggedRegisters {
   }
 };
 inline constexpr LoggedRegisters kLogged{};
-
-JAXRL_INLINE bool past_last_line(i32 cycle) { return cycle >= kLastLines * kCyclesPerLine; }
 
 JAXRL_INLINE LoggedWrite logged_write(u32 index, u8 value, i32 cycle) {
   return (u32)cycle << 14 | index << 8 | value;
@@ -133,7 +141,7 @@ inline void write_tia(Machine& machine, u32 address, u8 value) {
   const u32 index = address & 0x3F;
   const i32 cycle = console.cycle;
   machine.last_update = 3 * cycle;
-  machine.frame_over |= past_last_line(cycle);
+  machine.frame_over |= cycle >= machine.last_cycle;
   if (index == VSYNC) {
     machine.frame_over |= write_vsync(console, value, cycle);
   } else if (index == WSYNC) {
@@ -194,11 +202,100 @@ inline u8 read_tia(Machine& machine, u32 address) {
   return floating;
 }
 
+// Copies the slices of E0 that the processor sees to where it sees them.
+inline void show_slices(Machine& machine) {
+  const Cartridge& cartridge = *machine.cartridge;
+  constexpr u8 kLastSlice = 7;
+  for (u32 place = 0; place <= kMostSwitched; place++) {
+    const u8 slice =
+        place < kMostSwitched ? machine.console->cartridge.slices[place] : kLastSlice;
+    if (machine.viewed[place] == slice) continue;
+    machine.viewed[place] = slice;
+    const Bank& bank = cartridge.banks[slice / 4];
+    const u32 from = slice % 4 * kSlice, to = place * kSlice;
+    memcpy(machine.view.image + to, bank.image + from, kSlice);
+    memcpy(machine.view.ops + to, bank.ops + from, kSlice * sizeof(Op));
+    if (place < kMostSwitched) continue;
+    memcpy(machine.view.ops + kImage, bank.ops + kImage, sizeof bank.ops - kImage * sizeof(Op));
+    machine.view.mask = bank.mask;
+    machine.view.page = bank.page;
+    machine.view.first = bank.first;
+    machine.view.count = bank.count;
+  }
+}
+
+// Lets the processor see the bank that the cartridge's state names.
+inline void select_bank(Machine& machine) {
+  const Cartridge& cartridge = *machine.cartridge;
+  const Console& console = *machine.console;
+  machine.bank = &cartridge.banks[console.cartridge.bank];
+  if (cartridge.banking == Banking::kFE) machine.bank = &cartridge.bank_of(console.cpu.pc);
+  if (cartridge.banking == Banking::kE0) {
+    show_slices(machine);
+    machine.bank = &machine.view;
+  }
+}
+
+// Switches banks where an access touches a hot spot.
+inline void touch_hot_spot(Machine& machine, u32 offset) {
+  const Cartridge& cartridge = *machine.cartridge;
+  CartridgeState& state = machine.console->cartridge;
+  u8* chosen = &state.bank;
+  u32 choice = offset - cartridge.first_hot_spot;
+  if (cartridge.banking == Banking::kE0) {
+    if (offset < 0xFE0 || offset >= 0xFF8) return;
+    chosen = &state.slices[(offset - 0xFE0) / 8];
+    choice = offset & 7;
+  } else if (choice >= cartridge.num_banks) {
+    return;
+  }
+  if (*chosen == choice) return;
+  *chosen = (u8)choice;
+  machine.switched = true;
+  select_bank(machine);
+}
+
+inline u8 read_cartridge(Machine& machine, u32 address) {
+  const Cartridge& cartridge = *machine.cartridge;
+  Console& console = *machine.console;
+  const u32 offset = address & (kImage - 1);
+  if (cartridge.banking == Banking::kFE) return cartridge.bank_of(address).image[offset];
+  if (machine.bank->shows(address)) return machine.bank->image[offset];
+  if (cartridge.has_ram && offset >= 0x80 && offset < 0x100)
+    return console.cartridge.ram[offset & 0x7F];
+  if (cartridge.banking == Banking::kDPC) {
+    Dpc& dpc = console.cartridge.dpc;
+    clock_random(dpc);
+    if (offset < 0x40) {
+      bool updates = false;
+      const i32 passed = (i32)((u32)console.cycle - (u32)console.cartridge.music_cycle);
+      const u8 value = read_dpc(dpc, cartridge.display, offset, passed, updates);
+      if (updates) console.cartridge.music_cycle = console.cycle;
+      return value;
+    }
+  }
+  touch_hot_spot(machine, offset);
+  return machine.bank->image[offset];
+}
+
+inline void write_cartridge(Machine& machine, u32 address, u8 value) {
+  const Cartridge& cartridge = *machine.cartridge;
+  CartridgeState& state = machine.console->cartridge;
+  const u32 offset = address & (kImage - 1);
+  if (cartridge.banking == Banking::kNone || cartridge.banking == Banking::kFE) return;
+  if (cartridge.has_ram && offset < 0x80) state.ram[offset] = value;
+  if (cartridge.banking == Banking::kDPC) {
+    clock_random(state.dpc);
+    if (offset >= 0x40 && offset < 0x80) write_dpc(state.dpc, offset, value);
+  }
+  touch_hot_spot(machine, offset);
+}
+
 inline u8 read_memory(Machine& machine, u32 address) {
   Console& console = *machine.console;
   u8 value;
   if (address & 0x1000) {
-    value = machine.cartridge->at(address);
+    value = read_cartridge(machine, address);
   } else if (!(address & 0x80)) {
     value = read_tia(machine, address);
   } else if (!(address & 0x200)) {
@@ -214,7 +311,7 @@ inline u8 read_memory(Machine& machine, u32 address) {
 inline void write_memory(Machine& machine, u32 address, u8 value) {
   Console& console = *machine.console;
   if (address & 0x1000) {
-    // Nothing there to write to.
+    write_cartridge(machine, address, value);
   } else if (!(address & 0x80)) {
     write_tia(machine, address, value);
   } else if (!(address & 0x200)) {

@@ -51,18 +51,25 @@ inline std::vector<Taps> taps_of(i32 from, i32 to) {
   return all;
 }
 
-// Averages frames of 210 x 160 pixels to `height` x `width`, neither of them larger.
+// Averages frames of `screen_height` x 160 pixels to `height` x `width`, neither of them larger.
 struct Averager {
   i32 height, width;
   std::vector<Taps> rows, columns;
-  bool halves;  // both sides are halved, which OpenCV does in whole numbers
+  bool halves;  // both sides are halved
+  bool square;  // 210 x 160 to 84 x 84
+  i32 down, across;  // pixels that make one, where both are whole numbers; else 0
 
-  Averager(i32 height, i32 width)
+  Averager(i32 screen_height, i32 height, i32 width)
       : height(height),
         width(width),
-        rows(taps_of(kScreenHeight, height)),
+        rows(taps_of(screen_height, height)),
         columns(taps_of(kScreenWidth, width)),
-        halves(2 * height == kScreenHeight && 2 * width == kScreenWidth) {}
+        halves(2 * height == screen_height && 2 * width == kScreenWidth),
+        square(screen_height == 210 && height == 84 && width == 84),
+        down(screen_height / height),
+        across(kScreenWidth / width) {
+    if (down * height != screen_height || across * width != kScreenWidth) down = across = 0;
+  }
 
   u8 pixel(const u8* a, const u8* b, i32 y, i32 x) const {
     const Taps& down = rows[(size_t)y];
@@ -81,9 +88,9 @@ struct Averager {
   }
 };
 
-inline void average_halves(const u8* a, const u8* b, u8* out) {
+inline void average_halves(i32 height, const u8* a, const u8* b, u8* out) {
   const auto largest = [&](i32 at) { return (u32)(a[at] > b[at] ? a[at] : b[at]); };
-  for (i32 y = 0; y < kScreenHeight / 2; y++)
+  for (i32 y = 0; y < height; y++)
     for (i32 x = 0; x < kScreenWidth / 2; x++) {
       const i32 at = 2 * y * kScreenWidth + 2 * x;
       const u32 sum = largest(at) + largest(at + 1) + largest(at + kScreenWidth) +
@@ -92,15 +99,31 @@ inline void average_halves(const u8* a, const u8* b, u8* out) {
     }
 }
 
+// Averages blocks of whole pixels, which OpenCV adds as whole numbers.
+inline void average_blocks(const Averager& averager, const u8* a, const u8* b, u8* out) {
+  const i32 down = averager.down, across = averager.across;
+  const float share = 1.0f / (float)(down * across);
+  for (i32 y = 0; y < averager.height; y++)
+    for (i32 x = 0; x < averager.width; x++) {
+      i32 sum = 0;
+      for (i32 row = 0; row < down; row++) {
+        const i32 start = (down * y + row) * kScreenWidth + across * x;
+        for (i32 at = start; at < start + across; at++) sum += a[at] > b[at] ? a[at] : b[at];
+      }
+      *out++ = (u8)std::nearbyint((float)sum * share);
+    }
+}
+
 inline void average_any(const Averager& averager, const u8* a, const u8* b, u8* out) {
-  if (averager.halves) return average_halves(a, b, out);
+  if (averager.halves) return average_halves(averager.height, a, b, out);
+  if (averager.down) return average_blocks(averager, a, b, out);
   for (i32 y = 0; y < averager.height; y++)
     for (i32 x = 0; x < averager.width; x++) *out++ = averager.pixel(a, b, y, x);
 }
 
 #if defined(__AVX2__)
 
-// 84 x 84: five rows make two, forty columns twenty-one; a pixel is the sum of at most 3 x 3 pixels,
+// 84 x 84 of 210 x 160: five rows make two, forty columns twenty-one; a pixel is the sum of at most 3 x 3 pixels,
 // weighted by 200ths.
 struct Square84 {
   static constexpr i32 kSize = 84, kBlocks = 11;  // of 8 pixels, the last one half empty
@@ -204,7 +227,7 @@ inline void average84(const Averager& averager, const u8* a, const u8* b, u8* ou
 // Writes the observation of the maximum of two frames.
 inline void observe(const Averager& averager, const u8* a, const u8* b, u8* out) {
 #if defined(__AVX2__)
-  if (averager.height == 84 && averager.width == 84) return average84(averager, a, b, out);
+  if (averager.square) return average84(averager, a, b, out);
 #endif
   average_any(averager, a, b, out);
 }

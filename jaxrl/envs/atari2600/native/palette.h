@@ -1,6 +1,8 @@
-// The television's 128 colours: COLUxx / 2 as red, green and blue, and as the grey of observations.
+// The televisions' 128 colours: COLUxx / 2 as red, green and blue, and as the grey of observations.
 // Measured from ALE's screens.
 #pragma once
+
+#include <cstring>
 
 #include "base.h"
 
@@ -42,7 +44,44 @@ inline constexpr u8 kColours[128][3] = {
     {232, 204, 99}, {252, 224, 112},
 };
 
-// A table by COLUxx, whose lowest bit counts for nothing.
+inline constexpr u8 kPalGreys[128] = {
+    0, 43, 82, 118, 151, 182, 210, 236, 0, 43, 82, 118, 151, 182, 210, 236,
+    90, 114, 136, 157, 175, 192, 208, 223, 74, 102, 127, 151, 172, 192, 211, 228,
+    64, 91, 116, 140, 161, 181, 199, 216, 61, 89, 114, 137, 159, 179, 197, 214,
+    36, 62, 87, 109, 129, 149, 166, 183, 64, 90, 114, 136, 156, 175, 192, 208,
+    44, 68, 90, 110, 129, 146, 162, 177, 48, 76, 101, 124, 146, 165, 184, 201,
+    39, 64, 87, 108, 127, 145, 161, 177, 32, 60, 85, 109, 131, 151, 169, 187,
+    30, 54, 77, 98, 117, 135, 151, 166, 16, 41, 64, 86, 105, 124, 141, 156,
+    0, 43, 82, 118, 151, 182, 210, 236, 0, 43, 82, 118, 151, 182, 210, 236,
+};
+
+inline constexpr u8 kPalColours[128][3] = {
+    {0, 0, 0}, {43, 43, 43}, {82, 82, 82}, {118, 118, 118}, {151, 151, 151}, {182, 182, 182},
+    {210, 210, 210}, {236, 236, 236}, {0, 0, 0}, {43, 43, 43}, {82, 82, 82}, {118, 118, 118},
+    {151, 151, 151}, {182, 182, 182}, {210, 210, 210}, {236, 236, 236}, {128, 88, 0},
+    {150, 113, 26}, {171, 135, 50}, {190, 156, 72}, {207, 175, 92}, {223, 192, 111},
+    {238, 209, 128}, {252, 224, 144}, {68, 92, 0}, {94, 121, 26}, {118, 147, 50}, {140, 172, 72},
+    {160, 194, 92}, {179, 215, 111}, {196, 234, 128}, {212, 252, 144}, {112, 52, 0}, {137, 81, 26},
+    {160, 107, 50}, {182, 132, 72}, {201, 154, 92}, {220, 175, 111}, {236, 194, 128},
+    {252, 212, 144}, {0, 100, 20}, {26, 128, 53}, {50, 152, 82}, {72, 176, 110}, {92, 197, 135},
+    {111, 217, 158}, {128, 235, 180}, {144, 252, 200}, {112, 0, 20}, {137, 26, 53}, {160, 50, 82},
+    {182, 72, 110}, {201, 92, 135}, {220, 111, 158}, {236, 128, 180}, {252, 144, 200}, {0, 92, 92},
+    {26, 118, 118}, {50, 142, 142}, {72, 164, 164}, {92, 184, 184}, {111, 203, 203},
+    {128, 220, 220}, {144, 236, 236}, {112, 0, 92}, {132, 26, 116}, {150, 50, 137}, {168, 72, 158},
+    {183, 92, 176}, {198, 111, 193}, {211, 128, 209}, {224, 144, 224}, {0, 60, 112}, {25, 90, 137},
+    {47, 117, 160}, {68, 142, 182}, {87, 165, 201}, {104, 186, 220}, {121, 206, 236},
+    {136, 224, 252}, {88, 0, 112}, {110, 26, 137}, {131, 50, 160}, {150, 72, 182}, {167, 92, 201},
+    {183, 111, 220}, {198, 128, 236}, {212, 144, 252}, {0, 32, 112}, {25, 63, 137}, {47, 90, 160},
+    {68, 116, 182}, {87, 139, 201}, {104, 161, 220}, {121, 181, 236}, {136, 200, 252}, {52, 0, 128},
+    {74, 26, 150}, {95, 50, 171}, {114, 72, 190}, {131, 92, 207}, {147, 111, 223}, {162, 128, 238},
+    {176, 144, 252}, {0, 0, 136}, {26, 26, 157}, {50, 50, 176}, {72, 72, 194}, {92, 92, 210},
+    {111, 111, 225}, {128, 128, 239}, {144, 144, 252}, {0, 0, 0}, {43, 43, 43}, {82, 82, 82},
+    {118, 118, 118}, {151, 151, 151}, {182, 182, 182}, {210, 210, 210}, {236, 236, 236}, {0, 0, 0},
+    {43, 43, 43}, {82, 82, 82}, {118, 118, 118}, {151, 151, 151}, {182, 182, 182}, {210, 210, 210},
+    {236, 236, 236},
+};
+
+// A table by COLUxx, whose lowest bit counts for nothing, or says that PAL has lost its colour.
 struct Palette {
   u8 of[256];
 };
@@ -51,11 +90,27 @@ constexpr Palette grey_palette() {
   for (int colour = 0; colour < 256; colour++) palette.of[colour] = kGreys[colour / 2];
   return palette;
 }
+// ALE's grey of a lost colour is the blue of the next one.
+constexpr Palette pal_grey_palette() {
+  Palette palette{};
+  for (int colour = 0; colour < 128; colour++) {
+    palette.of[2 * colour] = kPalGreys[colour];
+    palette.of[2 * colour + 1] = colour < 127 ? kPalColours[colour + 1][2] : 0;
+  }
+  return palette;
+}
 constexpr Palette identity_palette() {
   Palette palette{};
   for (int colour = 0; colour < 256; colour++) palette.of[colour] = (u8)colour;
   return palette;
 }
 inline constexpr Palette kGreyPalette = grey_palette(), kIdentity = identity_palette();
+inline constexpr Palette kPalGreyPalette = pal_grey_palette();
+
+// Writes the red, green and blue of a pixel.
+inline void show_colour(u8 pixel, bool pal, u8* out) {
+  const u8 grey = kPalGreys[pixel / 2], greys[3] = {grey, grey, grey};
+  memcpy(out, !pal ? kColours[pixel / 2] : pixel & 1 ? greys : kPalColours[pixel / 2], 3);
+}
 
 }  // namespace jaxrl

@@ -45,7 +45,9 @@ enum class Special : u8 {
   kCount,
 };
 
-enum class Leaving : u8 { kFrameOver, kPlain, kRunsOn };
+// Why the threaded interpreter stops: the frame is over or another bank is seen, the next instruction is
+// for the plain interpreter, or the frame runs far beyond its last line.
+enum class Leaving : u8 { kStops, kPlain, kRunsOn };
 
 // The processor while it runs; every member lives in a register of the machine.
 struct Threaded {
@@ -57,12 +59,12 @@ struct Threaded {
   u8* ram;
   Machine& machine;
   Console& console;
-  const Cartridge& cartridge;
+  const Bank& bank;
 
-  u32 pc() const { return (page + (u32)(op - cartridge.ops)) & 0xFFFF; }
+  u32 pc() const { return (page + (u32)(op - bank.ops)) & 0xFFFF; }
 };
 
-constexpr i32 kFarBeyond = (kLastLines + 10) * kCyclesPerLine;
+constexpr i32 kFarBeyond = (kLastPalLines + 10) * kCyclesPerLine;
 
 JAXRL_NOINLINE inline u8 read_slowly(Machine& machine, u32 address, u32 bus, i32 cycle,
                                      LoggedWrite* log) {
@@ -83,11 +85,18 @@ JAXRL_NOINLINE inline i32 write_slowly(Machine& machine, u32 address, u32 value,
   return console.cycle;
 }
 
-// `bus` is the byte that the processor has read last: undriven bits of the TIA show it.
+// `bus` is the byte that the processor has read last: undriven bits of the TIA show it. `switched` becomes
+// true where the read has chosen another bank.
+JAXRL_INLINE u32 read_any(Threaded& t, u32 address, u32 bus, bool& switched) {
+  if (JAXRL_LIKELY(t.bank.shows(address))) return t.bank.image[address & (kImage - 1)];
+  if ((address & 0x1280) == 0x80) return t.ram[address & 0x7F];
+  const u8 value = read_slowly(t.machine, address, bus, t.cycle, t.log);
+  switched = t.machine.switched;
+  return value;
+}
 JAXRL_INLINE u32 read_any(Threaded& t, u32 address, u32 bus) {
-  if (JAXRL_LIKELY(address & 0x1000)) return t.cartridge.image[address & (kImage - 1)];
-  if ((address & 0x280) == 0x80) return t.ram[address & 0x7F];
-  return read_slowly(t.machine, address, bus, t.cycle, t.log);
+  bool switched;
+  return read_any(t, address, bus, switched);
 }
 
 JAXRL_INLINE void write_any(Threaded& t, u32 address, u32 value, bool read_last = true) {
@@ -159,24 +168,24 @@ JAXRL_INLINE u32 bus_before(const Threaded& t, u32 address) {
 }
 
 template <Special special, u32 length>
-JAXRL_INLINE u32 read_operand(Threaded& t) {
+JAXRL_INLINE u32 read_operand(Threaded& t, bool& switched) {
   if constexpr (special == Special::Constant) return t.op->operand;
   if constexpr (special == Special::Ram) return t.ram[t.op->operand & 0x7F];
   if constexpr (special == Special::Timer) return read_timer(t.console.riot, t.cycle);
   const u32 address = address_of<special, true>(t);
   if constexpr (special == Special::RomX || special == Special::RomY)
-    return t.cartridge.image[address & (kImage - 1)];
+    return t.bank.image[address & (kImage - 1)];
   const u32 bus = bus_before<special, length>(t, address);
   if constexpr (special == Special::ZeroX || special == Special::ZeroY)
     return read_zero(t, address, bus);
-  return read_any(t, address, bus);
+  return read_any(t, address, bus, switched);
 }
 
 // Writes a register of the TIA; returns whether that ends the frame.
 template <Special special>
 JAXRL_INLINE bool write_register(Threaded& t, u32 value) {
   const u32 index = t.op->operand & 0x3F;
-  const bool late = past_last_line(t.cycle);
+  const bool late = t.cycle >= t.machine.last_cycle;
   if constexpr (special == Special::Plain) {
     u8& held = t.machine.shadow[index];
     if (held != value) {
@@ -208,8 +217,8 @@ constexpr bool is_register(Special special) {
 }
 
 // Returns how an instruction with this operand reaches it.
-inline Special special_of(Kind kind, Mode mode, u32 operand) {
-  const bool rom = operand & 0x1000, ram = (operand & 0x1280) == 0x80;
+inline Special special_of(Kind kind, Mode mode, u32 operand, const Bank& bank) {
+  const bool rom = bank.shows(operand), ram = (operand & 0x1280) == 0x80;
   const bool zero = mode == Mode::Zero;
   switch (mode) {
     case Mode::Implied: case Mode::Relative: case Mode::Indirect: return Special::None;
@@ -220,7 +229,7 @@ inline Special special_of(Kind kind, Mode mode, u32 operand) {
     case Mode::IndirectX: return Special::PointerX;
     case Mode::IndirectY: return Special::PointerY;
     case Mode::AbsoluteX: case Mode::AbsoluteY: {
-      const bool inside = kind == Kind::Read && rom && ((operand + 0xFF) & 0x1000);
+      const bool inside = kind == Kind::Read && rom && bank.shows(operand + 0xFF);
       if (mode == Mode::AbsoluteX) return inside ? Special::RomX : Special::AnywhereX;
       return inside ? Special::RomY : Special::AnywhereY;
     }
@@ -305,19 +314,23 @@ inline Special special_of(Kind kind, Mode mode, u32 operand) {
 #define JAXRL_OddRegister_Implied(H, c, o, y)
 #define JAXRL_OddFlow_Implied(H, c, o, y)
 
-// Plays one instruction. Returns whether it has ended the frame.
+// Plays one instruction. Returns whether the interpreter must stop after it.
 template <Operation operation, Kind kind, Special special, u32 length, u32 cycles>
 JAXRL_INLINE bool play_special(Threaded& t) {
   using O = Operation;
   t.cycle += (i32)cycles;
   if constexpr (kind == Kind::Read) {
-    take<operation>(t.r, read_operand<special, length>(t));
+    bool switched = false;
+    take<operation>(t.r, read_operand<special, length>(t, switched));
+    t.op += length;
+    return switched;
   } else if constexpr (kind == Kind::Write) {
     if constexpr (special == Special::Ram) {
       t.ram[t.op->operand & 0x7F] = (u8)stored<operation>(t.r, 0);
     } else if constexpr (is_register(special)) {
       const bool over = write_register<special>(t, stored<operation>(t.r, 0));
       t.op += length;
+      if (JAXRL_UNLIKELY(over)) t.machine.frame_over = true;
       return over;
     } else {
       const u32 address = address_of<special, false>(t);
@@ -350,16 +363,16 @@ JAXRL_INLINE bool play_special(Threaded& t) {
   // A slow write may have been one to the TIA.
   constexpr bool may_end = kind == Kind::Write || kind == Kind::Modify || kind == Kind::Flow;
   return may_end && special != Special::Ram && special != Special::Accumulator &&
-         t.machine.frame_over;
+         t.machine.stops();
 }
 
-// Jumps; returns false where the target is not in the cartridge. The high byte of the address was the
-// last on the bus.
+// Jumps; returns false where the target is not in this bank. The high byte of the address was the last on
+// the bus.
 JAXRL_INLINE bool jump_to(Threaded& t, u32 address) {
   if (JAXRL_UNLIKELY(!(address & 0x1000))) t.console.bus = (u8)(address >> 8);
   t.page = address & 0xF000;
-  t.op = t.cartridge.ops + (address & (kImage - 1));
-  return address & 0x1000;
+  t.op = t.bank.ops + (address & (kImage - 1));
+  return t.bank.holds(address);
 }
 
 constexpr bool jumps(Operation operation) {
@@ -368,7 +381,7 @@ constexpr bool jumps(Operation operation) {
          operation == O::BRK;
 }
 
-// Plays a jump, a call or a return. Returns false where its target is not in the cartridge.
+// Plays a jump, a call or a return. Returns false where its target is not in this bank.
 template <Operation operation, Mode mode>
 JAXRL_INLINE bool play_flow(Threaded& t) {
   using O = Operation;
@@ -391,7 +404,7 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
     const u32 high = pull(t, low), last = low | high << 8;
     const bool stays = jump_to(t, (last + 1) & 0xFFFF);
     // The processor reads the byte before the one that it returns to.
-    if (JAXRL_UNLIKELY(!stays)) t.console.bus = (u8)read_any(t, last, high);
+    if (JAXRL_UNLIKELY(!stays || !t.bank.shows(last))) t.console.bus = (u8)read_any(t, last, high);
     return stays;
   }
   if constexpr (operation == O::RTI) {
@@ -406,7 +419,8 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
     push(t, after & 0xFF, false);
     push(t, packed_flags(t.r), false);
     t.r.no_interrupts = 1;
-    return jump_to(t, t.cartridge.image[0xFFE] | t.cartridge.image[0xFFF] << 8);
+    const u32 low = read_any(t, 0xFFFE, 0);
+    return jump_to(t, low | read_any(t, 0xFFFF, 0) << 8);
   }
   return true;
 }
@@ -472,9 +486,18 @@ inline u16 handler_of(u8 code, Special special) {
 JAXRL_INLINE void wait_for_timer(Threaded& t) {
   const Riot& riot = t.console.riot;
   if (!riot.timer || riot.read_late || !riot.interval_shift) return;
-  const i32 zero = riot.set_at + 1 + ((riot.timer - 1) << riot.interval_shift);
-  const i32 missing = zero - (t.cycle + 4);
-  if (missing > 0 && zero < kFarBeyond) t.cycle += (missing + 6) / 7 * 7;
+  const i32 zero =
+      (i32)((u32)riot.set_at + 1 + ((u32)(riot.timer - 1) << riot.interval_shift));
+  const i32 now = t.cycle + 4;
+  if (zero > now && zero < kFarBeyond) t.cycle += (zero - now + 6) / 7 * 7;
+}
+
+// Plays a loop of DEX or DEY and BNE to its end.
+JAXRL_INLINE void count_down(Threaded& t, u32& index) {
+  const u32 turns = (index - 1) & 0xFF;
+  t.cycle += (i32)(turns * (4 + t.op->taken)) + 4;
+  t.r.nz = index = 0;
+  t.op += 3;
 }
 
 // Plays until the frame is over or somebody else must go on. With a machine of null, returns the
@@ -499,18 +522,18 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
     *labels = kLabels;
     return Leaving::kPlain;
   }
-  Leaving leaving = Leaving::kFrameOver;
+  Leaving leaving = Leaving::kStops;
   Console& console = *played->console;
-  const Cartridge& cartridge = *played->cartridge;
+  const Bank& bank = *played->bank;
   Threaded t{loaded(console.cpu),
              console.cycle,
-             cartridge.ops + (console.cpu.pc & (kImage - 1)),
+             bank.ops + (console.cpu.pc & (kImage - 1)),
              (u32)console.cpu.pc & 0xF000,
              played->log,
              console.riot.ram,
              *played,
              console,
-             cartridge};
+             bank};
 
   // A jump of its own in each handler is what the processor predicts. Sanitizers take minutes to
   // compile that, and the pairs: they get one jump, and no pairs.
@@ -522,7 +545,7 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
 #define JAXRL_TAKE_BRANCH()                                          \
   do {                                                               \
     t.cycle += t.op->taken;                                          \
-    t.op = cartridge.ops + t.op->target;                             \
+    t.op += t.op->distance;                                          \
     if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on;         \
   } while (0)
   // One instruction, without the jump to the next.
@@ -536,13 +559,13 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
   } else if constexpr (jumps(Operation::operation)) {                                          \
     t.cycle += cycles;                                                                         \
     const bool stays = play_flow<Operation::operation, kOpcodes[code].mode>(t);                \
-    if (JAXRL_UNLIKELY(played->frame_over)) goto out;                                          \
+    if (JAXRL_UNLIKELY(played->stops())) goto out;                                             \
     if (JAXRL_UNLIKELY(!stays)) goto leave;                                                    \
     if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on;                                   \
   } else {                                                                                     \
     if (JAXRL_UNLIKELY((play_special<Operation::operation, Kind::kind, Special::special,       \
                                      length, cycles>(t))))                                     \
-      goto over;                                                                               \
+      goto out;                                                                                \
   }
 #define JAXRL_HANDLER(code, operation, kind, special, length, cycles) \
   L_##code##_##special : {                                            \
@@ -567,19 +590,11 @@ poll_x:
 poll_y:
   wait_for_timer(t);
   goto L_0xAC_Timer;
-count_x : {
-  const u32 turns = (t.r.x - 1) & 0xFF;
-  t.cycle += (i32)(turns * (4 + t.op->taken)) + 4;
-  t.r.nz = t.r.x = 0;
-  t.op += 3;
-}
+count_x:
+  count_down(t, t.r.x);
   JAXRL_NEXT;
-count_y : {
-  const u32 turns = (t.r.y - 1) & 0xFF;
-  t.cycle += (i32)(turns * (4 + t.op->taken)) + 4;
-  t.r.nz = t.r.y = 0;
-  t.op += 3;
-}
+count_y:
+  count_down(t, t.r.y);
   JAXRL_NEXT;
 
 #define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
@@ -598,9 +613,6 @@ runs_on:
   goto out;
 leave:
   leaving = Leaving::kPlain;
-  goto out;
-over:
-  played->frame_over = true;
 out:
   store_registers(console.cpu, t.r);
   console.cpu.pc = (u16)t.pc();
@@ -615,22 +627,25 @@ out:
 #undef JAXRL_HANDLER
 
 // Lets one handler play a loop that waits, or two instructions.
-inline void join_loops_and_pairs(Cartridge& cartridge, const void* const* labels, const u16* ids) {
-  for (u32 address = 0; address + 6 < kImage; address++) {
-    Op& op = cartridge.ops[address];
-    const u8* code = cartridge.image + address;
+inline void join_loops_and_pairs(Bank& bank, u32 piece, const void* const* labels, const u16* ids) {
+  constexpr u32 kLongest = 6;  // bytes of what is joined
+  for (u32 address = 0; address + kLongest < kImage; address++) {
+    if (address % piece + kLongest > piece) continue;
+    Op& op = bank.ops[address];
+    const u8* code = bank.image + address;
     const u32 next = address + length_of(kOpcodes[code[0]].mode);
     const bool reads_timer = ids[address] == kId_0xAD_Timer || ids[address] == kId_0xAE_Timer ||
                              ids[address] == kId_0xAC_Timer;
     const bool polls = reads_timer && code[3] == 0xD0 && code[4] == 0xFB &&
-                       cartridge.ops[address + 3].taken == 1;
-    const bool counts = (code[0] == 0xCA || code[0] == 0x88) && code[1] == 0xD0 && code[2] == 0xFD;
+                       bank.ops[address + 3].taken == 1;
+    const bool counts = (code[0] == 0xCA || code[0] == 0x88) && code[1] == 0xD0 &&
+                        code[2] == 0xFD && ids[address] != kIdLeave && ids[next] != kIdLeave;
     if (polls) {
       op.handler = labels[code[0] == 0xAD ? kIdPollA : code[0] == 0xAE ? kIdPollX : kIdPollY];
       continue;
     }
     if (counts) {
-      op.taken = cartridge.ops[next].taken;
+      op.taken = bank.ops[next].taken;
       op.handler = labels[code[0] == 0xCA ? kIdCountX : kIdCountY];
       continue;
     }
@@ -644,36 +659,51 @@ inline void join_loops_and_pairs(Cartridge& cartridge, const void* const* labels
   }
 }
 
+// Decodes the instruction at an address, but for its handler; returns the handler's number.
+inline u16 decode_at(const Cartridge& cartridge, const Bank& bank, u32 address, Op& op) {
+  const u8* image = bank.image;
+  const u8 code = image[address];
+  const Opcode& opcode = kOpcodes[code];
+  const u32 length = length_of(opcode.mode), piece = cartridge.piece();
+  // Fetching it touches a hot spot, or it leaves the cartridge or its slice.
+  const u32 last = address + length - 1;
+  if (last + 1 >= kImage || last / piece != address / piece) return kIdLeave;
+  if (!bank.shows(bank.page | address) || !bank.shows(bank.page | last)) return kIdLeave;
+  if (length == 2) op.operand = image[address + 1];
+  if (length == 3) op.operand = (u16)(image[address + 1] | image[address + 2] << 8);
+  Special special = special_of(opcode.kind, opcode.mode, op.operand, bank);
+  if (opcode.kind == Kind::Branch) {
+    const u32 after = address + 2, target = after + (u32)(i32)(i8)op.operand;
+    if (target >= kImage || target / piece != address / piece) return kIdLeave;
+    op.distance = (i16)(2 + (i8)op.operand);
+    op.taken = (u8)(1 + ((target ^ after) >> 8 & 1));
+  }
+  if (special == Special::Constant && opcode.mode == Mode::Absolute) {
+    const u32 offset = op.operand & (kImage - 1);
+    // Of slices, the last alone stays where it is.
+    if (cartridge.banking == Banking::kE0 && offset / kSlice < kMostSwitched)
+      special = Special::Anywhere;
+    else
+      op.operand = cartridge.banking == Banking::kE0 ? cartridge.banks[1].image[offset] : image[offset];
+  }
+  return handler_of(code, special);
+}
+
 // Decodes the instruction that begins at each byte of the cartridge.
 inline void decode(Cartridge& cartridge) {
   const void* const* labels;
   play_threaded(nullptr, &labels);
-  const u8* image = cartridge.image;
   u16 ids[kImage + 3];
-  for (u32 address = 0; address < kImage + 3; address++) {
-    Op& op = cartridge.ops[address];
-    op = {labels[kIdLeave], 0, 0, 0};
-    ids[address] = kIdLeave;
-    if (address >= kImage) continue;
-    const u8 code = image[address];
-    const Opcode& opcode = kOpcodes[code];
-    const u32 length = length_of(opcode.mode);
-    if (address + length >= kImage) continue;  // it leaves the cartridge
-    if (length == 2) op.operand = image[address + 1];
-    if (length == 3) op.operand = (u16)(image[address + 1] | image[address + 2] << 8);
-    const Special special = special_of(opcode.kind, opcode.mode, op.operand);
-    if (opcode.kind == Kind::Branch) {
-      const u32 after = address + 2, target = after + (u32)(i32)(i8)op.operand;
-      if (target >= kImage) continue;  // leaves the cartridge
-      op.target = (u16)target;
-      op.taken = (u8)(1 + ((target ^ after) >> 8 & 1));
+  for (u32 number = 0; number < cartridge.num_banks; number++) {
+    Bank& bank = cartridge.banks[number];
+    for (u32 address = 0; address < kImage + 3; address++) {
+      Op& op = bank.ops[address];
+      op = {labels[kIdLeave], 0, 0, 0};
+      ids[address] = address < kImage ? decode_at(cartridge, bank, address, op) : (u16)kIdLeave;
+      op.handler = labels[ids[address]];
     }
-    if (special == Special::Constant && opcode.mode == Mode::Absolute)
-      op.operand = image[op.operand & (kImage - 1)];
-    ids[address] = handler_of(code, special);
-    op.handler = labels[ids[address]];
+    join_loops_and_pairs(bank, cartridge.piece(), labels, ids);
   }
-  join_loops_and_pairs(cartridge, labels, ids);
 }
 
 }  // namespace jaxrl

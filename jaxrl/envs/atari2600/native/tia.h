@@ -29,8 +29,8 @@ enum TiaRegister : u8 {
   COLUP0 = 0x06, COLUP1 = 0x07, COLUPF = 0x08, COLUBK = 0x09, CTRLPF = 0x0A, REFP0 = 0x0B,
   REFP1 = 0x0C, PF0 = 0x0D, PF1 = 0x0E, PF2 = 0x0F, RESP0 = 0x10, RESP1 = 0x11, RESM0 = 0x12,
   RESM1 = 0x13, RESBL = 0x14, AUDC0 = 0x15, AUDV1 = 0x1A, GRP0 = 0x1B, GRP1 = 0x1C, ENAM0 = 0x1D,
-  ENAM1 = 0x1E, ENABL = 0x1F, HMP0 = 0x20, HMBL = 0x24, VDELP0 = 0x25, VDELP1 = 0x26, VDELBL = 0x27,
-  RESMP0 = 0x28, RESMP1 = 0x29, HMOVE = 0x2A, HMCLR = 0x2B, CXCLR = 0x2C,
+  ENAM1 = 0x1E, ENABL = 0x1F, HMP0 = 0x20, HMM0 = 0x22, HMBL = 0x24, VDELP0 = 0x25, VDELP1 = 0x26,
+  VDELBL = 0x27, RESMP0 = 0x28, RESMP1 = 0x29, HMOVE = 0x2A, HMCLR = 0x2B, CXCLR = 0x2C,
 };
 
 enum Object : u8 { kPlayer0, kPlayer1, kMissile0, kMissile1, kBall, kPlayfield, kObjects };
@@ -63,14 +63,23 @@ struct Tia {
   u8 suppressed[2];     // the player was moved on this line: its first copy is not shown
   u8 mirrored;          // the right half of the playfield mirrors the left
   u8 hmove_blank;       // the first 8 pixels of the next line are black
-  u8 padding[1];
+  u8 odd_lines;         // the last frame had an odd number of lines
+  u8 stars;             // missile 0 moves by itself: 4 and its step, or 0
+  u8 star_look;         // kAsIs, kWide or kHidden on this line
+  u8 padding[6];
 };
+
+// HMM0 that goes from 7 to 6 just as an HMOVE ends leaves missile 0 counting: it moves on every line,
+// until the next HMOVE, and is wide on one line of four and hidden on the next. Games make stars of it.
+constexpr u8 kStarMoves[4] = {18, 33, 0, 17};  // pixels to the left
+constexpr u32 kStarClocks = 63;                // from the HMOVE
+enum StarLook : u8 { kAsIs, kWide, kHidden };
 
 struct Mask {
   u64 word[3];  // pixel x is bit x % 64 of word x / 64
 };
 
-// Where a frame is drawn: 210 rows of 160 bytes, colours[COLUxx] each.
+// Where a frame is drawn: rows of 160 bytes, colours[COLUxx] each.
 struct Canvas {
   u8* pixels;         // null where the frame is not seen
   const u8* colours;  // [256]: identity, or the grey of each colour
@@ -78,9 +87,9 @@ struct Canvas {
 
 // A write of the program: cycle << 14 | register << 8 | value.
 using LoggedWrite = u32;
-// A frame ends at the first write after line 291; BRK writes 3 times in 7 cycles.
-constexpr int kLogCapacity = (292 * kCyclesPerLine / 7 + 1) * 3;
-constexpr i32 kLastLines = 291;
+// A frame ends at the first write after so many lines; BRK writes 3 times in 7 cycles.
+constexpr i32 kLastLines = 291, kLastPalLines = 343;
+constexpr int kLogCapacity = ((kLastPalLines + 1) * kCyclesPerLine / 7 + 1) * 3;
 
 // The beam: what is needed while a frame is played and not between frames.
 struct Beam {
@@ -98,6 +107,7 @@ struct Beam {
   u8 partners_of[8];        // the same by object
   u8 repeats;               // nothing has changed since the row above was drawn whole
   u8 blanks_hmove;          // the console shows HMOVE's blanks
+  u8 lost_colour;           // 1 where a PAL television loses it, after an odd number of lines
   Mask mask[kObjects];
 };
 
@@ -196,7 +206,11 @@ inline Mask player_mask(const Tia& tia, int player) {
 }
 
 inline Mask missile_mask(const Tia& tia, int missile) {
-  const u32 size = tia.registers[NUSIZ0 + missile];
+  u32 size = tia.registers[NUSIZ0 + missile];
+  if (JAXRL_UNLIKELY(!missile && tia.star_look)) {
+    if (tia.star_look == kHidden) return {};
+    size |= 0x10;
+  }
   const u64 pattern = (1u << (1u << (size >> 4 & 3))) - 1;
   return placed(pattern * tia_tables::kCopies[size & 7], pattern * tia_tables::kCopyAt64[size & 7],
                 tia.position[kMissile0 + missile]);
@@ -317,14 +331,16 @@ inline void draw(const Tia& tia, Beam& beam, u8* row, i32 from, i32 to) {
   if (registers[VBLANK] & 2) return store(row, filled(colours[0]), part.word);
   for (u32 stale = beam.stale & beam.enabled; stale; stale &= stale - 1)
     rebuild(tia, beam, __builtin_ctz(stale));
-  PixelRow pixels = filled(colours[registers[COLUBK] & 0xFE]);
-  const u8 player0 = colours[registers[COLUP0] & 0xFE], player1 = colours[registers[COLUP1] & 0xFE];
-  const u8 front = colours[registers[COLUPF] & 0xFE];
+  const auto colour = [&](u32 index) {
+    return colours[(registers[index] & 0xFE) | beam.lost_colour];
+  };
+  PixelRow pixels = filled(colour(COLUBK));
+  const u8 player0 = colour(COLUP0), player1 = colour(COLUP1), front = colour(COLUPF);
   const u8 enabled = beam.enabled;
   const u8 priority = registers[CTRLPF] & 6;  // 4: playfield over players; 2: scores' colours
   const Mask& playfield = beam.mask[kPlayfield];
-  const auto blend_object = [&](int object, u8 colour) {
-    if (enabled >> object & 1) blend(pixels, beam.mask[object].word, colour);
+  const auto blend_object = [&](int object, u8 shown) {
+    if (enabled >> object & 1) blend(pixels, beam.mask[object].word, shown);
   };
   if (priority == 2) {
     // The halves of the playfield have the players' colours; the left one lies over player 1.
@@ -375,7 +391,18 @@ inline void run_segment(Tia& tia, Beam& beam, i32 from, i32 to) {
   if (to >= 8) tia.hmove_blank = 0;
 }
 
+inline void move_star(Tia& tia, Beam& beam) {
+  const u32 step = (tia.stars + 1) & 3;
+  tia.stars = (u8)(4 + step);
+  tia.position[kMissile0] =
+      (u8)((tia.position[kMissile0] + kScreenWidth - kStarMoves[step]) % kScreenWidth);
+  tia.star_look = step == 1 ? kWide : step == 2 ? kHidden : kAsIs;
+  beam.stale |= 1 << kMissile0;
+  beam.repeats = 0;
+}
+
 inline void end_line(Tia& tia, Beam& beam) {
+  if (JAXRL_UNLIKELY(tia.stars)) move_star(tia, beam);
   const u8 mirrored = tia.registers[CTRLPF] & 1;
   if (tia.mirrored != mirrored) {
     tia.mirrored = mirrored;
@@ -408,7 +435,7 @@ JAXRL_NOINLINE void run_beam_on(Tia& tia, Beam& beam, i32 clock) {
     beam.line_start = line_end;
     // Nothing changes any more, so one line that is not drawn stands for all.
     const i32 lines = (end - beam.line_start - 1) / kClocksPerLine;
-    if (!kDraw && lines > 1) {
+    if (!kDraw && lines > 1 && !tia.stars) {
       run_segment<false>(tia, beam, 0, kScreenWidth);
       beam.line_start += lines * kClocksPerLine;
       beam.clock = beam.line_start;
@@ -479,9 +506,11 @@ inline void reset_missile_or_ball(Tia& tia, Beam& beam, int object, i32 clock) {
     for (const LateReset& late : kLateResets)
       if (late.object == object && since == (u32)late.cycles * 3 && place == late.place)
         pixel = late.pixel;
-  if (tia.position[object] == pixel) return;
-  if (kDraw || beam.needed_objects >> object & 1)
+  const bool star = object == kMissile0 && (tia.stars | tia.star_look);
+  if (tia.position[object] == pixel && !star) return;
+  if (kDraw || star || beam.needed_objects >> object & 1)
     run_beam<kDraw>(tia, beam, clock + (object == kBall ? 0 : 8));
+  if (star) tia.star_look = kAsIs;
   tia.position[object] = pixel;
   beam.stale |= (u8)(1 << object);
   beam.repeats = 0;
@@ -537,6 +566,10 @@ inline void move_objects(Tia& tia, Beam& beam, i32 cycle) {
   }
   tia.suppressed[0] = tia.suppressed[1] = 0;
   tia.hmove_clock = clock;
+  if (JAXRL_LIKELY(!(tia.stars | tia.star_look))) return;
+  tia.stars = tia.star_look = 0;
+  beam.stale |= 1 << kMissile0;
+  beam.repeats = 0;
 }
 
 // Which objects and masks a register changes when its value does; `kLooks` only changes colours.
@@ -609,13 +642,25 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
     }
     case NUSIZ0: case NUSIZ1: {
       const int player = (int)index - NUSIZ0;
-      if (registers[index] == value && !tia.suppressed[player]) return;
+      const bool star = !player && (tia.stars | tia.star_look);
+      if (registers[index] == value && !tia.suppressed[player] && !star) return;
       const u8 objects = (u8)(1 << (kPlayer0 + player) | 1 << (kMissile0 + player));
       run_beam<kDraw>(tia, beam, clock + 8);
       beam.repeats = 0;
       registers[index] = value;
       tia.suppressed[player] = 0;
+      if (!player) tia.star_look = kAsIs;
       beam.stale |= objects;
+      return;
+    }
+    case HMM0: {
+      const bool star = (u32)clock - (u32)tia.hmove_clock == kStarClocks && registers[HMM0] >> 4 == 7 &&
+                        value >> 4 == 6;
+      if (star) {
+        run_beam<kDraw>(tia, beam, clock);
+        tia.stars = 4;
+      }
+      registers[HMM0] = value;
       return;
     }
     case CTRLPF: {
@@ -637,8 +682,10 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
       // The missile hides in its player and comes out in the player's middle.
       const int player = (int)index - RESMP0;
       if (!((registers[index] ^ value) & 2)) return;
+      if (tia.stars) run_beam<kDraw>(tia, beam, clock);
       run_to(0, (u8)(1 << (kMissile0 + player)));
       if (!(value & 2)) {
+        if (!player) tia.star_look = kAsIs;
         const u32 copies = registers[NUSIZ0 + player] & 7;
         const int middle = copies == 5 ? 8 : copies == 7 ? 16 : 4;
         tia.position[kMissile0 + player] = (u8)((tia.position[player] + middle) % kScreenWidth);
@@ -687,9 +734,9 @@ inline void play_log(Tia& tia, Beam& beam, const LoggedWrite* end, i32 clock) {
     play_log_until<false>(tia, beam, end, clock);
 }
 
-inline void start_beam(Beam& beam, const Tia& tia, i32 first_line, bool goes_on) {
+inline void start_beam(Beam& beam, const Tia& tia, i32 first_line, i32 height, bool goes_on) {
   beam.start = first_line * kClocksPerLine;
-  beam.stop = beam.start + kScreenHeight * kClocksPerLine;
+  beam.stop = beam.start + height * kClocksPerLine;
   beam.clock = beam.line_start = beam.start;
   if (goes_on && tia.drawn_until > beam.start) {
     beam.clock = tia.drawn_until;

@@ -1,0 +1,93 @@
+// What a vector environment shows of up to three pictures: greys as observation.h averages them, or red,
+// green and blue, each averaged by itself.
+#pragma once
+
+#include "observation.h"
+#include "palette.h"
+
+namespace jaxrl {
+
+// Scratch of a thread.
+struct Pictures {
+  u8 left[2][kMostLines * kScreenWidth];  // by the row before
+  u8 plane[kMostLines * kScreenWidth];
+  u8 average[kMostLines * kScreenWidth];
+};
+
+// What a thread needs to show pictures.
+struct Viewer {
+  const Averager& averager;
+  Pictures& pictures;
+  i32 screen_size;
+  bool colour;
+};
+
+struct ColourPlanes {
+  u8 of[3][256];  // red, green and blue of COLUxx
+  constexpr ColourPlanes() : of() {
+    for (int plane = 0; plane < 3; plane++)
+      for (int colour = 0; colour < 256; colour++) of[plane][colour] = kColours[colour / 2][plane];
+  }
+};
+inline constexpr ColourPlanes kColourPlanes{};
+
+// Up to three pictures, of which the maximum is seen.
+struct Seen {
+  const u8* pictures[3];
+  u32 count = 0;
+  void add(const u8* picture) { pictures[count++] = picture; }
+};
+
+// Whether a line looks as the one above it in all pictures, as most lines do.
+inline bool repeats_line(const Seen& seen, i32 start) {
+  if (start == 0) return false;
+  for (u32 one = 0; one < seen.count; one++) {
+    const u8* line = seen.pictures[one] + start;
+    if (memcmp(line, line - kScreenWidth, kScreenWidth)) return false;
+  }
+  return true;
+}
+
+// Writes the maximum of the pictures, each by a table.
+inline void take_maximum(const Seen& seen, const u8* table, i32 size, u8* out) {
+  for (i32 start = 0; start < size; start += kScreenWidth) {
+    u8* line = out + start;
+    if (repeats_line(seen, start)) {
+      memcpy(line, line - kScreenWidth, kScreenWidth);
+      continue;
+    }
+    for (i32 x = 0; x < kScreenWidth; x++) line[x] = table[seen.pictures[0][start + x]];
+    for (u32 other = 1; other < seen.count; other++)
+      for (i32 x = 0; x < kScreenWidth; x++) {
+        const u8 value = table[seen.pictures[other][start + x]];
+        if (value > line[x]) line[x] = value;
+      }
+  }
+}
+
+inline void observe_colours(const Viewer& viewer, const Seen& seen, u8* out) {
+  const i32 pixels = viewer.averager.height * viewer.averager.width;
+  u8 *plane = viewer.pictures.plane, *average = viewer.pictures.average;
+  for (int colour = 0; colour < 3; colour++) {
+    take_maximum(seen, kColourPlanes.of[colour], viewer.screen_size, plane);
+    observe(viewer.averager, plane, plane, average);
+    for (i32 pixel = 0; pixel < pixels; pixel++) out[3 * pixel + colour] = average[pixel];
+  }
+}
+
+// Writes the observation of the maximum of the pictures, of greys or, in `colour`, of COLUxx.
+inline void observe(const Viewer& viewer, const Seen& seen, u8* out) {
+  if (viewer.colour) return observe_colours(viewer, seen, out);
+  const u8* first = seen.pictures[0];
+  if (seen.count == 3) {
+    u8* plane = viewer.pictures.plane;
+    for (i32 at = 0; at < viewer.screen_size; at++) {
+      const u8 one = first[at], other = seen.pictures[1][at];
+      plane[at] = one > other ? one : other;
+    }
+    first = plane;
+  }
+  observe(viewer.averager, first, seen.pictures[seen.count - 1], out);
+}
+
+}  // namespace jaxrl

@@ -1,0 +1,223 @@
+"""Our own Atari 2600 for every trainer: a Gymnasium vector environment, without JAX."""
+
+import os
+from typing import Any, NoReturn
+
+import numpy as np
+
+from jaxrl.atari.games import FULL_ACTIONS
+
+try:
+    import gymnasium
+except ImportError:
+    raise ImportError("VectorEnv is a Gymnasium environment: pip install gymnasium") from None
+
+from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.vector.utils import batch_space
+
+from jaxrl.envs.atari2600.vector_library import KEEPS_SEED, NUMBERS, Batch, VectorEngine
+from jaxrl.envs.atari2600.vector_options import VectorOptions
+from jaxrl.errors import UserError
+
+Infos = dict[str, np.ndarray]
+Steps = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]
+
+SIDEWAYS, UPWARDS, BUTTON = ("LEFT", "", "RIGHT"), ("DOWN", "", "UP"), ("", "FIRE")
+MEANINGS = [up + side + fire or "NOOP" for side in SIDEWAYS for up in UPWARDS for fire in BUTTON]
+# Actions by direction: [sideways, upwards, FIRE].
+DIRECTED = np.array([FULL_ACTIONS.index(meaning) for meaning in MEANINGS]).reshape(3, 3, 2)
+
+
+class VectorEnv(gymnasium.vector.VectorEnv):
+    """Atari games as a Gymnasium vector environment, with the options of `ale_py`'s.
+
+        envs = VectorEnv("pong", num_envs=8)
+        observations, infos = envs.reset(seed=1)
+        observations, rewards, terminations, truncations, infos = envs.step(actions)
+
+    Observations u8[B, stack_num, img_height, img_width] (x 3 in colour), rewards i32[B], ends
+    bool[B] and infos i32[B] equal those of `ale_py.vector_env.AtariVectorEnv` bit for bit, and the
+    same seed plays the same games. B is `batch_size`, or all environments.
+    """
+
+    def __init__(self, game: str, num_envs: int, **options: Any) -> None:
+        """Opens the games; the options are those of `VectorOptions`.
+
+        Raises:
+          UserError: an option is out of its range, or the emulator cannot play the game.
+        """
+        chosen = VectorOptions(game, num_envs, **options)
+        chosen.check()
+        self.options = chosen
+        self.num_envs, self.batch_size = num_envs, chosen.batch
+        self.metadata = {"autoreset_mode": chosen.autoreset}
+        self.single_observation_space = Box(0, 255, chosen.observation_shape, np.uint8)
+        self.single_action_space = _action_space(chosen)
+        self.observation_space = batch_space(self.single_observation_space, self.batch_size)
+        self.action_space = batch_space(self.single_action_space, self.batch_size)
+        self._has_begun = False
+        self._engine = VectorEngine(
+            game,
+            chosen.rules(),
+            chosen.observation_shape,
+            num_envs=num_envs,
+            batch_size=self.batch_size,
+            num_threads=min(chosen.num_threads or self.batch_size, os.cpu_count() or 1),
+            first_core=chosen.thread_affinity_offset,
+        )
+
+    def reset(
+        self, *, seed: int | np.ndarray | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, Infos]:
+        """Begins new episodes.
+
+        Args:
+          seed: of the first environment that is reset, the next one's is one higher; or an array of
+            one seed for each. Without a seed the games go on drawing.
+          options: `reset_mask`, bool[E], chooses the environments; the others show what they show.
+        """
+        self._check_open()
+        mask = self._reset_mask(options)
+        if not mask.all() and not self._has_begun:
+            raise RuntimeError("the first reset resets every environment: leave out reset_mask")
+        if not mask.all() and self.batch_size != self.num_envs:
+            raise ValueError("reset_mask needs batch_size = num_envs")
+        seeds = np.full(self.num_envs, KEEPS_SEED, np.int64)
+        seeds[mask] = self._seeds(seed, int(mask.sum()))
+        self._has_begun = True
+        self._engine.reset(mask, seeds)
+        batch = self._receive()
+        return batch.observations, _infos(batch)
+
+    def step(self, actions: np.ndarray) -> Steps:
+        """Plays a step: `send`, then `recv`."""
+        self.send(actions)
+        return self.recv()
+
+    def send(self, actions: np.ndarray) -> None:
+        """Starts a step of the environments received last: i32[B], or f32[B, 3] if continuous."""
+        self._check_open()
+        given = np.asarray(actions)
+        if given.shape != self.action_space.shape:
+            raise ValueError(f"actions have the shape {self.action_space.shape}, not {given.shape}")
+        kind = np.floating if self.options.continuous else np.integer
+        if not np.issubdtype(given.dtype, kind):
+            raise TypeError(f"actions are of {self.action_space.dtype}, not of {given.dtype}")
+        strengths = None
+        if self.options.continuous:
+            strengths = np.ascontiguousarray(given[:, 0], np.float32)
+            given = self._directed(given)
+        if not self._engine.send(np.ascontiguousarray(given, np.int32), strengths):
+            self._refuse(given, strengths)
+
+    def recv(self) -> Steps:
+        """Waits for the B environments that are ready first; `infos["env_id"]` says which."""
+        self._check_open()
+        batch = self._receive()
+        infos = _infos(batch)
+        if batch.final_observations is not None:
+            infos["final_obs"] = batch.final_observations
+        rewards = batch.numbers[NUMBERS.index("reward")]
+        return batch.observations, rewards, batch.ends[0], batch.ends[1], infos
+
+    def save(self) -> np.ndarray:
+        """Returns a snapshot of every environment, u8[E, bytes], between two steps."""
+        self._check_open()
+        if self.batch_size != self.num_envs:
+            raise UserError("save needs batch_size = num_envs")
+        snapshots = self._engine.save()
+        if snapshots is None:
+            raise RuntimeError("save comes after reset or recv, not between send and recv")
+        return snapshots
+
+    def load(self, snapshots: np.ndarray) -> tuple[np.ndarray, Infos]:
+        """Lets every environment go on from a snapshot; returns what they show, as `reset` does.
+
+        Raises `DamagedError` if one of them is not of this game and these options.
+        """
+        self._check_open()
+        if self.batch_size != self.num_envs:
+            raise UserError("load needs batch_size = num_envs")
+        self._engine.load(snapshots)
+        self._has_begun = True
+        self._engine.reset(np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.int64))
+        batch = self._receive()
+        return batch.observations, _infos(batch)
+
+    def xla(self) -> NoReturn:
+        """Refuses: jaxrl's own trainer is the way to play from a compiled program."""
+        raise NotImplementedError(
+            "VectorEnv has no xla(): jaxrl trains with env.engine = atari2600"
+        )
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends the threads."""
+        self._engine.close()
+
+    def _check_open(self) -> None:
+        if not self._engine.close.alive:
+            raise RuntimeError("the environments are closed")
+
+    def _receive(self) -> Batch:
+        batch = self._engine.receive()
+        if batch is None:
+            raise RuntimeError("nothing is under way: recv comes after send")
+        return batch
+
+    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
+        if options is None or "reset_mask" not in options:
+            return np.ones(self.num_envs, np.bool_)
+        mask = options["reset_mask"]
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            raise TypeError(f"reset_mask is a boolean array, not {mask!r}")
+        if mask.shape != (self.num_envs,):
+            raise ValueError(f"reset_mask has the shape {(self.num_envs,)}, not {mask.shape}")
+        return np.ascontiguousarray(mask)
+
+    def _seeds(self, seed: int | np.ndarray | None, count: int) -> np.ndarray:
+        """Returns a seed for each of `count` environments, or `KEEPS_SEED`: i64[count]."""
+        seeds = np.full(count, KEEPS_SEED) if seed is None else np.asarray(seed)
+        if not np.issubdtype(seeds.dtype, np.integer):
+            raise TypeError(f"seed is an integer or an array of integers, not {seed!r}")
+        if seeds.ndim == 0:
+            seeds = seeds.astype(np.int64) + np.arange(count)
+        if seeds.shape != (count,):
+            raise ValueError(f"seed has the shape {(count,)}, not {seeds.shape}")
+        if count and (seeds.min() < KEEPS_SEED or seeds.max() >= 2**32):
+            raise ValueError("seeds are from 0 to 2**32 - 1, or -1, which goes on drawing")
+        if self._has_begun:
+            return seeds
+        return np.where(seeds == KEEPS_SEED, np.random.SeedSequence().generate_state(count), seeds)
+
+    def _directed(self, actions: np.ndarray) -> np.ndarray:
+        """Returns the actions of f32[B, 3]: i32[B]."""
+        threshold = self.options.continuous_action_threshold
+        radius, angle, fire = actions.T
+        directions = []
+        for part in (radius * np.cos(angle), radius * np.sin(angle)):
+            directions.append(1 + (part > threshold) - (part < -threshold).astype(np.int32))
+        return DIRECTED[directions[0], directions[1], (fire > threshold).astype(np.int32)]
+
+    def _refuse(self, actions: np.ndarray, strengths: np.ndarray | None) -> NoReturn:
+        """Raises an error that says why C++ did not take the actions."""
+        count = len(self.options.action_meanings)
+        if ((actions < 0) | (actions >= count)).any():
+            raise ValueError(f"actions are from 0 to {count - 1}: {actions}")
+        if strengths is not None and not (np.abs(strengths) <= 1).all():
+            raise ValueError(f"the radius is from 0 to 1: {strengths}")
+        raise RuntimeError("send comes after reset or recv")
+
+
+def _action_space(options: VectorOptions) -> Space:
+    if not options.continuous:
+        return Discrete(len(options.action_meanings))
+    low, high = np.array([[0, -np.pi, 0], [1, np.pi, 1]], np.float32)
+    return Box(low, high, (3,), np.float32)
+
+
+def _infos(batch: Batch) -> Infos:
+    return {
+        name: numbers
+        for name, numbers in zip(NUMBERS, batch.numbers, strict=True)
+        if name != "reward"
+    }

@@ -1,0 +1,206 @@
+"""The C++ functions of native/vector_calls.h, with their types."""
+
+import ctypes
+import functools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from jaxrl.envs.atari2600 import build
+from jaxrl.envs.atari2600.roms import rom
+from jaxrl.errors import DamagedError, UserError
+
+NUMBERS = ("env_id", "reward", "lives", "frame_number", "episode_frame_number")
+KEEPS_SEED = -1
+REFUSALS = {
+    1: "their snapshots are of another version of the emulator or of other options",
+    2: "their snapshots are of another cartridge",
+    3: "their snapshots are damaged",
+}
+
+ActionCodes = ctypes.c_uint8 * 18
+
+
+class VectorRules(ctypes.Structure):
+    """Options of the environments; `VectorRules` of native/vector_environment.h."""
+
+    _fields_ = (
+        ("frame_skip", ctypes.c_int32),
+        ("noop_max", ctypes.c_int32),
+        ("max_frames", ctypes.c_int32),
+        ("stack", ctypes.c_int32),
+        ("height", ctypes.c_int32),
+        ("width", ctypes.c_int32),
+        ("repeat_probability", ctypes.c_float),
+        ("maxpool", ctypes.c_uint8),
+        ("colour", ctypes.c_uint8),
+        ("fire_reset", ctypes.c_uint8),
+        ("episodic_life", ctypes.c_uint8),
+        ("life_loss_info", ctypes.c_uint8),
+        ("reward_clip", ctypes.c_uint8),
+        ("same_step", ctypes.c_uint8),
+        ("fast_resets", ctypes.c_uint8),
+        ("num_actions", ctypes.c_uint8),
+        ("actions", ActionCodes),
+    )
+
+
+class _Places(ctypes.Structure):
+    """Addresses of a batch; `VectorBatch` of native/vector_engine.h."""
+
+    _fields_ = (
+        ("observations", ctypes.c_void_p),
+        ("final_observations", ctypes.c_void_p),
+        ("numbers", ctypes.c_void_p),
+        ("ends", ctypes.c_void_p),
+    )
+
+
+class Batch:
+    """The rows of B environments, which C++ writes."""
+
+    def __init__(self, size: int, shape: tuple[int, ...], final: np.ndarray | None) -> None:
+        self.observations = np.empty((size, *shape), np.uint8)
+        self.final_observations = final  # u8[B, *shape], zeros where no episode has ended, or None
+        self.numbers = np.empty((len(NUMBERS), size), np.int32)
+        self.ends = np.empty((2, size), np.bool_)  # terminated, truncated
+        self.places = _Places(
+            self.observations.ctypes.data,
+            None if final is None else final.ctypes.data,
+            self.numbers.ctypes.data,
+            self.ends.ctypes.data,
+        )
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """Loads the library, which is built on first use."""
+    functions = build.shared_library()
+    handle, flag = ctypes.c_void_p, ctypes.c_uint8
+    size, count = ctypes.c_uint64, ctypes.c_uint32
+    places, pointer = ctypes.POINTER(_Places), ctypes.c_void_p
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "jaxrl_lines": (ctypes.c_int32, [ctypes.c_char_p]),
+        "jaxrl_vector_open": (
+            handle,
+            [
+                *(ctypes.c_char_p, ctypes.c_char_p, size, ctypes.POINTER(VectorRules)),
+                *(count, count, count, ctypes.c_int32, places),
+            ],
+        ),
+        "jaxrl_vector_close": (None, [handle]),
+        "jaxrl_vector_reset": (None, [handle, pointer, pointer]),
+        "jaxrl_vector_send": (flag, [handle, pointer, pointer]),
+        "jaxrl_vector_receive": (flag, [handle, places]),
+        "jaxrl_vector_snapshot_size": (size, [handle]),
+        "jaxrl_vector_save": (flag, [handle, pointer]),
+        "jaxrl_vector_load": (ctypes.c_int32, [handle, pointer]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
+    return functions
+
+
+def screen_height(game: str) -> int:
+    """Returns the lines of a game's screen.
+
+    Raises `UserError` if the emulator does not know the game, or cannot be built.
+    """
+    height = load().jaxrl_lines(game.encode())
+    if not height:
+        raise UserError(f"VectorEnv does not play {game!r}; names are as in ale_py: 'ms_pacman'")
+    return height
+
+
+def _close(functions: ctypes.CDLL, handle: int, batch: list[Batch]) -> None:
+    functions.jaxrl_vector_close(handle)
+    batch.clear()
+
+
+class VectorEngine:
+    """An engine of C++ with the batch that it writes."""
+
+    def __init__(
+        self,
+        game: str,
+        rules: VectorRules,
+        shape: tuple[int, ...],
+        *,
+        num_envs: int,
+        batch_size: int,
+        num_threads: int,
+        first_core: int,
+    ) -> None:
+        self.num_envs, self.batch_size, self.shape = num_envs, batch_size, shape
+        self._functions = load()
+        self._same_step = bool(rules.same_step)
+        self._spare: np.ndarray | None = None  # final observations that nothing was written to
+        # C++ writes to its arrays until the engine is closed.
+        self._next = [self._new_batch()]
+        image = rom(game)
+        self._handle = self._functions.jaxrl_vector_open(
+            *(game.encode(), image, len(image), rules, num_envs, batch_size, num_threads),
+            *(first_core, self._next[0].places),
+        )
+        if not self._handle:
+            raise UserError(
+                f"cannot open {num_envs} games of {game}: its cartridge is of an unknown kind, or "
+                "there is no memory or no thread left"
+            )
+        self.close = weakref.finalize(self, _close, self._functions, self._handle, self._next)
+
+    def reset(self, chosen: np.ndarray, seeds: np.ndarray) -> None:
+        """Resets the chosen environments, bool[E], with seeds i64[E]; the others show their row."""
+        self._functions.jaxrl_vector_reset(self._handle, chosen.ctypes.data, seeds.ctypes.data)
+
+    def send(self, actions: np.ndarray, strengths: np.ndarray | None) -> bool:
+        """Starts a step with actions i32[B] and strengths f32[B]; returns whether it could."""
+        return self._functions.jaxrl_vector_send(
+            self._handle,
+            actions.ctypes.data,
+            None if strengths is None else strengths.ctypes.data,
+        )
+
+    def receive(self) -> Batch | None:
+        """Waits for a batch; returns None if too few environments are under way."""
+        following = self._new_batch()
+        if not self._functions.jaxrl_vector_receive(self._handle, following.places):
+            self._spare = following.final_observations
+            return None
+        received, self._next[0] = self._next[0], following
+        if not received.ends.any():
+            self._spare, received.final_observations = received.final_observations, None
+        return received
+
+    def save(self) -> np.ndarray | None:
+        """Returns a snapshot of each environment, u8[E, bytes]; None if not all are received."""
+        snapshots = np.empty((self.num_envs, self._snapshot_size()), np.uint8)
+        saved = self._functions.jaxrl_vector_save(self._handle, snapshots.ctypes.data)
+        return snapshots if saved else None
+
+    def load(self, snapshots: np.ndarray) -> None:
+        """Lets each environment go on from its snapshot, u8[E, bytes].
+
+        Raises `DamagedError` if one of them was not saved by such an engine.
+        """
+        shape = (self.num_envs, self._snapshot_size())
+        if snapshots.shape != shape or snapshots.dtype != np.uint8:
+            raise DamagedError(
+                f"the games cannot go on: their snapshots are u8{list(shape)}, not "
+                f"{snapshots.dtype}{list(snapshots.shape)}"
+            )
+        snapshots = np.ascontiguousarray(snapshots)
+        refusal = self._functions.jaxrl_vector_load(self._handle, snapshots.ctypes.data)
+        if refusal:
+            raise DamagedError(f"the games cannot go on: {REFUSALS[refusal]}")
+
+    def _snapshot_size(self) -> int:
+        return self._functions.jaxrl_vector_snapshot_size(self._handle)
+
+    def _new_batch(self) -> Batch:
+        final, self._spare = self._spare, None
+        if final is None and self._same_step:
+            final = np.zeros((self.batch_size, *self.shape), np.uint8)
+        return Batch(self.batch_size, self.shape, final)

@@ -1,0 +1,138 @@
+"""The options of `VectorEnv`: the names, meanings and defaults of `ale_py`'s, and one more."""
+
+from dataclasses import dataclass
+
+from gymnasium.vector import AutoresetMode
+
+from jaxrl.atari.games import FULL_ACTIONS, full_actions, minimal_actions
+from jaxrl.envs.atari2600.vector_library import ActionCodes, VectorRules, screen_height
+from jaxrl.errors import UserError
+
+SCREEN_WIDTH = 160
+LEAST_SIDE = 16  # pixels of an observation
+PAL_LINES = 250  # of the screens of European televisions, whose greys differ
+NOT_YET = ("tic_tac_toe_3d",)  # its frames go on while it thinks
+MOST_FRAMES = 2**30
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """What a vector environment plays, and how it shows it."""
+
+    game: str
+    """name of the cartridge, as space_invaders"""
+    num_envs: int
+    """environments, E"""
+    batch_size: int = 0
+    """environments of a step, those that are ready first; 0 takes all"""
+    num_threads: int = 0
+    """threads that play; 0 takes as many as there are cores, and no more than environments"""
+    thread_affinity_offset: int = -1
+    """core of the first thread, followed by those of the others; -1 binds none to a core"""
+    max_num_frames_per_episode: int = 108000
+    """time limit of an episode, in frames"""
+    repeat_action_probability: float = 0.0
+    """probability with which a frame repeats the action of the frame before"""
+    full_action_space: bool = False
+    """take all actions, not only those that the game uses"""
+    continuous: bool = False
+    """take a radius, an angle and FIRE, f32[B, 3], in place of a number; a paddle turns by the
+    radius"""
+    continuous_action_threshold: float = 0.5
+    """value above which each of them counts as a direction or as FIRE"""
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP
+    """NextStep begins an episode in the step after an end, SameStep in the step of the end"""
+    img_height: int = 84
+    """pixels of an observation, from top to bottom"""
+    img_width: int = 84
+    """pixels of an observation, from left to right"""
+    grayscale: bool = True
+    """show greys, not red, green and blue"""
+    stack_num: int = 4
+    """frames of an observation, the oldest first"""
+    frameskip: int = 4
+    """frames of a step"""
+    maxpool: bool = True
+    """show the maximum of a step's last two frames, not the last one"""
+    noop_max: int = 30
+    """an episode starts with a random number of frames without input, less than this"""
+    episodic_life: bool = False
+    """end the episode with a lost life; as in ale_py, a new game follows"""
+    life_loss_info: bool = False
+    """report a lost life as an end, and go on with the game"""
+    reward_clipping: bool = True
+    """clip rewards to -1, 0, 1"""
+    use_fire_reset: bool = True
+    """press FIRE at the start of an episode, in games that have it"""
+    fast_resets: bool = False
+    """start games as copies of 16 starts, not by 70 frames of the emulator; not in ale_py"""
+
+    @property
+    def batch(self) -> int:
+        """Environments of a batch, B."""
+        return self.batch_size or self.num_envs
+
+    @property
+    def autoreset(self) -> AutoresetMode:
+        """The mode, also where its name was given."""
+        return AutoresetMode(self.autoreset_mode)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one environment's observation."""
+        colours = () if self.grayscale else (3,)
+        return (self.stack_num, self.img_height, self.img_width, *colours)
+
+    @property
+    def action_meanings(self) -> tuple[str, ...]:
+        """Names of the actions; continuous ones are made of all eighteen."""
+        if self.continuous:
+            return FULL_ACTIONS
+        return (full_actions if self.full_action_space else minimal_actions)(self.game)
+
+    def check(self) -> None:
+        """Raises `UserError` if the game is unknown or an option is out of its range."""
+        lines = screen_height(self.game)
+        if lines == PAL_LINES or self.game in NOT_YET:
+            raise UserError(f"VectorEnv does not play {self.game} as ale-py does yet: take "
+                            "ale_py's AtariVectorEnv for it")  # fmt: skip
+        ranges = {
+            "num_envs": (1, MOST_FRAMES),
+            "batch_size": (0, self.num_envs),
+            "max_num_frames_per_episode": (1, MOST_FRAMES),
+            "repeat_action_probability": (0, 1),
+            "img_height": (LEAST_SIDE, lines),
+            "img_width": (LEAST_SIDE, SCREEN_WIDTH),
+            "stack_num": (1, 1000),
+            "frameskip": (1, 10_000),
+            "noop_max": (0, 1_000_000),
+        }
+        for name, (least, most) in ranges.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise UserError(f"{name} = {value}: must be from {least} to {most}")
+        if self.autoreset == AutoresetMode.DISABLED:
+            raise UserError("autoreset_mode = 'Disabled': must be 'NextStep' or 'SameStep'")
+
+    def rules(self) -> VectorRules:
+        """Returns the options as C++ has them."""
+        codes = [FULL_ACTIONS.index(meaning) for meaning in self.action_meanings]
+        return VectorRules(
+            frame_skip=self.frameskip,
+            noop_max=self.noop_max,
+            max_frames=self.max_num_frames_per_episode,
+            stack=self.stack_num,
+            height=self.img_height,
+            width=self.img_width,
+            repeat_probability=self.repeat_action_probability,
+            maxpool=self.maxpool,
+            colour=not self.grayscale,
+            fire_reset=self.use_fire_reset and "FIRE" in self.action_meanings,
+            episodic_life=self.episodic_life,
+            life_loss_info=self.life_loss_info,
+            reward_clip=self.reward_clipping,
+            same_step=self.autoreset == AutoresetMode.SAME_STEP,
+            fast_resets=self.fast_resets,
+            num_actions=len(codes),
+            actions=ActionCodes(*codes),
+        )

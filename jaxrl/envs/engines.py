@@ -1,0 +1,62 @@
+"""Chooses and makes the engine of a configuration."""
+
+from jaxrl.atari.games import CATCH
+from jaxrl.config.schema import Config
+from jaxrl.envs.atari2600.engine import check_config as check_atari2600
+from jaxrl.envs.atari2600.engine import make_atari2600, plays
+from jaxrl.envs.base import WHOLE, EnvGroup
+from jaxrl.envs.catch import make_catch
+from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
+from jaxrl.errors import UserError
+from jaxrl.types import EnvEngine
+
+
+def make_engine(
+    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
+) -> EnvEngine:
+    """Returns the engine of the configured game, with `num_envs` on each local device."""
+    makers = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2600}
+    return makers[engine_name(config)](config, num_envs, num_local_devices, group)
+
+
+def engine_name(config: Config) -> str:
+    """Returns the engine that plays a configuration.
+
+    `auto` is decided here: our own Atari 2600 where it plays the game and can be built, else
+    EnvPool.
+    """
+    if config.env.engine != "auto":
+        return config.env.engine
+    if config.game == CATCH:
+        return "catch"
+    return "atari2600" if plays(config) else "envpool"
+
+
+def make_engines(
+    config: Config, num_envs: int, num_local_devices: int = 1
+) -> tuple[EnvEngine, ...]:
+    """Returns one engine for each of `parallel.groups`, which share a device's `num_envs`."""
+    return tuple(
+        make_engine(
+            config,
+            num_envs // config.parallel.groups,
+            num_local_devices,
+            EnvGroup(index, config.parallel.groups),
+        )
+        for index in range(config.parallel.groups)
+    )
+
+
+def check_engine(config: Config) -> None:
+    """Raises `UserError` if the engine cannot play by the configuration on this machine.
+
+    Devices are looked for here, and the emulator is built if it has to be.
+    """
+    name = engine_name(config)
+    if name == "atari2600":
+        check_atari2600(config)
+    if name == "envpool" and config.env.interface == "xla" and not has_custom_call():
+        raise UserError(
+            "env.interface = 'xla': EnvPool has no custom call for this platform; take auto or "
+            "callback"
+        )

@@ -1,0 +1,85 @@
+"""The tables of a checkpoint: flat, of arrays by their path, with random keys as their data."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+
+from jaxrl.errors import UserError
+from jaxrl.runs import checkpoint_files
+from jaxrl.types import PyTree
+
+ITEMS = ("actor", "learner", "local", "progress")
+
+
+def is_key(x: Any) -> bool:
+    """Returns whether an array holds random keys."""
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def vacate(x: jax.Array) -> jax.ShapeDtypeStruct:
+    """Frees the buffer of an array and returns its shape and sharding."""
+    place = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+    x.delete()
+    return place
+
+
+def flatten(tree: PyTree) -> dict[str, jax.Array]:
+    """Returns a table of arrays by path, with random keys as their data."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {_name(path): jax.random.key_data(x) if is_key(x) else x for path, x in leaves}
+
+
+def unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
+    """Returns the arrays of a table in the structure of the template."""
+
+    def find(path: Any, leaf: jax.Array) -> jax.Array:
+        array = table[_name(path)]
+        return jax.random.wrap_key_data(array) if is_key(leaf) else array
+
+    return jax.tree_util.tree_map_with_path(find, template)
+
+
+def _whole(table: dict[str, PyTree]) -> ocp.args.CheckpointArgs:
+    return ocp.args.StandardRestore(table)
+
+
+def _part(table: dict[str, PyTree]) -> ocp.args.CheckpointArgs:
+    """Reads the arrays of the table, which may be some of those in the checkpoint."""
+
+    def place(x: Any) -> ocp.ArrayRestoreArgs:
+        return ocp.ArrayRestoreArgs(sharding=x.sharding, global_shape=x.shape, dtype=x.dtype)
+
+    return ocp.args.PyTreeRestore(
+        item=table, restore_args=jax.tree.map(place, table), partial_restore=True
+    )
+
+
+def restore(
+    run_dir: Path, step: int, tables: dict[str, PyTree], parts: tuple[str, ...] = ()
+) -> dict[str, PyTree]:
+    """Reads tables in the layout of their templates; `parts` may hold less than the checkpoint.
+
+    Raises `UserError` if the checkpoint has other arrays than the templates.
+    """
+    arguments = {
+        name: (_part if name in parts else _whole)(flatten(tree)) for name, tree in tables.items()
+    }
+    options = ocp.CheckpointManagerOptions(read_only=True, lightweight_initialize=True)
+    with ocp.CheckpointManager(
+        checkpoint_files.directory(run_dir), options=options, item_names=ITEMS
+    ) as manager:
+        try:
+            found = manager.restore(step, args=ocp.args.Composite(**arguments))
+            return {name: unflatten(tree, found[name]) for name, tree in tables.items()}
+        except (ValueError, KeyError, TypeError) as error:
+            reason = str(error).strip().partition("\n")[0].partition(". ")[0]
+            raise UserError(
+                f"checkpoint {step} of '{run_dir}' does not fit its configuration: {reason}"
+            ) from error

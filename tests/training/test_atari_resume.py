@@ -1,0 +1,106 @@
+"""A run of Atari that is resumed plays on the games that it has played."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxrl.cli.main import main
+from jaxrl.runs import metrics
+from tests.conftest import recipe_file
+from tests.survival import without_times
+
+RUN = [
+    "--num-envs", "4", "--env.random-start-steps", "50", "--env.engine", "atari2600",
+    "--evaluation.episodes", "0", "--log.interval", "200", "--checkpoint.interval", "200",
+    "--total-steps", "600",
+]  # fmt: skip
+WINDOWS = ["--agent.window", "3", "--agent.num-minibatches", "2"]
+
+
+def train(path, recipe, game, devices, *more):
+    config = ["--config", str(recipe_file(recipe)), "--game", game]
+    arguments = ["train", *config, *RUN, "--parallel.num-devices", str(devices), *more]
+    assert main([*arguments, "--run-dir", str(path)]) == 0
+
+
+def cut(path, copy):
+    """A copy as a kill after the first checkpoint would leave it."""
+    shutil.copytree(path, copy)
+    for step in ("400", "600"):
+        shutil.rmtree(copy / "checkpoints" / step)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("recipe", "game", "devices", "more"),
+    [
+        ("a2c_fast", "breakout", 1, ()),
+        pytest.param("vtrace_cpu", "pong", 1,
+                     (*WINDOWS, "--parallel.groups", "2", "--parallel.order", "overlapped"),
+                     marks=pytest.mark.slow),
+        pytest.param("vtrace_cpu", "montezuma_revenge", 2, WINDOWS, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, capsys, recipe, game, devices, more):
+    train(tmp_path / "whole", recipe, game, devices, *more)
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    capsys.readouterr()
+    assert main(["resume", str(resumed)]) == 0
+    said = capsys.readouterr().err
+    assert "resumed at step 200" in said
+    assert "new games" not in said
+    assert without_times(resumed) == without_times(tmp_path / "whole")
+    assert [row.get("new_games") for row in metrics.read(resumed)] == [1, 0, None]
+    assert json.loads((resumed / "provenance.json").read_text())["engine"] == "atari2600"
+
+
+@pytest.mark.slow
+def test_games_move_with_their_environments_to_another_number_of_devices(tmp_path, capsys):
+    train(tmp_path / "whole", "a2c_fast", "breakout", 2, "--parallel.order", "overlapped")
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    assert main(["resume", str(resumed), "--num-devices", "1"]) == 0
+    assert "parameters, optimizer and games continue exactly" in capsys.readouterr().err
+    for whole, moved in zip(without_times(tmp_path / "whole"), without_times(resumed), strict=True):
+        for name, value in whole.items():
+            np.testing.assert_allclose(moved[name] or 0, value or 0, rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+def test_another_engine_starts_new_games(tmp_path, capsys):
+    train(tmp_path / "whole", "a2c_fast", "breakout", 1)
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    capsys.readouterr()
+    assert main(["resume", str(resumed), "--override", "env.engine=envpool"]) == 0
+    assert "emulators cannot be saved: new games begin" in capsys.readouterr().err
+    shutil.rmtree(resumed / "checkpoints" / "600")
+    assert main(["resume", str(resumed), "--override", "env.engine=atari2600"]) == 0
+    said = capsys.readouterr().err
+    assert "the checkpoint holds no games of this emulator: new games begin" in said
+    assert [row["new_games"] for row in metrics.read(resumed) if "new_games" in row] == [1, 1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_step_under_way_is_not_taken_over_by_another_order(tmp_path, capsys, devices):
+    train(tmp_path / "whole", "a2c_fast", "breakout", 1, "--parallel.order", "overlapped")
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    capsys.readouterr()
+    arguments = ["--override", "parallel.order=strict", "--num-devices", str(devices)]
+    assert main(["resume", str(resumed), *arguments]) == 0
+    assert "new games begin" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_games_of_catch_move_to_another_number_of_devices(tmp_path, capsys):
+    catch = ("--env.engine", "auto")
+    train(tmp_path / "whole", "a2c_fast", "catch", 2, *catch)
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    assert main(["resume", str(resumed), "--num-devices", "1"]) == 0
+    assert "parameters, optimizer and games continue exactly" in capsys.readouterr().err
+    whole, moved = without_times(tmp_path / "whole"), without_times(resumed)
+    np.testing.assert_allclose(moved[-1]["episodes"], whole[-1]["episodes"])
+    np.testing.assert_allclose(
+        moved[-1]["loss/gradient_norm"], whole[-1]["loss/gradient_norm"], rtol=1e-3
+    )

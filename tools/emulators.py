@@ -1,0 +1,242 @@
+"""Compares our Atari 2600 with the Arcade Learning Environment and EnvPool, game by game.
+
+    python tools/emulators.py exact             every frame against ale-py, some ten minutes
+    python tools/emulators.py speed --cores 1   steps per second beside EnvPool's, in turns
+    python tools/emulators.py speed --cores 2
+    python tools/emulators.py write             docs/results/emulators.md and its picture
+
+Each game's result is added to docs/results/emulators.json as soon as it is there; a
+game that has one is left out, unless it is named. ale-py comes with the development environment.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # tests/ has the games frame by frame
+
+from jaxrl.atari.games import atari_games  # noqa: E402
+from jaxrl.experiments.sweep_plan import atari57  # noqa: E402
+
+MEASURED = ROOT / "docs/results/emulators.json"
+PAGE = ROOT / "docs/results/emulators.md"
+PICTURE = ROOT / "docs/images/emulators.png"
+LONG, SHORT = 3000, 600  # frames of the 57 games, and of the others
+NUM_ENVS = 60
+SECONDS, TURNS = 0.4, 3  # of each measurement
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """Returns what has been measured: by kind (exact, speed-1, speed-2), by game."""
+    found: dict[str, dict[str, Any]] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
+    return found
+
+
+def add(kind: str, game: str, result: Any) -> None:
+    """Writes one game's result beside the others."""
+    found = read()
+    found.setdefault(kind, {})[game] = result
+    found[kind] = dict(sorted(found[kind].items()))
+    found.setdefault("measured", {})[kind] = f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores"
+    MEASURED.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def compare_frames(game: str, frames: int) -> dict[str, Any]:
+    """Plays random actions in our emulator and in ale-py; returns how many frames were equal."""
+    from ale_py import Action
+
+    from tests.envs.atari2600.played import ACTIONS, Game, ale
+
+    oracle, ours = ale(game), Game(game)
+    oracle.reset_game()
+    ours.reset()
+    ours.reset()
+    rng = np.random.default_rng(1)
+    action, ends, equal = 0, 0, 0
+    for frame in range(frames):
+        if frame % 4 == 0:
+            action = int(rng.integers(ACTIONS))
+        expected = oracle.act(Action(action)), oracle.lives(), oracle.game_over()
+        reward = ours.act(action)
+        _, lives, over = ours.progress
+        same = (
+            (reward, lives, over) == expected
+            and np.array_equal(ours.ram, oracle.getRAM())
+            and np.array_equal(ours.screen, oracle.getScreen())
+        )
+        if not same:
+            break
+        equal += 1
+        if over:
+            ends += 1
+            oracle.reset_game()
+            ours.reset()
+    ours.close()
+    return {"frames": frames, "equal": equal, "ends": ends}
+
+
+def rates(game: str, cores: int) -> dict[str, list[float]]:
+    """Measures steps per second of EnvPool and of ours in turns, on so many cores."""
+    import jax
+
+    from jaxrl.config.schema import Config
+    from jaxrl.envs import make_engine
+    from jaxrl.envs.envpool.engine import make_pool
+
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    config = Config().replaced(
+        game=game, num_envs=NUM_ENVS, env={"engine": "atari2600", "random_start_steps": 100}
+    )
+    pool = make_pool(config, NUM_ENVS, 1, num_threads=cores)
+    pool.reset()
+    engine = make_engine(config, NUM_ENVS)
+    state, _ = engine.init(1)
+    actions = engine.spec.num_actions
+    rng = np.random.default_rng(0)
+
+    def step(state: Any, key: Any) -> Any:
+        action = jax.random.randint(key, (NUM_ENVS,), 0, actions)
+        state, row = engine.recv(engine.send(state, action))
+        return state, row.reward.sum()
+
+    @jax.jit
+    def play(state: Any, key: Any) -> Any:
+        return jax.lax.scan(step, state, jax.random.split(key, 50))
+
+    def ours() -> int:
+        nonlocal state
+        state, _ = jax.block_until_ready(play(state, jax.random.key(0)))
+        return 50 * NUM_ENVS
+
+    def envpools() -> int:
+        pool.step(rng.integers(0, actions, NUM_ENVS).astype(np.int32))
+        return NUM_ENVS
+
+    def rate(run: Any) -> float:
+        began, steps = time.perf_counter(), 0
+        while (passed := time.perf_counter() - began) < SECONDS:
+            steps += run()
+        return round(steps / passed, 1)
+
+    for run in (ours, envpools):  # compilation, and the first games of both
+        rate(run)
+    found: dict[str, list[float]] = {"envpool": [], "atari2600": []}
+    for _ in range(TURNS):
+        found["envpool"].append(rate(envpools))
+        found["atari2600"].append(rate(ours))
+    engine.close()
+    pool.close()
+    return found
+
+
+def ratio(rates_of: dict[str, list[float]]) -> float:
+    """Returns how many times as fast ours is: the median over the turns."""
+    pairs = zip(rates_of["atari2600"], rates_of["envpool"], strict=True)
+    return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def draw(found: dict[str, dict[str, Any]]) -> None:
+    """Draws the ratio of every game, sorted, on one core and on two."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    kinds = [kind for kind in ("speed-1", "speed-2") if kind in found]
+    games = sorted(found[kinds[-1]], key=lambda game: ratio(found[kinds[-1]][game]))
+    figure, axes = plt.subplots(figsize=(8, 10), layout="constrained")
+    for kind, marker in zip(kinds, "ox", strict=False):
+        cores = kind[-1]
+        label = f"{cores} core{'s' * (cores != '1')}"
+        ratios = [ratio(found[kind][game]) if game in found[kind] else np.nan for game in games]
+        axes.plot(ratios, range(len(games)), marker, label=label, markersize=5)
+    axes.set_yticks(range(len(games)), games, fontsize=7)
+    axes.set_xlim(left=0)
+    axes.set_ylim(-1, len(games))
+    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.text(1, -0.6, " EnvPool", fontsize=8, color="grey")
+    axes.set_xlabel("steps per second, as multiples of EnvPool's on the same cores")
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(loc="lower right")
+    figure.savefig(PICTURE, dpi=110)
+
+
+def page(found: dict[str, dict[str, Any]]) -> str:
+    """Returns the page: one row for each game."""
+    exact, measured = found["exact"], found["measured"]
+    speeds = [kind for kind in ("speed-1", "speed-2") if kind in found]
+    equal = sum(row["equal"] == row["frames"] for row in exact.values())
+    texts = [
+        "Written by `python tools/emulators.py write`. Equal to ale-py in RAM, screen, reward, "
+        f"lives and end, in every frame of random actions: **{equal} of {len(exact)} games** "
+        f"({measured['exact']}).",
+    ]
+    for kind in speeds:
+        ratios = [ratio(row) for row in found[kind].values()]
+        mean = statistics.geometric_mean(ratios)
+        cores = f"{kind[-1]} core{'s' * (kind[-1] != '1')}"
+        texts.append(
+            f"Steps per second beside EnvPool's plain loop, {cores}, {NUM_ENVS} environments, in "
+            f"turns: **{mean:.1f} times as fast in the geometric mean** of {len(ratios)} games, "
+            f"{min(ratios):.1f} to {max(ratios):.1f} ({measured[kind]})."
+        )
+    lines = ["# Our Atari 2600, game by game", ""]
+    for text in texts:
+        lines += [textwrap.fill(text, 116), ""]
+    if speeds:
+        lines += ["![ratio of every game](../images/emulators.png)", ""]
+    titles = ["game", "equal frames", "ends"]
+    for kind in speeds:
+        titles += [f"EnvPool, {kind[-1]}", f"atari2600, {kind[-1]}", "ratio"]
+    lines += ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
+    for game, row in exact.items():
+        cells = [game, f"{row['equal']:,} of {row['frames']:,}", str(row["ends"])]
+        for kind in speeds:
+            rates_of = found[kind].get(game)
+            cells += (
+                [f"{statistics.median(rates_of[name]):,.0f}" for name in ("envpool", "atari2600")]
+                + [f"{ratio(rates_of):.1f}"]
+                if rates_of
+                else ["", "", ""]
+            )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measures, or writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("exact", "speed", "write"))
+    parser.add_argument("games", nargs="*", help="default: those without a result")
+    parser.add_argument("--cores", type=int, default=2, help="of speed")
+    arguments = parser.parse_args()
+    if arguments.what == "write":
+        found = read()
+        if any(kind.startswith("speed") for kind in found):
+            draw(found)
+        PAGE.write_text(page(found))
+        return 0
+    kind = "exact" if arguments.what == "exact" else f"speed-{arguments.cores}"
+    every = atari_games() if kind == "exact" else atari57()
+    done = read().get(kind, {})
+    for game in arguments.games or [game for game in every if game not in done]:
+        if kind == "exact":
+            result: Any = compare_frames(game, LONG if game in atari57() else SHORT)
+        else:
+            result = rates(game, arguments.cores)
+        add(kind, game, result)
+        print(game, result, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
