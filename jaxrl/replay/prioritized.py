@@ -69,28 +69,32 @@ def draw(key: jax.Array, memory: Replay, batch_size: int) -> tuple[Place, jax.Ar
     power: jax.Array = memory.priorities.power
     num_envs, num_blocks, length = power.shape
     blocks = power.reshape(num_envs * num_blocks, length)
-    ends = jnp.cumsum(blocks.sum(axis=1))
+    sums = blocks.sum(axis=1)
+    ends = jnp.cumsum(sums)
     total = ends[-1]
     keys = batches.keys_per_index(key, batch_size)
     part = jnp.arange(batch_size) + jax.vmap(jax.random.uniform)(keys)
     point = part * (total / batch_size)
-    block = _find(ends, point)
+    block = _find(sums, ends, point)
     within = jnp.cumsum(blocks[block], axis=1)
     rest = point - jnp.where(block > 0, ends[block - 1], 0.0)
-    place = jax.vmap(_find)(within, rest)
+    place = jax.vmap(_find)(blocks[block], within, rest)
     env, row = block // num_blocks, block % num_blocks * length + place
     newest = memory.steps[0] - 1
     step = newest - (newest - row) % memory.ring.valid.shape[1]
     return Place(env, step), blocks[block, place] / jnp.maximum(total, 1e-30)
 
 
-def _find(ends: jax.Array, point: jax.Array) -> jax.Array:
+def _find(parts: jax.Array, ends: jax.Array, point: jax.Array) -> jax.Array:
     """Returns the index of the part that contains a point, of parts that end at `ends`.
 
-    Rounding puts a point into an empty part in one of a million draws: its weight is 0.
+    Sums in another order may end an empty part a rounding after the one before it: a point there
+    belongs to the last part before it that is not empty.
     """
-    last = jnp.searchsorted(ends, ends[-1], side="left")
-    return jnp.minimum(jnp.searchsorted(ends, point, side="right"), last).astype(jnp.int32)
+    full = parts > 0
+    drawable = jax.lax.cummax(jnp.where(full, jnp.arange(parts.size), jnp.argmax(full)))
+    index = jnp.searchsorted(ends, point, side="right")
+    return drawable[jnp.minimum(index, parts.size - 1)].astype(jnp.int32)
 
 
 def importance(probability: jax.Array, exponent: jax.Array) -> jax.Array:

@@ -102,6 +102,16 @@ def test_frequencies_match_priorities():
     assert found.pvalue > 0.001
 
 
+def test_an_empty_part_is_never_drawn():
+    """Sums may end it a rounding after the part before it, or before the last point."""
+    parts = jnp.array([0.0, 0.25, 0.0, 0.5, 0.0])
+    ends = jnp.array([0.0, 0.25, 0.25 + 2**-24, 0.75, 0.75])
+    points = [(0.0, 1), (0.1, 1), (0.25, 1), (0.3, 3), (0.75, 3), (0.8, 3), (-0.1, 1)]
+    for point, index in points:
+        assert prioritized._find(parts, ends, jnp.float32(point)) == index
+    assert prioritized._find(parts[:1], ends[:1], jnp.float32(0.0)) == 0  # nothing to draw from
+
+
 def test_each_part_of_the_sum_has_one_draw():
     """Stratified: a transition with a quarter of all priority is drawn once or twice by four."""
     power = np.full((2, 10), 0.75 / 19, np.float32)
