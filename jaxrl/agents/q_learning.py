@@ -22,7 +22,7 @@ from jaxrl.config.plan import Plan
 from jaxrl.config.value_based import ReplayConfig
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
-from jaxrl.ops import batches, exploration, optimizers, predictions
+from jaxrl.ops import batches, distributions, exploration, optimizers, predictions
 from jaxrl.ops.gradients import gradient_with_aux, row_weights
 from jaxrl.replay import buffer, prioritized
 from jaxrl.runtime.collectives import mean_over_devices
@@ -177,20 +177,14 @@ def bootstrap(method: Method, outputs: jax.Array, selector: jax.Array) -> jax.Ar
 
     Both arguments are f32[B, A(, N)], the result is f32[B(, N)].
     """
-    return select(outputs, jnp.argmax(method.values(selector), axis=-1))
-
-
-def select(outputs: jax.Array, action: jax.Array) -> jax.Array:
-    """Returns the outputs for one action each: f32[B, A(, N)], i32[B] -> f32[B(, N)]."""
-    index = action.reshape(-1, *[1] * (outputs.ndim - 1))
-    return jnp.take_along_axis(outputs, index, axis=1)[:, 0]
+    return distributions.select(outputs, jnp.argmax(method.values(selector), axis=-1))
 
 
 def loss(
     method: Method, outputs: jax.Array, batch: Batch
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
     """Returns the weighted sum of the losses, with (sums for the log, the priorities f32[B])."""
-    chosen = select(outputs, batch.action)
+    chosen = distributions.select(outputs, batch.action)
     losses, priorities = method.error(batch.target, chosen)
     total = jnp.sum(batch.weight * batch.importance * losses)
     value = jnp.sum(batch.weight * method.values(chosen))

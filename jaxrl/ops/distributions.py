@@ -26,8 +26,10 @@ def log_probabilities(logits: jax.Array, epsilon: float = 0.0) -> jax.Array:
 
 
 def select(table: jax.Array, action: jax.Array) -> jax.Array:
-    """Returns the entries of a table f32[..., A] at actions i32[...]: f32[...]."""
-    return jnp.take_along_axis(table, action[..., None], axis=-1)[..., 0]
+    """Returns the entries of a table f32[..., A(, N)] at actions i32[...]: f32[...(, N)]."""
+    axis = action.ndim
+    index = jnp.expand_dims(action, tuple(range(axis, table.ndim)))
+    return jnp.take_along_axis(table, index, axis).squeeze(axis)
 
 
 def entropy(logits: jax.Array, epsilon: float = 0.0) -> jax.Array:

@@ -25,6 +25,7 @@ class Progress:
     updates: int
     seconds: float  # of training, compilation excluded
     episodes: int  # games that have ended
+    ended_before: int = 0  # of them, those that ended before the games in progress began together
 
 
 class Found(NamedTuple):

@@ -44,8 +44,7 @@ def run(
     extra = {"compile_seconds": round(compile_seconds, 3), "new_games": int(new_games)}
     # Games that ended on devices of an earlier session; this state does not count them.
     elsewhere = progress.episodes - _games(state).episodes
-    # Games that ended before those of this session began together.
-    ended_before = progress.episodes if new_games else elsewhere
+    ended_before = progress.episodes if new_games else max(progress.ended_before, elsewhere)
     session.stop.savable = True
     while updates < session.plan.num_updates and not session.stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)
@@ -59,7 +58,7 @@ def run(
         since_line = (updates - 1) % session.plan.updates_per_line + 1  # updates
         means = metrics.means(jax.device_get(state.metrics), since_line)
         check_finite(session, state, step, means)
-        progress = Progress(step, updates, seconds, games.episodes)
+        progress = Progress(step, updates, seconds, games.episodes, ended_before)
         status = TrainingStatus(step, session.plan.total_steps, rate, games, _note(means))
         session.display.update(status, updates == boundary)
         if updates < boundary:

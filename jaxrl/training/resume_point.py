@@ -87,6 +87,17 @@ def is_complete(config: Config, run_dir: Path) -> bool:
     return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
 
 
+def _why_new_games(saved: str, here: str) -> str:
+    """Returns why games do not continue, by the `EnvEngine.state_format` saved and that here."""
+    if not here:
+        return "emulators cannot be saved"
+    if not saved:
+        return "the checkpoint holds no games of this emulator"
+    if saved != here:
+        return f"the checkpoint holds games of '{saved}', and '{here}' plays"
+    return "its games were played in another parallel.order"
+
+
 def continue_games(session: TrainingSession, new: LoopState, restored: Restored) -> LoopState:
     """Returns the restored state with its games, or new ones where it holds none; says which.
 
@@ -109,12 +120,8 @@ def continue_games(session: TrainingSession, new: LoopState, restored: Restored)
             + ", and the replay or windows start empty" * has_memory
         )
     elif kept is not Kept.GAMES:
-        said = "the checkpoint holds no games of this emulator: new games begin"
-        if not session.engines[0].state_format:
-            said = "emulators cannot be saved: new games begin"
-        elif described.games == session.engines[0].state_format:
-            said = "its games were played in another parallel.order: new games begin"
-        session.display.say(said)
+        reason = _why_new_games(described.games, session.engines[0].state_format)
+        session.display.say(f"{reason}: new games begin")
     if kept is Kept.GAMES:
         groups = state.games
         if moved:

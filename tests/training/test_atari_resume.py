@@ -8,6 +8,8 @@ import pytest
 
 from jaxrl.cli.main import main
 from jaxrl.runs import metrics
+from jaxrl.runs.checkpoint_files import describe
+from jaxrl.training import resume_point
 from tests.conftest import recipe_file
 from tests.survival import without_times
 
@@ -79,6 +81,24 @@ def test_another_engine_starts_new_games(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "the checkpoint holds no games of this emulator: new games begin" in said
     assert [row["new_games"] for row in metrics.read(resumed) if "new_games" in row] == [1, 1, 1]
+
+
+def test_games_of_another_version_are_named():
+    said = resume_point._why_new_games("atari2600 1", "atari2600 2")
+    assert said == "the checkpoint holds games of 'atari2600 1', and 'atari2600 2' plays"
+
+
+@pytest.mark.slow
+def test_games_that_ended_before_new_ones_began_never_count_for_the_best_checkpoint(tmp_path):
+    catch = ("--env.engine", "auto", "--parallel.order", "overlapped")
+    train(tmp_path / "whole", "a2c_fast", "catch", 1, *catch)
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    before = describe(resumed, 200).progress.episodes
+    assert before > 0
+    assert main(["resume", str(resumed), "--override", "parallel.order=strict"]) == 0
+    assert describe(resumed, 600).progress.ended_before == before
+    assert main(["resume", str(resumed), "--override", "total_steps=800"]) == 0
+    assert describe(resumed, 800).progress.ended_before == before
 
 
 @pytest.mark.slow

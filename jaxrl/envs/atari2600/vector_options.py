@@ -10,8 +10,6 @@ from jaxrl.errors import UserError
 
 SCREEN_WIDTH = 160
 LEAST_SIDE = 16  # pixels of an observation
-PAL_LINES = 250  # of the screens of European televisions, whose greys differ
-NOT_YET = ("tic_tac_toe_3d",)  # its frames go on while it thinks
 MOST_FRAMES = 2**30
 
 
@@ -93,9 +91,6 @@ class VectorOptions:
     def check(self) -> None:
         """Raises `UserError` if the game is unknown or an option is out of its range."""
         lines = screen_height(self.game)
-        if lines == PAL_LINES or self.game in NOT_YET:
-            raise UserError(f"VectorEnv does not play {self.game} as ale-py does yet: take "
-                            "ale_py's AtariVectorEnv for it")  # fmt: skip
         ranges = {
             "num_envs": (1, MOST_FRAMES),
             "batch_size": (0, self.num_envs),

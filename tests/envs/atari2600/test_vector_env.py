@@ -37,6 +37,8 @@ OPTIONS = [
     ("surround", {"noop_max": 0, "use_fire_reset": False}),
     ("alien", STICKY | {"noop_max": 200, "repeat_action_probability": 0.9}),
     ("skiing", {"full_action_space": True, "max_num_frames_per_episode": 7}),  # without FIRE
+    ("adventure", {"img_height": 250, "img_width": 160}),  # made for European televisions
+    ("air_raid", {"img_height": 250, "img_width": 160, "grayscale": False, "maxpool": False}),
 ]
 
 
@@ -122,10 +124,11 @@ def test_equals_ales(game, options):
     both.close()
 
 
-# Paddles; joysticks; frames without an end; banks of every kind; taller screens.
+# Paddles; joysticks; frames without an end; banks of every kind; European televisions.
 FOR_LONG = (
     *("pong", "breakout", "space_invaders", "qbert", "surround", "skiing", "ms_pacman"),
     *("montezuma_revenge", "road_runner", "robotank", "pitfall2", "pooyan", "journey_escape"),
+    *("king_kong", "mr_do", "tic_tac_toe_3d"),
 )
 
 
@@ -489,9 +492,3 @@ def test_resets_are_checked(arguments, error):
     with pytest.raises(error, match=r"seed|reset_mask"):
         envs.reset(**arguments)
     envs.close()
-
-
-@pytest.mark.parametrize("game", ["adventure", "tic_tac_toe_3d"])
-def test_games_that_do_not_equal_ales_yet_are_refused(game):
-    with pytest.raises(UserError, match=f"does not play {game} as ale-py does yet"):
-        VectorEnv(game, 1)

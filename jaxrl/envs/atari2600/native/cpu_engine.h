@@ -160,8 +160,10 @@ class CpuEngine {
     Stepper stepper = stepper_of(render_machine_, render_screens_);
     Environment again;
     replay(stepper, turns_[0], again, nullptr);
+    const ColourPlanes& colours = planes_of(game_.setup.pal);
     for (i32 pixel = 0; pixel < kSeenLines * kScreenWidth; pixel++)
-      show_colour(render_screens_.last()[pixel], game_.setup.pal, out + 3 * pixel);
+      for (i32 plane = 0; plane < 3; plane++)
+        out[3 * pixel + plane] = colours.of[plane][render_screens_.last()[pixel]];
   }
 
  private:
@@ -191,7 +193,7 @@ class CpuEngine {
   }
 
   Stepper stepper_of(Machine& machine, Screens& screens) {
-    const u8* greys = (game_.setup.pal ? kPalGreyPalette : kGreyPalette).of;
+    const u8* greys = greys_of(game_.setup.pal).of;
     return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_, greys,
             rules_.exact_resets ? nullptr : starts_.data(), kStarts};
   }

@@ -2,8 +2,6 @@
 // Measured from ALE's screens.
 #pragma once
 
-#include <cstring>
-
 #include "base.h"
 
 namespace jaxrl {
@@ -106,11 +104,25 @@ constexpr Palette identity_palette() {
 }
 inline constexpr Palette kGreyPalette = grey_palette(), kIdentity = identity_palette();
 inline constexpr Palette kPalGreyPalette = pal_grey_palette();
+constexpr const Palette& greys_of(bool pal) { return pal ? kPalGreyPalette : kGreyPalette; }
 
-// Writes the red, green and blue of a pixel.
-inline void show_colour(u8 pixel, bool pal, u8* out) {
-  const u8 grey = kPalGreys[pixel / 2], greys[3] = {grey, grey, grey};
-  memcpy(out, !pal ? kColours[pixel / 2] : pixel & 1 ? greys : kPalColours[pixel / 2], 3);
+// Red, green and blue by COLUxx.
+struct ColourPlanes {
+  u8 of[3][256];
+};
+constexpr ColourPlanes colour_planes(bool pal) {
+  ColourPlanes planes{};
+  for (int plane = 0; plane < 3; plane++)
+    for (int colour = 0; colour < 256; colour++) {
+      const int half = colour / 2;
+      planes.of[plane][colour] = !pal         ? kColours[half][plane]
+                                 : colour & 1 ? kPalGreys[half]
+                                              : kPalColours[half][plane];
+    }
+  return planes;
 }
+inline constexpr ColourPlanes kColourPlanes = colour_planes(false);
+inline constexpr ColourPlanes kPalColourPlanes = colour_planes(true);
+constexpr const ColourPlanes& planes_of(bool pal) { return pal ? kPalColourPlanes : kColourPlanes; }
 
 }  // namespace jaxrl

@@ -220,9 +220,9 @@ class VectorEngine {
     auto machine = std::make_unique<Machine>();
     auto screens = std::make_unique<Screens>();
     auto pictures = std::make_unique<Pictures>();
-    if (rules_.colour) screens->colours = kIdentity.of;
+    screens->colours = rules_.colour ? kIdentity.of : greys_of(game_.setup.pal).of;
     const Viewer viewer{averager_, *pictures, game_.setup.height * kScreenWidth,
-                        rules_.colour != 0};
+                        rules_.colour ? &planes_of(game_.setup.pal) : nullptr};
     VectorStepper stepper{{*machine, cartridge_, game_, nullptr}, *screens, viewer, rules_, starts_,
                           start_count_};
     std::unique_lock<std::mutex> lock(mutex_);

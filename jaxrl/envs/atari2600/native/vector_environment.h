@@ -88,6 +88,10 @@ struct VectorStepper {
   const VectorRules& rules;
   const std::vector<Start>& starts;  // of which games begin as copies if resets are fast
   StartCount start_count;
+  bool holds = false;  // the last frame of a row went on, and the screens hold what was seen of it
+
+  // What the last frame but one of a full row has shown.
+  const u8* before_last() const { return holds ? screens.held : screens.before_last(); }
 };
 
 // Whether a full step looks at its last two frames. A step of one frame looks at no other.
@@ -112,8 +116,8 @@ inline i32 play_input(VectorStepper& stepper, Game& game, const Input& input, bo
 // Plays the last frame of a full step; one that goes on is drawn over what has been seen of it.
 inline i32 play_last_input(VectorStepper& stepper, Game& game, const Input& input, bool draws) {
   Screens& screens = stepper.screens;
-  if (draws && game.console.goes_on)
-    memcpy(screens.pixels[1 - screens.newest], screens.last(), sizeof screens.pixels[0]);
+  stepper.holds = draws && game.console.goes_on;
+  if (stepper.holds) memcpy(screens.held, screens.last(), sizeof screens.held);
   return play_input(stepper, game, input, draws);
 }
 
@@ -162,7 +166,7 @@ inline Seen paint(VectorStepper& stepper, const VectorGame& env, const History& 
     if (row == 0 && env.over) {
       // The frame of the end is not seen.
       const bool both = two && !history.back(env, 1).is_reset;
-      const u8* left[2] = {screens.last(), screens.before_last()};
+      const u8* left[2] = {screens.last(), stepper.before_last()};
       for (int one = 0; one < (both ? 2 : 1); one++) {
         memcpy(stepper.viewer.pictures.left[one], left[one], sizeof screens.pixels[0]);
         seen.add(stepper.viewer.pictures.left[one]);
@@ -172,7 +176,7 @@ inline Seen paint(VectorStepper& stepper, const VectorGame& env, const History& 
   }
   const bool full = newest.frames == stepper.rules.frame_skip;
   if (!env.over) seen.add(screens.last());
-  if (two && full && !newest.is_reset) seen.add(screens.before_last());
+  if (two && full && !newest.is_reset) seen.add(stepper.before_last());
   return seen;
 }
 
@@ -199,7 +203,7 @@ inline void push_observation(VectorStepper& stepper, VectorGame& env, const Hist
   } else {
     seen.add(stepper.screens.last());
     if (sees_two(stepper.rules) && !history.back(env, 0).is_reset)
-      seen.add(stepper.screens.before_last());
+      seen.add(stepper.before_last());
   }
   observe(stepper.viewer, seen, stack + env.oldest * frame_size);
   env.oldest = (env.oldest + 1) % (u32)stepper.rules.stack;

@@ -19,17 +19,8 @@ struct Viewer {
   const Averager& averager;
   Pictures& pictures;
   i32 screen_size;
-  bool colour;
+  const ColourPlanes* colours;  // null shows greys
 };
-
-struct ColourPlanes {
-  u8 of[3][256];  // red, green and blue of COLUxx
-  constexpr ColourPlanes() : of() {
-    for (int plane = 0; plane < 3; plane++)
-      for (int colour = 0; colour < 256; colour++) of[plane][colour] = kColours[colour / 2][plane];
-  }
-};
-inline constexpr ColourPlanes kColourPlanes{};
 
 // Up to three pictures, of which the maximum is seen.
 struct Seen {
@@ -69,15 +60,15 @@ inline void observe_colours(const Viewer& viewer, const Seen& seen, u8* out) {
   const i32 pixels = viewer.averager.height * viewer.averager.width;
   u8 *plane = viewer.pictures.plane, *average = viewer.pictures.average;
   for (int colour = 0; colour < 3; colour++) {
-    take_maximum(seen, kColourPlanes.of[colour], viewer.screen_size, plane);
+    take_maximum(seen, viewer.colours->of[colour], viewer.screen_size, plane);
     observe(viewer.averager, plane, plane, average);
     for (i32 pixel = 0; pixel < pixels; pixel++) out[3 * pixel + colour] = average[pixel];
   }
 }
 
-// Writes the observation of the maximum of the pictures, of greys or, in `colour`, of COLUxx.
+// Writes the observation of the maximum of the pictures, of greys or of COLUxx where it shows colours.
 inline void observe(const Viewer& viewer, const Seen& seen, u8* out) {
-  if (viewer.colour) return observe_colours(viewer, seen, out);
+  if (viewer.colours) return observe_colours(viewer, seen, out);
   const u8* first = seen.pictures[0];
   if (seen.count == 3) {
     u8* plane = viewer.pictures.plane;
