@@ -73,7 +73,7 @@ def kill_until_done(run_dir, game, total_steps, kills, rng):
     return count, inside
 
 
-MANY, EACH = (60, 12) if THOROUGH else (12, 2)
+MANY, EACH = (60, 12) if THOROUGH else (9, 1)
 # Paddles; a menu; frames without an end; slices and banks of a cartridge.
 ATARI = ("pong", "space_invaders", "qbert", "montezuma_revenge", "ms_pacman")
 
