@@ -22,8 +22,10 @@ class Game:
         functions.jaxrl_game_size.restype = ctypes.c_uint64
         functions.jaxrl_game_doubtful.restype = ctypes.c_uint64
         functions.jaxrl_tia_name.restype = ctypes.c_char_p
+        learns = ctypes.c_uint8(image is None)  # takes longer than a program of a test
         image = rom(name) if image is None else image
-        handle = functions.jaxrl_game_open(name.encode(), image, ctypes.c_uint64(len(image)))
+        size = ctypes.c_uint64(len(image))
+        handle = functions.jaxrl_game_open(name.encode(), image, size, learns)
         assert handle, name
         self.handle = ctypes.c_void_p(handle)
         self.bytes = np.zeros(functions.jaxrl_game_size(), np.uint8)

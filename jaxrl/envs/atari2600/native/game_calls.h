@@ -57,8 +57,9 @@ using jaxrl::Player;
 
 uint64_t jaxrl_game_size() { return sizeof(Game); }
 
-// Returns null for an unknown name or size.
-Handle* jaxrl_game_open(const char* name, const uint8_t* bytes, uint64_t size) {
+// Returns null for an unknown name or size. Unless it `learns` which collisions the cartridge reads, all
+// are kept.
+Handle* jaxrl_game_open(const char* name, const uint8_t* bytes, uint64_t size, uint8_t learns) {
   auto* handle = new Handle{};
   handle->rules = jaxrl::find_rules(name);
   handle->screens.colours = jaxrl::kIdentity.of;
@@ -69,7 +70,10 @@ Handle* jaxrl_game_open(const char* name, const uint8_t* bytes, uint64_t size) {
   }
   jaxrl::decode(handle->cartridge);
   Player player = handle->player(0);
-  jaxrl::learn_collisions(player);
+  if (learns)
+    jaxrl::learn_collisions(player);
+  else
+    handle->cartridge.needed = jaxrl::kAllPairs;
   return handle;
 }
 void jaxrl_game_close(Handle* handle) { delete handle; }
