@@ -90,12 +90,12 @@ def is_complete(config: Config, run_dir: Path) -> bool:
 def _why_new_games(saved: str, here: str) -> str:
     """Returns why games do not continue, by the `EnvEngine.state_format` saved and that here."""
     if not here:
-        return "emulators cannot be saved"
+        return "emulators cannot be saved: new games begin"
     if not saved:
-        return "the checkpoint holds no games of this emulator"
+        return "the checkpoint holds no games of this emulator: new games begin"
     if saved != here:
-        return f"the checkpoint holds games of '{saved}', and '{here}' plays"
-    return "its games were played in another parallel.order"
+        return f"the checkpoint holds games of '{saved}', and '{here}' plays: new games begin"
+    return "its games were played in another parallel.order: new games begin"
 
 
 def continue_games(session: TrainingSession, new: LoopState, restored: Restored) -> LoopState:
@@ -120,8 +120,7 @@ def continue_games(session: TrainingSession, new: LoopState, restored: Restored)
             + ", and the replay or windows start empty" * has_memory
         )
     elif kept is not Kept.GAMES:
-        reason = _why_new_games(described.games, session.engines[0].state_format)
-        session.display.say(f"{reason}: new games begin")
+        session.display.say(_why_new_games(described.games, session.engines[0].state_format))
     if kept is Kept.GAMES:
         groups = state.games
         if moved:
