@@ -278,6 +278,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=3000, help="of random actions, 60 a second")
     parser.add_argument("--seed", type=int, default=0, help="of the actions")
     given = parser.parse_args(arguments)
+    if given.frames < 1 or given.seed < 0:
+        parser.error("--frames is from 1 on, --seed from 0 on")
     try:
         return compare(given.game, given.against, given.frames, given.seed)
     except UserError as error:

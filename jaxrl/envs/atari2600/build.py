@@ -43,7 +43,7 @@ def compiler() -> tuple[str, ...] | None:
     if chosen := shlex.split(os.environ.get("CXX", "")):
         if path := shutil.which(chosen[0]):
             return path, *chosen[1:]
-        raise UserError(f"CXX = {chosen[0]!r}: is not found; name a C++ compiler, or none")
+        raise UserError(f"CXX = {chosen[0]!r}: not found; name a C++ compiler, or unset CXX")
     return next(((path,) for name in COMPILERS if (path := shutil.which(name))), None)
 
 

@@ -1,5 +1,6 @@
 """Our own Atari 2600 for every trainer: a Gymnasium vector environment, without JAX."""
 
+import dataclasses
 import os
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from jaxrl.envs.atari2600.vector_library import KEEPS_SEED, NUMBERS, Batch, VectorEngine
 from jaxrl.envs.atari2600.vector_options import VectorOptions
-from jaxrl.errors import UserError
+from jaxrl.errors import UserError, nearest
 
 Infos = dict[str, np.ndarray]
 Steps = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]
@@ -46,6 +47,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         Raises:
           UserError: an option is out of its range, or the emulator cannot play the game.
         """
+        known = [field.name for field in dataclasses.fields(VectorOptions)]
+        for name in options.keys() - known:
+            raise TypeError(f"VectorEnv has no option {name!r}: did you mean "
+                            f"{' or '.join(nearest(name, known)) or 'another'}?")  # fmt: skip
         chosen = VectorOptions(game, num_envs, **options)
         chosen.check()
         self.options = chosen
@@ -102,7 +107,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             raise ValueError(f"actions have the shape {self.action_space.shape}, not {given.shape}")
         kind = np.floating if self.options.continuous else np.integer
         if not np.issubdtype(given.dtype, kind):
-            raise TypeError(f"actions are of {self.action_space.dtype}, not of {given.dtype}")
+            wanted = "float32" if self.options.continuous else "integers"
+            raise TypeError(f"actions are {wanted}, not {given.dtype}")
         strengths = None
         if self.options.continuous:
             strengths = np.ascontiguousarray(given[:, 0], np.float32)
@@ -138,7 +144,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._check_open()
         if self.batch_size != self.num_envs:
             raise UserError("load needs batch_size = num_envs")
-        self._engine.load(snapshots)
+        self._engine.load(np.asarray(snapshots))
         self._has_begun = True
         self._engine.reset(np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.int64))
         batch = self._receive()
@@ -147,7 +153,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def xla(self) -> NoReturn:
         """Refuses: jaxrl's own trainer is the way to play from a compiled program."""
         raise NotImplementedError(
-            "VectorEnv has no xla(): jaxrl trains with env.engine = atari2600"
+            "VectorEnv has no xla(): in a compiled program the emulator plays with env.engine = "
+            "'atari2600' of `jaxrl train`"
         )
 
     def close_extras(self, **kwargs: Any) -> None:

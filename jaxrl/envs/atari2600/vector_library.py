@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxrl.atari.games import atari_games
 from jaxrl.envs.atari2600 import build
 from jaxrl.envs.atari2600.roms import rom
-from jaxrl.errors import DamagedError, UserError
+from jaxrl.errors import DamagedError, UserError, nearest
 
 NUMBERS = ("env_id", "reward", "lives", "frame_number", "episode_frame_number")
 KEEPS_SEED = -1
@@ -108,10 +109,12 @@ def screen_height(game: str) -> int:
 
     Raises `UserError` if the emulator does not know the game, or cannot be built.
     """
-    height = load().jaxrl_lines(game.encode())
+    height = load().jaxrl_lines(game.encode()) if isinstance(game, str) else 0
     if not height:
-        raise UserError(f"VectorEnv does not play {game!r}; names are as in ale_py: 'ms_pacman'")
-    return height
+        near = nearest(str(game).lower(), atari_games())
+        hint = f"did you mean {' or '.join(near)}?" if near else "names are as 'ms_pacman'"
+        raise UserError(f"VectorEnv does not play {game!r}: {hint}")
+    return int(height)
 
 
 def _close(functions: ctypes.CDLL, handle: int, batch: list[Batch]) -> None:
@@ -188,8 +191,9 @@ class VectorEngine:
         shape = (self.num_envs, self._snapshot_size())
         if snapshots.shape != shape or snapshots.dtype != np.uint8:
             raise DamagedError(
-                f"the games cannot go on: their snapshots are u8{list(shape)}, not "
-                f"{snapshots.dtype}{list(snapshots.shape)}"
+                f"the games cannot go on: they are {snapshots.dtype}{list(snapshots.shape)}, and "
+                f"with these options snapshots are uint8{list(shape)}; the options must be those "
+                "of the environments that were saved"
             )
         snapshots = np.ascontiguousarray(snapshots)
         refusal = self._functions.jaxrl_vector_load(self._handle, snapshots.ctypes.data)

@@ -1,7 +1,10 @@
 """The options of `VectorEnv`: the names, meanings and defaults of `ale_py`'s, and one more."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
 
+import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from jaxrl.atari.games import FULL_ACTIONS, full_actions, minimal_actions
@@ -11,6 +14,23 @@ from jaxrl.errors import UserError
 SCREEN_WIDTH = 160
 LEAST_SIDE = 16  # pixels of an observation
 MOST_FRAMES = 2**30
+MOST_THREADS = 4096
+MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+# By the annotation of an option.
+KINDS: dict[Any, Any] = {
+    str: str,
+    int: Integral,
+    float: Real,
+    bool: (bool, np.bool_),
+    AutoresetMode | str: (AutoresetMode, str),
+}
+KIND_NAMES: dict[Any, str] = {
+    str: "a name",
+    int: "an integer",
+    float: "a number",
+    bool: "True or False",
+    AutoresetMode | str: "'NextStep' or 'SameStep'",
+}
 
 
 @dataclass(frozen=True)
@@ -89,11 +109,17 @@ class VectorOptions:
         return (full_actions if self.full_action_space else minimal_actions)(self.game)
 
     def check(self) -> None:
-        """Raises `UserError` if the game is unknown or an option is out of its range."""
+        """Raises `UserError` if the game is unknown or an option is none or out of its range."""
         lines = screen_height(self.game)
+        for field in fields(self):
+            if not isinstance(getattr(self, field.name), KINDS[field.type]):
+                raise UserError(f"{field.name} = {getattr(self, field.name)!r}: must be "
+                                f"{KIND_NAMES[field.type]}")  # fmt: skip
         ranges = {
             "num_envs": (1, MOST_FRAMES),
             "batch_size": (0, self.num_envs),
+            "num_threads": (0, MOST_THREADS),
+            "thread_affinity_offset": (-1, MOST_THREADS),
             "max_num_frames_per_episode": (1, MOST_FRAMES),
             "repeat_action_probability": (0, 1),
             "img_height": (LEAST_SIDE, lines),
@@ -101,13 +127,15 @@ class VectorOptions:
             "stack_num": (1, 1000),
             "frameskip": (1, 10_000),
             "noop_max": (0, 1_000_000),
+            "continuous_action_threshold": (0, 1),
         }
         for name, (least, most) in ranges.items():
             value = getattr(self, name)
             if not least <= value <= most:
                 raise UserError(f"{name} = {value}: must be from {least} to {most}")
-        if self.autoreset == AutoresetMode.DISABLED:
-            raise UserError("autoreset_mode = 'Disabled': must be 'NextStep' or 'SameStep'")
+        if self.autoreset_mode not in (*MODES, *(mode.value for mode in MODES)):
+            raise UserError(f"autoreset_mode = {self.autoreset_mode!r}: must be 'NextStep' or "
+                            "'SameStep'")  # fmt: skip
 
     def rules(self) -> VectorRules:
         """Returns the options as C++ has them."""

@@ -34,6 +34,7 @@ LIMITS = {
     "EnvPool": 90.0,
     "custom call": 90.0,
     "host callbacks": 90.0,
+    "Atari 2600": 240.0,
     "gradients": 240.0,
     "overlapped order": 180.0,
     "learning": 240.0,
@@ -45,6 +46,8 @@ REMEDIES = {
     "or JAX",
     "host callbacks": "leave --env.interface at auto where there is a custom call, and look for "
     "another version of JAX",
+    "Atari 2600": "install a C++ compiler (g++); until then env.engine = 'auto' takes EnvPool, "
+    "which is slower",
     "gradients": "look for another version of JAX, its plugin or the driver; "
     "JAX_PLATFORMS=cpu trains on the CPU",
     "overlapped order": "train with --parallel.order strict, which loses nothing here; look for "

@@ -66,12 +66,12 @@ def _config(**changes: Any) -> Config:
 # --- the emulators -------------------------------------------------------------------------------
 
 
-def _pong(engine: str) -> Config:
+def _pong(interface: str, engine: str = "envpool") -> Config:
     return _config(
         game="pong",
         num_envs=NUM_ENVS,
         parallel={"num_devices": 1},
-        env={"engine": "envpool", "random_start_steps": 0, "interface": engine},
+        env={"engine": engine, "random_start_steps": 0, "interface": interface},
     )
 
 
@@ -119,9 +119,9 @@ def envpool() -> Answer:
     )
 
 
-def _play_compiled(engine_name: str) -> list[int]:
+def _play_compiled(config: Config) -> list[int]:
     """Plays within one compiled program; the checksums of its steps."""
-    engine = make_engine(_pong(engine_name), NUM_ENVS)
+    engine = make_engine(config, NUM_ENVS)
 
     def play(state: Any, actions: jax.Array) -> tuple[Any, TimeStep]:
         def step(state: Any, action: jax.Array) -> tuple[Any, TimeStep]:
@@ -146,13 +146,21 @@ def custom_call() -> Answer:
     if not has_custom_call():
         text = f"EnvPool has none for {jax.default_backend()}: host callbacks play"
         return {"mark": "ok", "text": text}
-    return _played(_play_compiled("xla"), f"inside a compiled program, {jax.default_backend()}")
+    return _played(
+        _play_compiled(_pong("xla")), f"inside a compiled program, {jax.default_backend()}"
+    )
 
 
 def host_callbacks() -> Answer:
     """Plays through host callbacks."""
     text = f"inside a compiled program, {jax.default_backend()}"
-    return _played(_play_compiled("callback"), text)
+    return _played(_play_compiled(_pong("callback")), text)
+
+
+def atari2600() -> Answer:
+    """Builds our own emulator if need be, and plays; its games start otherwise than EnvPool's."""
+    text = f"our own emulator, inside a compiled program, {jax.default_backend()}"
+    return _played(_play_compiled(_pong("auto", "atari2600")), text) | {"played": []}
 
 
 # --- the overlapped order ------------------------------------------------------------------------
@@ -297,6 +305,7 @@ PROBES: dict[str, Callable[[], Answer]] = {
     "EnvPool": envpool,
     "custom call": custom_call,
     "host callbacks": host_callbacks,
+    "Atari 2600": atari2600,
     "gradients": compare,
     "overlapped order": overlapped_order,
     "learning": learning,

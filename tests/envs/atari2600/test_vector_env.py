@@ -326,7 +326,7 @@ def test_snapshots_that_do_not_fit_are_refused():
         with pytest.raises(DamagedError, match="cannot go on"):
             envs.load(damaged)
     np.testing.assert_array_equal(envs.save(), saved)
-    with pytest.raises(DamagedError, match=r"snapshots are u8\[2, "):
+    with pytest.raises(DamagedError, match=r"snapshots are uint8\[2, "):
         envs.load(saved[:1])
     for game, options in (("breakout", {}), ("pong", {"img_height": 42, "img_width": 168 // 2})):
         other = VectorEnv(game, 2, **options)
@@ -402,6 +402,13 @@ def test_without_gymnasium_there_is_one_line():
     [
         ({"game": "MsPacman"}, "does not play 'MsPacman'"),
         ({"num_envs": 0}, "num_envs = 0"),
+        ({"game": "brekout"}, "did you mean breakout"),
+        ({"game": None}, "does not play None"),
+        ({"num_envs": 2.5}, "num_envs = 2.5: must be an integer"),
+        ({"num_threads": -2}, "num_threads = -2: must be from 0"),
+        ({"maxpool": "x"}, "maxpool = 'x': must be True or False"),
+        ({"repeat_action_probability": "a"}, "must be a number"),
+        ({"autoreset_mode": "foo"}, "must be 'NextStep' or 'SameStep'"),
         ({"batch_size": 3}, "batch_size = 3: must be from 0 to 2"),
         ({"frameskip": 0}, "frameskip = 0"),
         ({"img_height": 211}, "img_height = 211: must be from 16 to 210"),
@@ -415,7 +422,7 @@ def test_options_out_of_range_are_named(options, message):
 
 
 def test_options_that_are_none_are_refused():
-    with pytest.raises(TypeError, match="frame_skip"):
+    with pytest.raises(TypeError, match="'frame_skip': did you mean frameskip"):
         VectorEnv("pong", 2, frame_skip=4)
 
 
