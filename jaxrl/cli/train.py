@@ -47,7 +47,7 @@ def train(arguments: Train) -> int:
 class Resume:
     """Continue a run from its newest checkpoint, with the configuration it was started with.
 
-    Emulators cannot be saved, so new games begin; everything that was learned is kept.
+    Everything continues exactly, the games too. Those of EnvPool cannot be saved and begin anew.
     The configuration must be that of the checkpoint, except for the keys that --override names.
     Example: jaxrl resume runs/x --override total_steps=20e6
     """

@@ -247,9 +247,7 @@ class Checkpoints:
         saved_config = from_table(described.config)
         # The overlapped order holds a step under way, which the strict one cannot receive.
         same_order = saved_config.parallel.order == self._config.parallel.order
-        kept = Kept.NOTHING
-        if same and (not described.games or not same_order):
-            kept = Kept.STATISTICS
+        kept = Kept.STATISTICS if same else Kept.NOTHING
         if described.games == self._games != "" and same_order and (same or as_saved):
             kept = Kept.GAMES
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}

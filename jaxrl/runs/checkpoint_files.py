@@ -26,6 +26,7 @@ class Progress:
     seconds: float  # of training, compilation excluded
     episodes: int  # games that have ended
     ended_before: int = 0  # of them, those that ended before the games in progress began together
+    new_games: int = 0  # 1 where they began together, and no line of the log has said so yet
 
 
 class Found(NamedTuple):

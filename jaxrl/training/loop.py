@@ -1,6 +1,7 @@
 """The host's loop: runs about a second of compiled updates, logs, saves, and repeats."""
 
 import contextlib
+import dataclasses
 import time
 from typing import Any
 
@@ -41,10 +42,12 @@ def run(
     update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
     interval_start = (progress.step, seconds)
     start = time.perf_counter() - seconds
-    extra = {"compile_seconds": round(compile_seconds, 3), "new_games": int(new_games)}
+    unsaid = int(new_games or progress.new_games)
+    extra = {"compile_seconds": round(compile_seconds, 3), "new_games": unsaid}
     # Games that ended on devices of an earlier session; this state does not count them.
     elsewhere = progress.episodes - _games(state).episodes
     ended_before = progress.episodes if new_games else max(progress.ended_before, elsewhere)
+    progress = dataclasses.replace(progress, ended_before=ended_before, new_games=unsaid)
     session.stop.savable = True
     while updates < session.plan.num_updates and not session.stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)
@@ -58,7 +61,7 @@ def run(
         since_line = (updates - 1) % session.plan.updates_per_line + 1  # updates
         means = metrics.means(jax.device_get(state.metrics), since_line)
         check_finite(session, state, step, means)
-        progress = Progress(step, updates, seconds, games.episodes, ended_before)
+        progress = Progress(step, updates, seconds, games.episodes, ended_before, unsaid)
         status = TrainingStatus(step, session.plan.total_steps, rate, games, _note(means))
         session.display.update(status, updates == boundary)
         if updates < boundary:
@@ -68,7 +71,8 @@ def run(
         check_finite(session, state, step)
         recorder.write(_log_line(progress, rate, games, wall, recorder.seconds) | extra | means)
         state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
-        extra, interval_start = {}, (step, seconds)
+        extra, unsaid, interval_start = {}, 0, (step, seconds)
+        progress = dataclasses.replace(progress, new_games=0)
         recorder.save_if_due(state, progress, _mean_to_keep(games, ended_before, session.config))
     session.stop.agreed()  # a signal may have come with the last update
     check_finite(session, state, progress.step)

@@ -8,16 +8,17 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from jaxrl.atari.games import CATCH
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.schema import Config
+from jaxrl.envs.engines import engine_name
 from jaxrl.errors import UserError
 from jaxrl.replay import buffer
 from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
-EMULATOR_BYTES = 4_400_000  # of one EnvPool environment (Pong, EnvPool 1.2.5)
+# Of one environment by engine, in bytes; Pong, EnvPool 1.2.5.
+EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
 
 
 def check_fits(
@@ -78,11 +79,12 @@ def _check_play(config: Config, mesh: Mesh) -> None:
     """Raises `UserError` if the emulators, or the rollouts alone, do not fit."""
     local = config.num_envs * num_local_devices(mesh) // mesh.size
     host = free_host_memory()
-    emulators = local * EMULATOR_BYTES * (config.game != CATCH)
+    each = EMULATOR_BYTES[engine_name(config)]
+    emulators = local * each
     if emulators > host:
         raise UserError(
             f"num_envs = {config.num_envs}: the emulators need {_gigabytes(emulators, host)}: "
-            f"about {int(buffer.USABLE * host / EMULATOR_BYTES)} would fit"
+            f"about {int(buffer.USABLE * host / each)} would fit"
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length

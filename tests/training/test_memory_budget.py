@@ -27,7 +27,7 @@ def set_free(monkeypatch, size):
 
 def test_emulators_that_do_not_fit_are_refused(monkeypatch):
     """4.4 MB each: of 3 GB, and a tenth for all else, 613."""
-    config = catch_config(game="pong", num_envs=1000)
+    config = catch_config(game="pong", num_envs=1000, env={"engine": "envpool"})
     set_free(monkeypatch, 3e9)
     message = r"num_envs = 1000: the emulators need 4\.4 GB .* and 3\.0 GB are free: about 613"
     with pytest.raises(UserError, match=message):

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import os
 import weakref
 from typing import Any
 
@@ -93,7 +94,7 @@ def load() -> ctypes.CDLL:
         "jaxrl_vector_close": (None, [handle]),
         "jaxrl_vector_reset": (None, [handle, pointer, pointer]),
         "jaxrl_vector_send": (flag, [handle, pointer, pointer]),
-        "jaxrl_vector_receive": (flag, [handle, places]),
+        "jaxrl_vector_receive": (pointer, [handle, places]),
         "jaxrl_vector_snapshot_size": (size, [handle]),
         "jaxrl_vector_save": (flag, [handle, pointer]),
         "jaxrl_vector_load": (ctypes.c_int32, [handle, pointer]),
@@ -117,9 +118,10 @@ def screen_height(game: str) -> int:
     return int(height)
 
 
-def _close(functions: ctypes.CDLL, handle: int, batch: list[Batch]) -> None:
-    functions.jaxrl_vector_close(handle)
-    batch.clear()
+def _close(functions: ctypes.CDLL, handle: int, batches: dict[int, Batch], process: int) -> None:
+    if process == os.getpid():  # the threads are not in a process that was forked from theirs
+        functions.jaxrl_vector_close(handle)
+    batches.clear()
 
 
 class VectorEngine:
@@ -140,22 +142,28 @@ class VectorEngine:
         self._functions = load()
         self._same_step = bool(rules.same_step)
         self._spare: np.ndarray | None = None  # final observations that nothing was written to
-        # C++ writes to its arrays until the engine is closed.
-        self._next = [self._new_batch()]
+        self._gives_up = False  # a reset that may have been written to
+        # C++ writes to one of these until the engine is closed, by the address of its observations.
+        # An interrupt may come before a call of C++ and after it, so the next one is here before.
+        first = self._new_batch()
+        self._batches = {first.places.observations: first}
         image = rom(game)
         self._handle = self._functions.jaxrl_vector_open(
             *(game.encode(), image, len(image), rules, num_envs, batch_size, num_threads),
-            *(first_core, self._next[0].places),
+            *(first_core, first.places),
         )
         if not self._handle:
             raise UserError(
                 f"cannot open {num_envs} games of {game}: its cartridge is of an unknown kind, or "
                 "there is no memory or no thread left"
             )
-        self.close = weakref.finalize(self, _close, self._functions, self._handle, self._next)
+        self.close = weakref.finalize(
+            self, _close, self._functions, self._handle, self._batches, os.getpid()
+        )
 
     def reset(self, chosen: np.ndarray, seeds: np.ndarray) -> None:
         """Resets the chosen environments, bool[E], with seeds i64[E]; the others show their row."""
+        self._gives_up = True
         self._functions.jaxrl_vector_reset(self._handle, chosen.ctypes.data, seeds.ctypes.data)
 
     def send(self, actions: np.ndarray, strengths: np.ndarray | None) -> bool:
@@ -169,12 +177,21 @@ class VectorEngine:
     def receive(self) -> Batch | None:
         """Waits for a batch; returns None if too few environments are under way."""
         following = self._new_batch()
-        if not self._functions.jaxrl_vector_receive(self._handle, following.places):
+        address = following.places.observations
+        self._batches[address] = following
+        full = self._functions.jaxrl_vector_receive(self._handle, following.places)
+        if full is None:
+            del self._batches[address]
             self._spare = following.final_observations
             return None
-        received, self._next[0] = self._next[0], following
+        received = self._batches[full]
+        for other in self._batches.keys() - {address}:
+            del self._batches[other]
         if not received.ends.any():
-            self._spare, received.final_observations = received.final_observations, None
+            # A step that was given up may have written to it.
+            self._spare = None if self._gives_up else received.final_observations
+            received.final_observations = None
+        self._gives_up = False
         return received
 
     def save(self) -> np.ndarray | None:

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -38,6 +39,7 @@ OPTIONS = [
     ("alien", STICKY | {"noop_max": 200, "repeat_action_probability": 0.9}),
     ("skiing", {"full_action_space": True, "max_num_frames_per_episode": 7}),  # without FIRE
     ("adventure", {"img_height": 250, "img_width": 160}),  # made for European televisions
+    ("adventure", {"img_height": 16, "img_width": 16}),
     ("air_raid", {"img_height": 250, "img_width": 160, "grayscale": False, "maxpool": False}),
 ]
 
@@ -135,7 +137,7 @@ FOR_LONG = (
 @pytest.mark.slow
 @pytest.mark.parametrize("game", FOR_LONG)
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_every_game_equals_ales_for_long(game, mode):
+def test_games_of_every_kind_equal_ales_for_long(game, mode):
     sticky = STICKY if game != "double_dunk" else {}  # ALE's disturbs its own way through the menu
     options = sticky | {"autoreset_mode": mode, "episodic_life": mode == "SameStep"}
     both = Both(game, 2, **options)
@@ -201,6 +203,71 @@ def test_arrays_are_the_callers():
     np.testing.assert_array_equal(first, kept)
     np.testing.assert_array_equal(arrays, copies)
     envs.close()
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+def test_an_interrupt_loses_at_most_a_batch(monkeypatch, is_called):
+    """Ctrl-C comes before C++ is called, or when it has the addresses of the next batch."""
+    envs, whole = (VectorEnv("breakout", 2) for _ in range(2))
+    receive = envs._engine._functions.jaxrl_vector_receive
+
+    def interrupted(*arguments):
+        if is_called:
+            receive(*arguments)
+        raise KeyboardInterrupt
+
+    functions = vars(envs._engine._functions) | {"jaxrl_vector_receive": interrupted}
+    for one in (envs, whole):
+        one.reset(seed=1)
+    action = np.array([2, 3])
+    whole.step(action)
+    with monkeypatch.context() as patch:
+        patch.setattr(envs._engine, "_functions", SimpleNamespace(**functions))
+        with pytest.raises(KeyboardInterrupt):
+            envs.step(action)
+    if not is_called:
+        envs.recv()
+    for _ in range(3):
+        got, expected = envs.step(action), whole.step(action)
+        for one, other in zip(got[:4], expected[:4], strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(got[4]["frame_number"], expected[4]["frame_number"])
+    assert len(envs._engine._batches) == 1
+    for one in (envs, whole):
+        one.close()
+
+
+def test_a_step_that_was_given_up_leaves_no_final_observation():
+    envs = VectorEnv("pong", 4, **SAME_STEP, max_num_frames_per_episode=8)
+    envs.reset(seed=1)
+    noops = np.zeros(4, np.int64)
+    envs.step(noops)
+    envs.send(noops)  # all episodes end
+    envs.reset()
+    envs.step(noops)
+    envs.reset(options={"reset_mask": np.array([True, False, False, False])})
+    *_, infos = envs.step(noops)  # those of the others end
+    assert infos["final_obs"][1:].any()
+    assert not infos["final_obs"][0].any()
+    envs.close()
+
+
+def test_a_forked_process_ends():
+    code = """
+import gc, os, sys
+from jaxrl.envs.atari2600 import VectorEnv
+envs = VectorEnv("pong", 2)
+envs.reset()
+if os.fork() == 0:
+    del envs
+    gc.collect()
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "7\n", done.stderr
 
 
 # --- asynchronous --------------------------------------------------------------------------------
@@ -328,7 +395,11 @@ def test_snapshots_that_do_not_fit_are_refused():
     np.testing.assert_array_equal(envs.save(), saved)
     with pytest.raises(DamagedError, match=r"snapshots are uint8\[2, "):
         envs.load(saved[:1])
-    for game, options in (("breakout", {}), ("pong", {"img_height": 42, "img_width": 168 // 2})):
+    for game, options in (
+        ("breakout", {}),
+        ("pong", {"img_height": 42, "img_width": 168 // 2}),
+        ("pong", {"maxpool": False}),
+    ):
         other = VectorEnv(game, 2, **options)
         with pytest.raises(DamagedError):
             other.load(saved)

@@ -130,7 +130,7 @@ class CpuEngine {
     for (size_t env = 0; env < count(); env++)
       jaxrl::save(environments_[env], turns_[env], rows_.row(env),
                   rows_.frames.data() + env * pixels(), pixels(), cartridge_,
-                  out + env * snapshot_size());
+                  rules_, out + env * snapshot_size());
   }
 
   // Lets every environment go on from its snapshot; none if one of them is refused.

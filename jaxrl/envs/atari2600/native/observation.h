@@ -18,10 +18,12 @@
 
 namespace jaxrl {
 
+constexpr i32 kMostTaps = 17;  // 250 lines make at least 16
+
 // The pixels of a row or column that an averaged pixel covers, and their shares.
 struct Taps {
   i32 first, count;
-  float share[16];
+  float share[kMostTaps];
 };
 
 inline std::vector<Taps> taps_of(i32 from, i32 to) {
@@ -35,7 +37,7 @@ inline std::vector<Taps> taps_of(i32 from, i32 to) {
     if (first > last) first = last;
     Taps taps{first, 0, {}};
     const auto add = [&](double share) {
-      if (taps.count < 16) taps.share[taps.count++] = (float)share;
+      if (taps.count < kMostTaps) taps.share[taps.count++] = (float)share;
     };
     if (first - begin > 1e-3) {
       taps.first = first - 1;

@@ -21,6 +21,7 @@ struct Snapshot {
   Environment env;
   Turn turn;
   Row row;
+  u64 rules;       // digest of the rules that they were played by
 };
 
 enum class Refusal : u8 { kNone, kVersion, kCartridge, kDamaged };
@@ -96,9 +97,13 @@ inline u64 sum_of(const u8* bytes, size_t size) {
   return digest_of(bytes + kHeader, size - kHeader);
 }
 
+inline u64 digest_of(const Rules& rules) {
+  return digest_of((const u8*)&rules, offsetof(Rules, actions) + sizeof rules.actions);
+}
+
 // Writes a snapshot of `sizeof(Snapshot) + pixels` bytes.
 inline void save(const Environment& env, const Turn& turn, const Row& row, const u8* frame,
-                 size_t pixels, const Cartridge& cartridge, u8* out) {
+                 size_t pixels, const Cartridge& cartridge, const Rules& rules, u8* out) {
   Snapshot snapshot;
   memset((void*)&snapshot, 0, sizeof snapshot);  // what lies between the members too
   const size_t size = sizeof snapshot + pixels;
@@ -108,18 +113,21 @@ inline void save(const Environment& env, const Turn& turn, const Row& row, const
   snapshot.env = env;
   snapshot.turn = turn;
   snapshot.row = row;
+  snapshot.rules = digest_of(rules);
   memcpy(out, &snapshot, sizeof snapshot);
   memcpy(out + sizeof snapshot, frame, pixels);
   const u64 sum = sum_of(out, size);
   memcpy(out + offsetof(Snapshot, sum), &sum, sizeof sum);
 }
 
-// Reads the header and what follows it; the observation lies behind.
+// Reads the header and what follows it; the observation lies behind. Rows that were played by other rules
+// cannot be played again: they are forgotten.
 inline Refusal load(const u8* bytes, size_t size, const Cartridge& cartridge, const Rules& rules,
                     Snapshot& snapshot) {
   memcpy((void*)&snapshot, bytes, sizeof snapshot);
   if (snapshot.version != kSnapshotVersion || snapshot.size != size) return Refusal::kVersion;
   if (snapshot.cartridge != cartridge.digest) return Refusal::kCartridge;
+  if (snapshot.rules != digest_of(rules)) snapshot.turn = Turn{};
   const Row& row = snapshot.row;
   const bool sound = snapshot.sum == sum_of(bytes, size) &&
                      is_possible(snapshot.env, cartridge) &&

@@ -33,7 +33,7 @@ void jaxrl_vector_reset(VectorEngine* engine, const uint8_t* chosen, const int64
 uint8_t jaxrl_vector_send(VectorEngine* engine, const int32_t* actions, const float* strengths) {
   return engine->send(actions, strengths);
 }
-uint8_t jaxrl_vector_receive(VectorEngine* engine, const VectorBatch* next) {
+const uint8_t* jaxrl_vector_receive(VectorEngine* engine, const VectorBatch* next) {
   return engine->receive(*next);
 }
 

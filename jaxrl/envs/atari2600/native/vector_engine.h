@@ -108,15 +108,16 @@ class VectorEngine {
     return true;
   }
 
-  // Waits until the batch is full; later rows are written to `next`. Returns false if too few
-  // environments are under way.
-  bool receive(const VectorBatch& next) {
-    if (owed_ < batch_size_) return false;
+  // Waits until the batch is full, and returns its observations; later rows are written to `next`. Returns
+  // null if too few environments are under way.
+  const u8* receive(const VectorBatch& next) {
+    if (owed_ < batch_size_) return nullptr;
     std::unique_lock<std::mutex> lock(mutex_);
     done_.wait(lock, [this] { return written_ == batch_size_; });
     owed_ -= batch_size_;
     holds_ = true;
     for (u32 place = 0; place < batch_size_; place++) newest_[place] = (u32)batch_.numbers[place];
+    const u8* full = batch_.observations;
     batch_ = next;
     taken_ = written_ = 0;
     while (!waiting_.empty() && taken_ < batch_size_) {
@@ -125,7 +126,7 @@ class VectorEngine {
       push(deliveries_, env, tasks_[env]);
     }
     wake_.notify_all();
-    return true;
+    return full;
   }
 
   size_t snapshot_size() { return parts_of(0).size(); }

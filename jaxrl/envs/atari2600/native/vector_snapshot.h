@@ -14,7 +14,7 @@ struct VectorSnapshot {
   u32 version;
   u32 size;       // of the whole, with the rows and the stack
   u64 cartridge;  // digest of its image
-  u64 shape;      // digest of what rows and stack depend on
+  u64 rules;      // digest of the options
   u64 sum;        // digest of what follows
 };
 
@@ -30,9 +30,8 @@ struct VectorParts {
   }
 };
 
-inline u64 shape_of(const VectorRules& rules) {
-  const i32 shape[] = {rules.frame_skip, rules.stack, rules.height, rules.width, rules.colour};
-  return digest_of((const u8*)shape, sizeof shape);
+inline u64 digest_of(const VectorRules& rules) {
+  return digest_of((const u8*)&rules, offsetof(VectorRules, actions) + sizeof rules.actions);
 }
 
 inline bool is_possible(const Input& input) {
@@ -61,7 +60,7 @@ inline bool is_possible(const VectorGame& env, const Cartridge& cartridge,
 inline void save(const VectorParts& parts, const Cartridge& cartridge, const VectorRules& rules,
                  u8* out) {
   VectorSnapshot header{kVectorSnapshotVersion, (u32)parts.size(), cartridge.digest,
-                        shape_of(rules), 0};
+                        digest_of(rules), 0};
   u8* at = out + sizeof header;
   const auto put = [&](const void* from, size_t size) {
     memcpy(at, from, size);
@@ -80,7 +79,7 @@ inline Refusal load(const u8* bytes, const Cartridge& cartridge, const VectorRul
   VectorSnapshot header;
   memcpy(&header, bytes, sizeof header);
   if (header.version != kVectorSnapshotVersion || header.size != parts.size() ||
-      header.shape != shape_of(rules))
+      header.rules != digest_of(rules))
     return Refusal::kVersion;
   if (header.cartridge != cartridge.digest) return Refusal::kCartridge;
   const u8* at = bytes + sizeof header;
