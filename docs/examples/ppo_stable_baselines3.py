@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO on jaxrl's games, or on ale-py's, to compare their speed.
 
-    pip install stable-baselines3
+    pip install stable-baselines3        # into the environment of jaxrl
     python docs/examples/ppo_stable_baselines3.py --env ours --steps 20_000
     python docs/examples/ppo_stable_baselines3.py --env ale --steps 20_000
     python docs/examples/ppo_stable_baselines3.py --env ours --num-envs 64 --random

@@ -209,8 +209,8 @@ class VectorEngine:
         if snapshots.shape != shape or snapshots.dtype != np.uint8:
             raise DamagedError(
                 f"the games cannot go on: they are {snapshots.dtype}{list(snapshots.shape)}, and "
-                f"with these options snapshots are uint8{list(shape)}; the options must be those "
-                "of the environments that were saved"
+                f"these environments take snapshots uint8{list(shape)}: num_envs and the options "
+                "must be those of the environments that were saved"
             )
         snapshots = np.ascontiguousarray(snapshots)
         refusal = self._functions.jaxrl_vector_load(self._handle, snapshots.ctypes.data)

@@ -393,7 +393,7 @@ def test_snapshots_that_do_not_fit_are_refused():
         with pytest.raises(DamagedError, match="cannot go on"):
             envs.load(damaged)
     np.testing.assert_array_equal(envs.save(), saved)
-    with pytest.raises(DamagedError, match=r"snapshots are uint8\[2, "):
+    with pytest.raises(DamagedError, match=r"take snapshots uint8\[2, "):
         envs.load(saved[:1])
     for game, options in (
         ("breakout", {}),
