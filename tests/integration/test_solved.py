@@ -28,9 +28,9 @@ from tests.conftest import catch_config
         pytest.param("rainbow", 8000, {}, {}, id="epsilon-rainbow"),
         pytest.param("rainbow", 12_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
                      id="rainbow"),
-        pytest.param("one_step_q", 32_000, {}, {}, id="one_step_q"),
-        pytest.param("sarsa", 40_000, {}, {}, id="sarsa"),
-        pytest.param("nstep_q", 32_000, {}, {}, id="nstep_q"),
+        pytest.param("one_step_q", 100_000, {}, {}, id="one_step_q"),
+        pytest.param("sarsa", 100_000, {}, {}, id="sarsa"),
+        pytest.param("nstep_q", 64_000, {}, {}, id="nstep_q"),
         # With exploration over by step 3,000, or two epochs, seeds stall by the rounding of their
         # machine. With six, the seeds 0 to 7 end at 0.98 or more; on another machine one did not.
         pytest.param("pqn", 24_000, {}, {"epsilon_decay_steps": 16_000, "epochs": 6}, id="pqn"),
@@ -50,16 +50,14 @@ def test_solves_catch(recipe, steps, network, settings):
     spread = config.agent.epsilon_spread
     # Of one with a replay and one without, what is learned must also last to the end.
     to_the_end = "noisy" in network or recipe == "pqn"
-    for seed in (1, 2) if recipe == "pqn" else (1,):  # one that may stall has a second chance
+    for seed in (1, 2):  # by the rounding of another machine one may stall
         config = dataclasses.replace(config, seed=seed)
-        actor, end = train(config, beyond_doubt=np.inf if to_the_end else 0.5 if spread else 0.9)
-        if end >= (0.3 if spread else 0.6):
-            break
-    else:
-        pytest.fail(f"the last games have a mean of {end} of 1")
-    # Chance in 1 of 20 actions loses so many games that 40 of them would hide what was learned.
-    config = evaluate.with_epsilon(config, 0.001)
-    assert evaluate.evaluate(config, actor, "noop", 40).mean >= 0.8 * MAX_SCORE
+        actor, end = train(config, beyond_doubt=np.inf if to_the_end else 0.6 if spread else 0.9)
+        # Chance in 1 of 20 actions loses so many games that 40 would hide what was learned.
+        greedy = evaluate.evaluate(evaluate.with_epsilon(config, 0.001), actor, "noop", 40)
+        if end >= (0.3 if spread else 0.6) and greedy.mean >= 0.8 * MAX_SCORE:
+            return
+    pytest.fail(f"the last games have a mean of {end} of 1, and greedy ones of {greedy.mean}")
 
 
 def train(config, beyond_doubt):
@@ -67,7 +65,9 @@ def train(config, beyond_doubt):
     engine = make_engine(config, config.num_envs)
     agent = make_agent(resolve(config), engine.spec)
     program = make_program(resolve(config), agent, (engine,), make_mesh(1))
-    first, *others = np.diff(np.linspace(0, resolve(config).num_updates, 11).astype(np.int32))
+    updates = resolve(config).num_updates
+    first = updates * 800 // config.total_steps  # of the first 800 steps, nothing is learned yet
+    others = np.diff(np.linspace(first, updates, 11).astype(np.int32))
     state = program.run(program.init(), first)
     assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
     for updates in others:
