@@ -23,6 +23,9 @@ CACHE = str(Path(__file__).parents[1] / ".pytest_cache/jax")
 jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
+# Most tests compile for longer than they run, and so do the programs that they start.
+QUICK = "jax_disable_most_optimizations"
+
 CONFIGS = Path(__file__).parents[1] / "configs"
 # `make test-thorough`: more kills and more random inputs than CI has time for.
 THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
@@ -87,6 +90,14 @@ _rises: dict[str, float] = {}  # of the peak, in gigabytes, by test
 
 def _peak_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+@pytest.fixture(autouse=True)
+def _compiles_quickly(request, monkeypatch):
+    """Leaves out what LLVM optimizes, but where a test trains for long (`optimized`)."""
+    quick = request.node.get_closest_marker("optimized") is None
+    jax.config.update(QUICK, quick)
+    monkeypatch.setenv(QUICK.upper(), str(int(quick)))
 
 
 @pytest.fixture(autouse=True)

@@ -100,8 +100,10 @@ def test_invalid_rows_change_nothing():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.optimized
 def test_a2c_solves_catch():
-    config = catch_config(total_steps=28_000)
+    small = {"frame_height": 44, "frame_width": 44}
+    config = catch_config(total_steps=28_000, env=small)
     engine = make_engine(config, config.num_envs)
     agent = make_agent(resolve(config), engine.spec)
     program = make_program(resolve(config), agent, (engine,), make_mesh(1))

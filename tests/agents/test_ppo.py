@@ -248,6 +248,7 @@ def test_the_linear_rate_falls_by_update():
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_ppo_solves_catch():
     # The recipe for Pong, but for a rate that comes to rest.
     config = catch_config("ppo_pong", num_envs=8, total_steps=16_000)

@@ -298,6 +298,7 @@ def test_on_policy_it_is_the_n_step_return():
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_vtrace_solves_catch():
     form = {"num_minibatches": 4, "window": 8}
     config = catch_config("vtrace_cpu", num_envs=16, total_steps=16_000, agent=form)

@@ -18,6 +18,7 @@ from tests.conftest import catch_config
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 @pytest.mark.parametrize(
     ("recipe", "steps", "network", "settings"),
     [

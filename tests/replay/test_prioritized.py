@@ -81,21 +81,22 @@ def with_power(power, steps):
     )
 
 
+@pytest.mark.optimized
 def test_frequencies_match_priorities():
     """Chi-square over a million draws, of priorities that differ a thousandfold; some are zero."""
     random = np.random.default_rng(0)
     power = 10 ** random.uniform(-2, 1, (8, 300)).astype(np.float32)
     power[random.random(power.shape) < 0.2] = 0
     memory = with_power(power, 1000)
-    draw = jax.jit(lambda key: over_one_device(prioritized.draw, key, memory, 1000))
+    draw = lambda key: over_one_device(prioritized.draw, key, memory, 1000)  # noqa: E731
+    keys = jax.random.split(jax.random.key(0), 1000)
+    place, probability = jax.jit(lambda: jax.lax.map(draw, keys))()
+    env, row = np.asarray(place.env), np.asarray(place.step) % 300
     counts = np.zeros(power.shape)
-    for key in jax.random.split(jax.random.key(0), 1000):
-        place, probability = draw(key)
-        env, row = np.asarray(place.env), np.asarray(place.step) % 300
-        np.add.at(counts, (env, row), 1)
-        np.testing.assert_allclose(probability, power[env, row] / power.sum(), rtol=1e-4)
-        assert (np.asarray(place.step) >= 700).all()
-        assert (np.asarray(place.step) < 1000).all()
+    np.add.at(counts, (env, row), 1)
+    np.testing.assert_allclose(probability, power[env, row] / power.sum(), rtol=1e-4)
+    assert (np.asarray(place.step) >= 700).all()
+    assert (np.asarray(place.step) < 1000).all()
     assert (counts[power == 0] == 0).all()
     expected = power[power > 0].astype(float)
     found = scipy.stats.chisquare(counts[power > 0], 1e6 * expected / expected.sum())

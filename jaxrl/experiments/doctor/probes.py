@@ -2,8 +2,7 @@
 
 Use: `python -m jaxrl.experiments.doctor.probes NAME ...`.
 
-Each probe answers with one line of JSON on standard output; one that crashes or hangs answers
-nothing, and `jaxrl.doctor` says so.
+Each probe answers with one line of JSON on standard output, or with nothing if it crashes or hangs.
 """
 
 import contextlib
