@@ -129,6 +129,7 @@ def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
     assert not same(params[4], params[2])
 
 
+@pytest.mark.slow
 def test_training_intensity_is_transitions_trained_per_transition_played():
     """Gradient steps are counted by Adam: 8 x 16 steps played = 4 batches of 32."""
     settings = {"learning_starts": 0, "batch_size": 32, "training_intensity": 8.0}
@@ -162,7 +163,7 @@ def test_evaluation_explores_as_it_says():
     assert all(a == actions[0] for a in actions)
 
 
-@pytest.mark.parametrize("torso", ["nips", "impala"])
+@pytest.mark.parametrize("torso", ["nips", pytest.param("impala", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dueling", [False, True])
 def test_action_values_of_every_kind(torso, dueling):
     config = NetworkConfig(torso=torso, dueling=dueling)
@@ -190,10 +191,13 @@ def test_dueling_is_the_value_plus_the_centred_advantage():
 @pytest.mark.parametrize(
     ("recipe", "settings"),
     [
-        ("c51_fast", {"rollout_length": 2, "batch_size": 32, "learning_starts": 4000}),
+        pytest.param(
+            "c51_fast", {"rollout_length": 2, "batch_size": 32, "learning_starts": 4000},
+            marks=pytest.mark.slow,
+        ),
         ("vtrace_cpu", {"rollout_length": 2, "window": 8, "num_minibatches": 2}),
     ],
-)
+)  # fmt: skip
 def test_new_games_do_not_continue_those_in_the_replay(recipe, settings):
     """As a resumed run on EnvPool begins them; on two devices, with actions under way."""
     config = catch_config(

@@ -234,6 +234,7 @@ def test_normalized_values_are_told_in_units_of_the_return():
     np.testing.assert_allclose(scaled.value, 3 + 2 * plain.value, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_linear_rate_falls_by_update():
     config = catch_config("ppo_pong", num_envs=4, total_steps=32 * 10, agent={"rollout_length": 8})
     linear = dataclasses.replace(config.optimizer, schedule="linear", learning_rate=1e-3)

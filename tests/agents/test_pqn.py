@@ -26,18 +26,19 @@ def test_hand_worked_loss():
 def test_acting_values_the_best_action():
     config = catch_config("pqn", num_envs=4)
     agent = make_agent(resolve(config), SPEC)
-    actor = agent.init(jax.random.key(0)).actor
+    actor = jax.jit(agent.init)(jax.random.key(0)).actor
     observation = trajectory(0).observation[0]
-    _, extras = agent.act(actor, observation, jax.random.split(jax.random.key(0), 4))
+    _, extras = jax.jit(agent.act)(actor, observation, jax.random.split(jax.random.key(0), 4))
     network = ActionValueNetwork(3, 1, config.network)
-    said = network.apply({"params": actor.params}, normalize(observation, ()))
+    apply = jax.jit(network.apply)
+    said = apply({"params": actor.params}, normalize(observation, ()))
     np.testing.assert_allclose(extras.value, said.max(-1), rtol=1e-5)
 
 
 def test_metrics_and_parameters_of_an_update():
     config = catch_config("pqn", num_envs=4, agent={"rollout_length": 4, "num_minibatches": 2})
     agent = make_agent(resolve(config), SPEC)
-    state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
+    state = jax.tree.map(lambda x: x[None], jax.jit(agent.init)(jax.random.key(0)))
     data = trajectory(0)._replace(extras=pqn.Extras(jnp.zeros((4, 4))))
     mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
     after, metrics = mapped(state, jax.tree.map(lambda x: x[None], data), jax.random.key(0))
@@ -60,7 +61,7 @@ def test_targets_are_lambda_returns_of_the_best_values():
     agent = {"rollout_length": 4, "num_minibatches": 1, "epochs": 1, "q_lambda": 0.5, "gamma": 0.9}
     config = catch_config("pqn", num_envs=4, agent=agent)
     made = make_agent(resolve(config), SPEC)
-    state = made.init(jax.random.key(0))
+    state = jax.jit(made.init)(jax.random.key(0))
     played = trajectory(1)
     done = np.zeros((4, 4))
     done[1, 2] = 1
@@ -69,9 +70,8 @@ def test_targets_are_lambda_returns_of_the_best_values():
         discount=jnp.asarray(1 - done, jnp.float32), extras=pqn.Extras(jnp.asarray(value))
     )
     network = ActionValueNetwork(3, 1, config.network)
-    last = network.apply({"params": state.actor.params}, normalize(played.observation[-1], ())).max(
-        -1
-    )
+    apply = jax.jit(network.apply)
+    last = apply({"params": state.actor.params}, normalize(played.observation[-1], ())).max(-1)
     value = np.concatenate([value, np.asarray(last)[None]])
     reward, expected = np.asarray(played.reward), np.zeros((4, 4))
     after = value[4]
@@ -82,7 +82,7 @@ def test_targets_are_lambda_returns_of_the_best_values():
     given = jax.tree.map(lambda x: x[None], (state, played))
     _, metrics = jax.jit(mapped)(*given, jax.random.key(0))
     assert float(metrics["value/target"][0]) == pytest.approx(expected.mean(), rel=1e-4)
-    values = network.apply(
+    values = apply(
         {"params": state.actor.params},
         normalize(played.observation[:-1].reshape(16, 84, 84, 4), ()),
     )

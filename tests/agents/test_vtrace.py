@@ -273,6 +273,7 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_micro_batches_add_up_to_one_gradient():
     ends = []
     for micro_batch in (1, 4):

@@ -114,6 +114,7 @@ def test_pointing_at_a_curve_tells_run_and_return(opened, tmp_path):
     assert re.fullmatch(r"mine\s+7\.25\s+at 0\.000[4-7]\d*", shown.strip()), shown
 
 
+@pytest.mark.slow
 def test_the_axis_can_be_switched(opened):
     page = opened(*DEMO)
     label, start, end = x_axis(page)
@@ -131,6 +132,7 @@ def test_the_axis_can_be_switched(opened):
     assert 2.9 < end < 3.5
 
 
+@pytest.mark.slow
 def test_the_wheel_zooms_with_ctrl_and_scrolls_without(opened):
     page = opened(*DEMO)
     whole = x_axis(page)
@@ -151,6 +153,7 @@ def test_the_wheel_zooms_with_ctrl_and_scrolls_without(opened):
     assert x_axis(page) == whole
 
 
+@pytest.mark.slow
 def test_losses_are_drawn_when_they_are_asked_for(opened):
     page = opened(*DEMO)
     before = page.evaluate("Bokeh.documents.length")
@@ -195,6 +198,7 @@ def test_text_is_legible_in_both_schemes(opened, tmp_path, scheme):
     assert plot < 0.25 if scheme == "dark" else plot > 0.85
 
 
+@pytest.mark.slow
 def test_the_plots_follow_a_change_of_scheme(opened, tmp_path):
     page = opened(make_run(tmp_path / "x"))
     color = "Bokeh.documents[0].roots()[0].below[0].axis_label_text_color"

@@ -20,7 +20,7 @@ from tests.conftest import CONFIGS
 
 
 def few_environments(config: Config) -> Config:
-    """Four, with batches shrunk as much and a memory that is ready at once.
+    """Four, with batches shrunk as much, short rollouts, and a memory that is ready at once.
 
     Ten where a part of them explores otherwise than another.
     """
@@ -35,7 +35,10 @@ def few_environments(config: Config) -> Config:
             agent = dataclasses.replace(agent, window=4)
         return dataclasses.replace(few, agent=agent)
     if not isinstance(config.agent, ReplayConfig):
-        return few
+        length = min(config.agent.rollout_length, 16)
+        return dataclasses.replace(
+            few, agent=dataclasses.replace(config.agent, rollout_length=length)
+        )
     agent = dataclasses.replace(
         config.agent,
         batch_size=config.agent.batch_size * 4 // config.num_envs,
@@ -46,7 +49,7 @@ def few_environments(config: Config) -> Config:
 
 
 # The others are in the long tier; the programs of EnvPool are compiled in every session.
-SHORT = ("a2c_fast", "vtrace_cpu")
+SHORT = ("vtrace_cpu",)
 FILES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem not in SHORT))
     for path in sorted(CONFIGS.glob("*/*.toml"))

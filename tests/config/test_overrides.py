@@ -196,6 +196,7 @@ def test_a_change_that_was_named_stays_named_until_a_checkpoint_holds_it(run_dir
     assert checkpoint_files.steps(run_dir)[-1] == 600
 
 
+@pytest.mark.slow
 def test_a_run_may_begin_to_skip(run_dir):
     words = ["optimizer.on_nonfinite=skip", "total_steps=600"]
     assert main(["resume", str(run_dir), "--override", *words]) == 0

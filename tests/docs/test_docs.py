@@ -346,6 +346,7 @@ def recipe(reinforce, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_the_example_learns_catch(recipe):
     settings = load(recipe).replaced(game="catch", parallel={"num_devices": 1})
     check(settings)
@@ -366,6 +367,7 @@ def test_the_example_learns_catch(recipe):
     assert means[-1] >= 0.9 * MAX_SCORE
 
 
+@pytest.mark.slow
 def test_one_file_and_one_configuration_are_an_algorithm(tmp_path):
     """In a copy of the package: train, evaluate by its `predict`'s policy, read the run again."""
     shutil.copytree(ROOT / "jaxrl", tmp_path / "jaxrl")

@@ -125,7 +125,7 @@ class Failing:
         return getattr(self._pool, name)
 
 
-@pytest.mark.parametrize("method", ["send", "recv"])
+@pytest.mark.parametrize("method", ["send", pytest.param("recv", marks=pytest.mark.slow)])
 def test_an_error_in_a_callback_ends_training_with_its_own_message(
     tmp_path, monkeypatch, capsys, method
 ):
@@ -182,6 +182,7 @@ class Counting:
         return getattr(self._pool, name)
 
 
+@pytest.mark.slow
 def test_a_restarted_program_steps_its_new_pools(monkeypatch):
     """A trace holds the address of its pool; of the first one nothing is left."""
     real, made = host_calls, []

@@ -215,7 +215,7 @@ def test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it():
 # --- stacks --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("episodic_life", [True, False])
+@pytest.mark.parametrize("episodic_life", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("limit", [90, 27_000])
 def test_stacks_equal_those_of_envpool(episodic_life, limit):
     config = BASE.replaced(

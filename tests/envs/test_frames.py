@@ -49,6 +49,7 @@ def test_emulators_draw_104_x_80(engine):
         assert np.corrcoef(resized, small)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe",
     ["a2c_fast", *(pytest.param(x, marks=pytest.mark.slow) for x in (
@@ -107,9 +108,9 @@ def test_stacks_come_back_from_a_replay_of_other_frames():
 )
 def test_networks_follow(network, shape, units):
     made = PolicyValueNetwork(3, NetworkConfig(**network))
-    params = init_params(made, jax.random.key(0), shape)
+    params = jax.eval_shape(lambda: init_params(made, jax.random.key(0), shape))
     assert params["Torso_0"]["Dense_0"]["Dense_0"]["kernel"].shape[0] == units
-    said = made.apply({"params": params}, jnp.zeros((2, *shape, 4)))
+    said = jax.eval_shape(made.apply, {"params": params}, jnp.zeros((2, *shape, 4)))
     assert said.logits.shape == (2, 3)
 
 

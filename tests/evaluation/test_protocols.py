@@ -385,6 +385,7 @@ def test_conditions_are_read_as_they_were_written(tmp_path):
             evaluation_record.read(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_with_sticky_actions_ends_with_the_protocol_sticky(tmp_path, capsys):
     run_dir = tmp_path / "x"
     arguments = [*SMALL, "--total-steps", "400", "--evaluation.episodes", "2"]

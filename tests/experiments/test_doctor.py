@@ -525,6 +525,7 @@ def test_an_order_that_xla_does_not_keep_is_a_cross(monkeypatch):
     assert found["text"] == "the emulators wait for the update: read in XLA's schedule"
 
 
+@pytest.mark.slow
 def test_the_order_is_observed_where_the_schedule_cannot_be_read(monkeypatch):
     monkeypatch.setattr(probes, "has_custom_call", lambda: False)
     found = probes.run("overlapped order")

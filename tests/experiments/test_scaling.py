@@ -81,6 +81,7 @@ def test_the_model_worked_by_hand():
     assert scaling.throughput(1, 80, 0.01, moved, 1e9, 1e-6) == pytest.approx(8000)
 
 
+@pytest.mark.slow
 def test_bench_says_what_travels(capsys):
     path = "configs/a2c/a2c_fast.toml"
     arguments = [

@@ -78,14 +78,8 @@ MANY, EACH = (60, 12) if THOROUGH else (9, 1)
 ATARI = ("pong", "space_invaders", "qbert", "montezuma_revenge", "ms_pacman")
 
 
-@pytest.mark.parametrize(
-    ("game", "kills"),
-    [
-        ("catch", 1),
-        pytest.param("catch", MANY, marks=pytest.mark.slow),
-        *(pytest.param(game, EACH, marks=pytest.mark.slow) for game in ATARI),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("game", "kills"), [("catch", MANY), *((game, EACH) for game in ATARI)])
 def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path, game, kills):
     """Parameters, statistics, metrics and the games themselves, bit for bit."""
     total = str(1600 * kills)  # on most machines more than is trained between two kills

@@ -256,6 +256,7 @@ sys.exit(main.main(sys.argv[1:]))
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_mistake_of_one_process_ends_both(tmp_path):
     """Also one that only process 0 can see."""
     (tmp_path / "x").mkdir()

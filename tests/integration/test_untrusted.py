@@ -100,6 +100,7 @@ def test_nonsense_is_told_in_one_line(run_dir, capsys, name, text):
         assert len(errors.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_run_directory_in_a_configuration_leads_nowhere(run_dir, tmp_path):
     """A directory may be moved; what goes on is written where it is."""
     text = (run_dir / "config.toml").read_text()

@@ -67,13 +67,14 @@ def test_on_a_cpu_the_gradient_has_no_convolution():
 @pytest.mark.parametrize("init", ["orthogonal", "uniform"])
 def test_torsos_have_the_published_sizes(torso, parameters, init):
     network = PolicyValueNetwork(6, NetworkConfig(torso=torso, init=init))
-    params = init_params(network, jax.random.key(0))
+    made = lambda: init_params(network, jax.random.key(0))  # noqa: E731
+    params = jax.eval_shape(made)
     # nips: 8*8*4*16+16 + 4*4*16*32+32 + 2592*256+256 + 256*7+7
     # nature: 8*8*4*32+32 + 4*4*32*64+64 + 3*3*64*64+64 + 3136*512+512 + 512*7+7
     # impala: (9*4*16+16 + 4*(9*16*16+16)) + (9*16*32+32 + 4*(9*32*32+32)) + 5*(9*32*32+32)
     #         + 11*11*32*256+256 + 256*7+7
     assert sum(x.size for x in jax.tree.leaves(params)) == parameters
-    said = network.apply({"params": params}, jnp.zeros((2, 84, 84, 4)))
+    said = jax.eval_shape(network.apply, {"params": params}, jnp.zeros((2, 84, 84, 4)))
     assert said.logits.shape == (2, 6)
     assert said.value.shape == (2,)
 

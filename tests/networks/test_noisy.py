@@ -80,6 +80,7 @@ def test_networks_that_are_compared_have_noise_of_their_own(monkeypatch):
     assert len(rows) == len(set(rows)) == 3 * 32
 
 
+@pytest.mark.slow
 def test_it_explores_without_epsilon():
     settings = {"epsilon_start": 0.0, "epsilon_end": 0.0}
     config = catch_config("rainbow", num_envs=4, agent=settings)

@@ -160,7 +160,9 @@ def test_hand_worked_vtrace_with_shorter_traces():
 
 @pytest.mark.parametrize("lambda_", [0.8, 1.0])
 @pytest.mark.parametrize("clip_rho", [0.7, 1.0, 3.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_vtrace_equals_rlax_on_each_part_between_resets(seed, clip_rho, lambda_):
     reward, discount, valid, value = random_sequences(seed)
     normal = np.random.default_rng(seed + 100).normal(size=(30, ENVS))

@@ -190,6 +190,7 @@ def test_learners_learn_the_same_wherever_they_are():
     assert int(one.agent.actor.updates) == 12
 
 
+@pytest.mark.slow
 def test_between_merges_learners_go_their_own_ways():
     """Each does what it would do alone, and what they did adds up: θ₀ + Δθ₁ + Δθ₂."""
     config = plain(catch_config(num_envs=4, parallel={"num_learners": 2, "sync_every": 4}))

@@ -89,6 +89,7 @@ def test_the_program_of_every_recipe_lowers(name):
     assert custom_calls(program(recipe(name))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -120,7 +120,7 @@ def test_every_recipe_can_skip_updates(path):
     assert metrics[nonfinite.SKIPPED].total.shape == (1,)
 
 
-@pytest.mark.parametrize("recipe", ["nstep_q", "dqn"])
+@pytest.mark.parametrize("recipe", ["nstep_q", pytest.param("dqn", marks=pytest.mark.slow)])
 def test_a_skipped_update_still_copies_the_target(recipe):
     """The rewards of update 2 are not finite, and the target is copied in every second update."""
     agent = {"target_update_interval": 32, "rollout_length": 4, "epsilon_spread": False}
@@ -217,6 +217,7 @@ def test_skipped_updates_are_counted_and_training_ends_well(tmp_path, monkeypatc
     assert all(np.isfinite(row["loss/gradient_norm"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_guard_changes_nothing_where_all_is_finite():
     """The same parameters with and without it."""
     ends = []

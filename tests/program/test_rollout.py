@@ -124,7 +124,8 @@ def test_the_compiled_program_equals_the_loop_by_hand(order):
         assert after.games[0].sent == ()
 
 
-@pytest.mark.parametrize("order", [pytest.param("strict", marks=pytest.mark.slow), "overlapped"])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_two_groups_play_and_learn_what_one_does(order):
     ends = []
     for groups in (1, 2):

@@ -235,7 +235,7 @@ def test_a_million_transitions_take_less_than_7_3_gb():
     assert size == pytest.approx(buffer.transition_bytes((84, 84)) * 1_000_000, rel=1e-6)
 
 
-@pytest.mark.parametrize("order", ["strict", "overlapped"])
+@pytest.mark.parametrize("order", [pytest.param("strict", marks=pytest.mark.slow), "overlapped"])
 def test_the_compiled_program_writes_the_ring_in_place(order):
     """Beside the ring it needs far less memory than a second one."""
     settings = {"replay_capacity": 40_000, "batch_size": 32, "learning_starts": 0}

@@ -293,6 +293,7 @@ def test_envpool_resumes_with_new_games_and_everything_else_as_it_was(tmp_path, 
     assert main(["evaluate", str(path), "--checkpoint", "40", "--episodes", "1"]) == 0
 
 
+@pytest.mark.slow
 def test_a_snapshot_survives_the_donation_of_its_buffers(tmp_path):
     config = load(recipe_file("a2c_fast"))
     config = config.__class__(**(vars(config) | {"game": "catch", "num_envs": 4}))

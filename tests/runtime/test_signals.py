@@ -64,14 +64,8 @@ def test_before_there_is_anything_to_save_the_first_signal_ends_at_once():
     assert "stopped before training began" in errors
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGUSR1,
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_run_goes_on_from_there(tmp_path, number):
     run_dir = tmp_path / "x"
     process = begin("train", *SMALL, "--log.interval", "200", "--run-dir", run_dir)
@@ -126,6 +120,7 @@ def test_outside_the_main_thread_training_goes_without_handlers():
     assert seen == [(None, before)]
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_nobody_reads_what_it_says(tmp_path):
     run_dir = tmp_path / "x"
     process = begin("train", *SMALL, "--log.interval", "200", "--total-steps", "600",

@@ -51,7 +51,8 @@ def stop_threads(threads):
         os.waitpid(thread, WALL)
 
 
-@pytest.mark.parametrize("engine", ["xla", pytest.param("callback", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["xla", "callback"])
 def test_emulators_that_stop_answering_are_noticed(tmp_path, engine):
     run_dir, told, log = tmp_path / "x", tmp_path / "threads", tmp_path / "log"
     arguments = ["train", *RUN, "--env.interface", engine, "--run-dir", str(run_dir)]

@@ -134,7 +134,7 @@ def test_a_sticky_action_is_heard_at_once_with_its_probability():
     """Held still, then RIGHT for one step: heard in its first frame, it looks as without chance."""
     settings = LIKE_ENVPOOL | {"fire_reset": False, "max_episode_steps": 27_000}
     config = BASE.replaced(game="breakout", env=settings)
-    games, meanings = 2000, minimal_actions("breakout")
+    games, meanings = 500, minimal_actions("breakout")
     way = np.array([[meanings.index("NOOP")]] * 3 + [[meanings.index("RIGHT")]])
     sure = play(config, way)[1].frame[-1, 0]
     for probability in (0.25, 0.6):
@@ -225,7 +225,7 @@ slow = pytest.mark.slow
 def test_trains_in_both_orders_and_groups(order, groups, tmp_path):
     arguments = ["--game", "pong", "--env.engine", "atari2600", "--num-envs", "8"]
     arguments += ["--parallel.order", order, "--parallel.groups", str(groups)]
-    arguments += ["--total-steps", "2000", "--log.interval", "1000", "--evaluation.episodes", "0"]
+    arguments += ["--total-steps", "400", "--log.interval", "200", "--evaluation.episodes", "0"]
     arguments += ["--network.torso", "nips", "--env.random-start-steps", "20"]
     run = str(tmp_path / "run")
     assert main(["train", "--config", "a2c_fast", *arguments, "--run-dir", run]) == 0
