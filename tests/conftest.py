@@ -26,6 +26,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 # Most tests compile for longer than they run, and so do the programs that they start.
 QUICK = "jax_disable_most_optimizations"
 
+
+def _compile_quickly(quick: bool) -> None:
+    jax.config.update(QUICK, quick)
+    os.environ[QUICK.upper()] = str(int(quick))
+
+
+_compile_quickly(True)
+
 CONFIGS = Path(__file__).parents[1] / "configs"
 # `make test-thorough`: more kills and more random inputs than CI has time for.
 THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
@@ -93,11 +101,14 @@ def _peak_gb() -> float:
 
 
 @pytest.fixture(autouse=True)
-def _compiles_quickly(request, monkeypatch):
-    """Leaves out what LLVM optimizes, but where a test trains for long (`optimized`)."""
-    quick = request.node.get_closest_marker("optimized") is None
-    jax.config.update(QUICK, quick)
-    monkeypatch.setenv(QUICK.upper(), str(int(quick)))
+def _compiles_quickly(request):
+    """Leaves out what LLVM optimizes, but where a test trains for long (`optimized`).
+
+    Only here: fixtures of a module and of a session are made before, and compile as other tests do.
+    """
+    _compile_quickly(request.node.get_closest_marker("optimized") is None)
+    yield
+    _compile_quickly(True)
 
 
 @pytest.fixture(autouse=True)

@@ -35,10 +35,10 @@ def few_environments(config: Config) -> Config:
             agent = dataclasses.replace(agent, window=4)
         return dataclasses.replace(few, agent=agent)
     if not isinstance(config.agent, ReplayConfig):
-        length = min(config.agent.rollout_length, 16)
-        return dataclasses.replace(
-            few, agent=dataclasses.replace(config.agent, rollout_length=length)
-        )
+        agent = config.agent
+        # At least 16 steps, and as many minibatches as the recipe has.
+        length = min(agent.rollout_length, max(16, getattr(agent, "num_minibatches", 1)))
+        return dataclasses.replace(few, agent=dataclasses.replace(agent, rollout_length=length))
     agent = dataclasses.replace(
         config.agent,
         batch_size=config.agent.batch_size * 4 // config.num_envs,
