@@ -11,6 +11,12 @@ MINUTES ?= 9
 # Of the command line only: some systems have a NAME in the environment.
 NAME   :=
 
+# A misspelt variable would train for hours with another's default.
+KNOWN  := PYTHON ALGO SEED STEPS DEVICES RUN SEEDS MINUTES NAME CUDA
+GIVEN  := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+WRONG  := $(filter-out $(KNOWN),$(GIVEN))
+$(if $(WRONG),$(error $(WRONG) is no variable of this Makefile: known are $(KNOWN)))
+
 SWEEPS := atari5 atari57
 GAMES  := $(shell tail -n +2 jaxrl/atari/atari_actions.csv | cut -d, -f1) catch
 COMMA  := ,

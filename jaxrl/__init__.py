@@ -8,9 +8,11 @@ Every name is imported when it is first used, so that `import jaxrl` starts noth
 """
 
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from jaxrl.analysis.tables import load_table
     from jaxrl.config.schema import Config
     from jaxrl.config.toml import load_recipe as load_config
@@ -36,6 +38,8 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a public name from its room."""
+    if name == "__version__":
+        return importlib.metadata.version("jaxrl")
     if name not in _PLACES:
         raise AttributeError(f"module 'jaxrl' has no attribute '{name}'")
     module, _, attribute = _PLACES[name].partition(":")

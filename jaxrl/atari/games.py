@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import re
 from importlib import resources
 
 CATCH = "catch"  # the pure-JAX game that needs no emulator
@@ -41,6 +42,16 @@ def full_actions(game: str) -> tuple[str, ...]:
 def atari_games() -> tuple[str, ...]:
     """Returns every game whose ROM EnvPool bundles."""
     return tuple(_minimal_actions())
+
+
+def game_name(name: str) -> str:
+    """Returns the game that other libraries call `ALE/Pong-v5`, `PongNoFrameskip-v4` or `Pong`.
+
+    An unknown name is returned as it came.
+    """
+    bare = re.sub(r"((NoFrameskip|Deterministic)?-v\d+)?$", "", name.removeprefix("ALE/"), count=1)
+    games = {game.replace("_", ""): game for game in known_games()}
+    return games.get(bare.lower().replace("_", "").replace("-", ""), name)
 
 
 def known_games() -> tuple[str, ...]:

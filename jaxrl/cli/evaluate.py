@@ -13,7 +13,8 @@ from jaxrl.cli.parsing import (
     at_least,
     check_runs,
     check_target,
-    expand_sweeps,
+    checkpoint_step,
+    expand_folders,
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
@@ -37,7 +38,7 @@ class Evaluate:
     """
 
     runs: RunDirs
-    """run directories; a sweep's directory stands for all its runs"""
+    """run directories; a folder of runs, such as a sweep's, stands for those in it"""
     episodes: int = 30
     """games to play with each run"""
     protocol: Protocol | None = None
@@ -48,8 +49,8 @@ class Evaluate:
     epsilon: float | None = None
     """probability of a random action, of value-based agents, from 0 to 1; default is the run's
     agent.evaluation_epsilon. 0.05 (Mnih 2015), 0.001 (Bellemare 2017)"""
-    checkpoint: int | None = None
-    """agent step of the checkpoint to play; default is the newest"""
+    checkpoint: str | None = None
+    """checkpoint to play: its agent step, latest or best; default is the latest"""
     recorded: bool = False
     """play nothing, and take the evaluation.json that is there"""
     json: bool = False
@@ -61,7 +62,7 @@ class Evaluate:
 def evaluate(arguments: Evaluate) -> int:
     """Prints the evaluation of one run, or the aggregates of several."""
     _check(arguments)
-    run_dirs = check_runs(expand_sweeps(arguments.runs), "evaluate")
+    run_dirs = check_runs(expand_folders(arguments.runs), "evaluate")
     if arguments.output:
         check_target(arguments.output, (".png",))
     if not arguments.recorded and arguments.protocol is None:
@@ -122,7 +123,8 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     from jaxrl.evaluation import evaluate as evaluation
     from jaxrl.runs import evaluation_record
 
-    config, actor, step = evaluation.load_actor(run_dir, arguments.checkpoint)
+    chosen = checkpoint_step(run_dir, arguments.checkpoint)
+    config, actor, step = evaluation.load_actor(run_dir, chosen)
     if arguments.epsilon is not None:
         config = evaluation.with_epsilon(config, arguments.epsilon)
     assert arguments.protocol is not None
@@ -133,7 +135,7 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
         before = evaluation_record.read(run_dir)
     except UserError:
         before = None
-    if before and arguments.checkpoint is None and (before.step or 0) > step:
+    if before and chosen is None and (before.step or 0) > step:
         print(f"'{run_dir}': this result, of step {step:,}, is not saved: {layout.EVALUATION} is "
               f"of the newer step {before.step:,} by now", file=sys.stderr)  # fmt: skip
         return result
@@ -179,7 +181,7 @@ class Compare:
 
 def compare(arguments: Compare) -> int:
     """Prints which of two runs, or of two configurations with several seeds, is better."""
-    run_dirs = check_runs(expand_sweeps(arguments.runs), "compare", 2)
+    run_dirs = check_runs(expand_folders(arguments.runs), "compare", 2)
     from jaxrl.analysis import comparison
 
     result = comparison.compare(run_dirs)

@@ -2,9 +2,9 @@
 
 Exit status: 0 done; 2 a user's mistake; 3 a loss or a parameter is not finite; 65 damaged files; 74
 the disk cannot be written; 75 the emulators, or another process, were lost; 130 (Ctrl-C), 138
-(SIGUSR1) or 143 (SIGTERM) stopped and saved; 1 any other error, or a machine that cannot train
-(doctor). All but the last are reported in one line. Each command imports heavy modules only after
-its options are checked, because a mistake must be reported at once.
+(SIGUSR1), 143 (SIGTERM) or 129 (SIGHUP) stopped and saved; 1 any other error, or a machine that
+cannot train (doctor). All but the last are reported in one line. Each command imports heavy modules
+only after its options are checked, because a mistake must be reported at once.
 """
 
 import difflib
@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jaxrl
 from jaxrl.cli.bench import Bench, bench
 from jaxrl.cli.doctor import Doctor, doctor
 from jaxrl.cli.evaluate import Compare, Evaluate, compare, evaluate
 from jaxrl.cli.games import Games, games
-from jaxrl.cli.outcome import print_error
+from jaxrl.cli.outcome import missing_devices, print_error
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.pictures import Play, Plot, Report, play, plot, report
 from jaxrl.cli.suite import Suite, suite
@@ -94,9 +95,16 @@ def main(words: list[str] | None = None) -> int:
         if not words or words[0] in ("-h", "--help"):
             print(_usage())
             return 0
+        if words[0] in ("-V", "--version"):
+            print(f"jaxrl {jaxrl.__version__}")
+            return 0
         return run(words[0], words[1:])
     except BrokenPipeError:  # `jaxrl games | head`
         sys.stderr.close()
         return int(words[0] in ("train", "resume"))
     except (UserError, RunError, OSError, KeyboardInterrupt) as error:
         return print_error(error)
+    except (RuntimeError, AssertionError) as error:  # JAX raises both
+        if mistake := missing_devices(error):
+            return print_error(mistake)
+        raise

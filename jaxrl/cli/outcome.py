@@ -1,6 +1,7 @@
 """Exit statuses, and errors in one line."""
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -29,6 +30,17 @@ def print_error(error: BaseException) -> int:
         return 1
     print(f"jaxrl: {' '.join(str(error).split())}", file=sys.stderr)
     return error.status
+
+
+def missing_devices(error: BaseException) -> UserError | None:
+    """Returns the mistake where JAX cannot open the devices that JAX_PLATFORMS asks for."""
+    frames = traceback.extract_tb(error.__traceback__)
+    platforms = os.environ.get("JAX_PLATFORMS")
+    if not platforms or not frames or not frames[-1].filename.endswith("xla_bridge.py"):
+        return None
+    return UserError(
+        f"JAX_PLATFORMS = {platforms}: JAX finds no such device here: leave it unset, or take cpu"
+    )
 
 
 def run_together(launch: Launch, work: Callable[[bool], int]) -> int:

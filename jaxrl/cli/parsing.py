@@ -16,8 +16,17 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 
+from jaxrl.atari.games import game_name, known_games
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import MOVED, algorithms_with, as_recipe, load_recipe
+from jaxrl.config.toml import (
+    ALIASES,
+    MOVED,
+    algorithms_with,
+    as_recipe,
+    find,
+    load_recipe,
+    whole_number_hint,
+)
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
@@ -49,7 +58,7 @@ def _whole_number(
         except ValueError:
             number = float("nan")
         if not float(number).is_integer():
-            raise ValueError(f"'{words[0]}' is not a whole number")
+            raise ValueError(f"'{words[0]}' is not a whole number{whole_number_hint(words[0])}")
         return int(number)
 
     return tyro.constructors.PrimitiveConstructorSpec(
@@ -168,9 +177,11 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
     """Names the first unknown option, and the similar option or the algorithm that has it."""
     unknown = [token.partition("=")[0] for token in tokens if token.startswith("-")]
     if not unknown:
-        return f"unexpected argument '{tokens[0]}'"
+        return f"unexpected argument '{tokens[0]}'{_meaning(tokens[0], options)}"
     option = "--" + unknown[0].removeprefix("--").replace("_", "-")
     section, _, key = option.rpartition(".")
+    alias = ALIASES.get(key.removeprefix("--"), "").replace("_", "-")
+    key = key.replace(key.removeprefix("--"), alias) if alias else key
     owners = algorithms_with(key.replace("-", "_")) if section == "--agent" else []
     if owners:
         return f"unknown option '{unknown[0]}': it belongs to {' and '.join(owners)}"
@@ -182,6 +193,15 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
     near = [siblings[keys.index(one)] for one in difflib.get_close_matches(key, keys, 1, SIMILAR)]
     hint = "".join(f": did you mean {known}?" for known in [*elsewhere, *near][:1])
     return f"unknown option '{unknown[0]}'{hint}"
+
+
+def _meaning(word: str, options: Sequence[str]) -> str:
+    """Returns the option that a bare word is meant for, as a hint; empty if nothing is like it."""
+    if "--game" in options and game_name(word) in known_games():
+        return f": did you mean --game {game_name(word)}?"
+    if "--config" in options and find(Path(word)).is_file():
+        return f": did you mean --config {word}?"
+    return ""
 
 
 def _options(part: Any, prefix: str = "") -> Iterator[str]:
@@ -219,11 +239,11 @@ def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
         raise UserError(f"'{target.parent}' is no directory: make it first")
 
 
-def expand_sweeps(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Returns the run directories that are meant: of a sweep's root, its members'.
+def expand_folders(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Returns the run directories that are meant: of a folder of runs or sweeps, those within.
 
-    The members' logs, which a shell's `*` gives too, are left out. Raises `UserError` if a sweep
-    has begun no member.
+    The logs of a sweep's members, which a shell's `*` gives too, are left out. Raises `UserError`
+    if a sweep has begun no member.
     """
     from jaxrl.experiments.sweep_plan import FILE
 
@@ -232,14 +252,28 @@ def expand_sweeps(paths: Sequence[Path]) -> tuple[Path, ...]:
         if path.suffix == ".log" and os.path.isfile(path):
             continue
         # `os.path` answers no for a name that no file system takes; who reads the run says so.
-        if not os.path.isfile(path / FILE):
+        if os.path.isfile(path / layout.CONFIG) or not os.path.isdir(path):
             found.append(path)
             continue
-        members = sorted(config.parent for config in path.glob(f"*/{layout.CONFIG}"))
-        if not members:
+        configs = (*path.glob(f"*/{layout.CONFIG}"), *path.glob(f"*/*/{layout.CONFIG}"))
+        members = sorted({config.parent for config in configs})
+        if not members and os.path.isfile(path / FILE):
             raise UserError(f"the sweep in '{path}' has no run yet: wait for its first member")
-        found += members
+        found += members or [path]
     return tuple(found)
+
+
+def checkpoint_step(run_dir: Path, word: str | None) -> int | None:
+    """Returns the agent step that --checkpoint names; None for the newest. Raises `UserError`."""
+    from jaxrl.runs import checkpoint_files
+
+    if word in (None, "latest", "newest"):
+        return None
+    if word == "best":
+        return checkpoint_files.best(run_dir)
+    if not word.replace("_", "").isdecimal():
+        raise UserError(f"--checkpoint {word}: must be an agent step, latest or best")
+    return int(word)
 
 
 def check_runs(run_dirs: Sequence[Path], command: str, least: int = 1) -> list[Path]:

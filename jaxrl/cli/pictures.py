@@ -14,7 +14,8 @@ from jaxrl.cli.parsing import (
     at_least,
     check_runs,
     check_target,
-    expand_sweeps,
+    checkpoint_step,
+    expand_folders,
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
@@ -35,8 +36,8 @@ class Play:
     """as for `jaxrl evaluate`"""
     seed: int = 0
     """seed of the game and the actions"""
-    checkpoint: int | None = None
-    """agent step of the checkpoint to play; default is the newest"""
+    checkpoint: str | None = None
+    """checkpoint to play: its agent step, latest or best; default is the latest"""
     from_step: int = 0
     """agent step of the game at which the video begins; 15 steps are a second of an Atari game"""
     max_seconds: float = 300.0
@@ -55,7 +56,9 @@ def play(arguments: Play) -> int:
 
     target = arguments.output or arguments.run / layout.VIDEO
     check_target(target, (".mp4", ".gif"))
-    config, actor, step = load_actor(arguments.run, arguments.checkpoint)
+    config, actor, step = load_actor(
+        arguments.run, checkpoint_step(arguments.run, arguments.checkpoint)
+    )
     protocol = arguments.protocol or protocol_of(config)
     score, length, over = record(
         config,
@@ -81,14 +84,14 @@ class Plot:
     """
 
     runs: RunDirs
-    """run directories; a sweep's directory stands for all its runs"""
+    """run directories; a folder of runs, such as a sweep's, stands for those in it"""
     output: Output = None
     """file to write; default is learning_curve.png in the (only) run directory"""
 
 
 def plot(arguments: Plot) -> int:
     """Draws the learning curves and prints the picture's path."""
-    run_dirs = expand_sweeps(arguments.runs)
+    run_dirs = expand_folders(arguments.runs)
     if not run_dirs:
         raise UserError("plot needs at least one run directory")
     if arguments.output is None and len(run_dirs) > 1:
@@ -116,7 +119,7 @@ class Report:
     """
 
     runs: RunDirs
-    """run directories; a sweep's directory stands for all its runs"""
+    """run directories; a folder of runs, such as a sweep's, stands for those in it"""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
     """file to write"""
     video: bool = True
@@ -125,7 +128,7 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    run_dirs = expand_sweeps(arguments.runs)
+    run_dirs = expand_folders(arguments.runs)
     if not run_dirs:
         raise UserError("report needs at least one run directory")
     check_target(arguments.output, (".html",))

@@ -10,6 +10,7 @@ from jaxrl.cli.outcome import run_together, status_of
 from jaxrl.cli.parsing import RunDir, at_least
 from jaxrl.config.schema import Config
 from jaxrl.runtime.launch import Launch, check_launch
+from jaxrl.runtime.parent import end_with_parent
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Train:
 
 def train(arguments: Train) -> int:
     """Trains an agent, alone or together with other processes."""
+    end_with_parent()
     check_launch(arguments.launch)
     config = arguments.settings
 
@@ -64,6 +66,7 @@ class Resume:
 
 def resume(arguments: Resume) -> int:
     """Continues a run, alone or together with other processes."""
+    end_with_parent()
     check_launch(arguments.launch)
     if arguments.num_devices is not None:
         at_least("num_devices", arguments.num_devices, 0)

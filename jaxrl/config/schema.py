@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
+from jaxrl.atari.games import game_name
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import A2CConfig
 from jaxrl.config.bounds import (
@@ -218,7 +219,8 @@ class Config:
     """the algorithm that learns, as the configuration file says: a2c, ppo, vtrace, dqn, c51,
     nstep_q or pqn, or the name of your own module in jaxrl/agents"""
     game: str = "pong"
-    """an Atari game as `jaxrl games` lists them, or catch (a small game without an emulator)"""
+    """an Atari game as `jaxrl games` lists them, or catch (a small game without an emulator);
+    ALE/Pong-v5 and PongNoFrameskip-v4 are pong too"""
     seed: CountOrZero = 1
     """of the parameters, the actions and the games"""
     total_steps: LongCount = 10_000_000
@@ -235,6 +237,10 @@ class Config:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     agent: AlgorithmConfig = field(default_factory=A2CConfig)
+
+    def __post_init__(self) -> None:
+        """Takes the names that other libraries give to games."""
+        object.__setattr__(self, "game", game_name(self.game))
 
     def replaced(self, **changes: Any) -> "Config":
         """Returns the configuration with other values; a section takes a table of its changes."""

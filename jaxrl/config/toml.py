@@ -36,6 +36,7 @@ MOVED = {
 
 # Names in other libraries.
 ALIASES = {"lr": "learning_rate"}
+MULTIPLES = {"k": "e3", "m": "e6", "g": "e9", "b": "e9"}  # 1M is no number of TOML or Python
 SLIP = 0.75  # least similarity of a name that was only mistyped, from 0 to 1
 
 
@@ -90,6 +91,7 @@ def algorithms_with(key: str) -> list[str]:
 
 def elsewhere(key: str, prefix: str) -> str:
     """Returns where a key belongs that a section does not have, for messages; empty if nowhere."""
+    key = ALIASES.get(key, key).replace("-", "_")
     if prefix == "agent." and algorithms_with(key):
         return f"it belongs to {' and '.join(algorithms_with(key))}"
     if prefix:
@@ -106,7 +108,7 @@ def similar(name: str, known: Iterable[str]) -> str:
     A mistyped key comes first, then one that begins alike or has a word in common.
     """
     known = list(known)
-    name = ALIASES.get(name, name)
+    name = ALIASES.get(name, name).replace("-", "_")
     words = set(name.split("_")) - {""}
     alike = [key for key in known if words and (key.startswith(name) or words & {*key.split("_")})]
     mistyped = difflib.get_close_matches(name, known, 1, SLIP)
@@ -120,6 +122,13 @@ def _hint(key: str, prefix: str, known: dict[str, Any]) -> str:
         return f"{belongs}; known are {', '.join(known)}" if prefix else belongs
     near = similar(key, known)
     return f"did you mean '{prefix}{near}'?" if near else f"known are {', '.join(known)}"
+
+
+def whole_number_hint(text: str) -> str:
+    """Returns how to write `1M` as a number, for messages; empty for anything else."""
+    power = MULTIPLES.get(text[-1:].lower(), "")
+    digits = text[:-1].replace("_", "").replace(".", "", 1)
+    return f": write {text[:-1]}{power}" if power and digits.isdecimal() else ""
 
 
 def _type_name(annotation: Any) -> str:
@@ -139,7 +148,8 @@ def _convert(value: Any, annotation: Any, name: str) -> Any:
     else:
         right = type(value) is annotation
     if not right:
-        raise UserError(f"{name} = {value!r}: must be {_type_name(annotation)}")
+        hint = whole_number_hint(value) if annotation is int and isinstance(value, str) else ""
+        raise UserError(f"{name} = {value!r}: must be {_type_name(annotation)}{hint}")
     return value
 
 

@@ -23,6 +23,7 @@ from jaxrl.formatting import duration
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
 from jaxrl.runs.lock import hold_lock, is_locked
+from jaxrl.runtime import parent
 
 if TYPE_CHECKING:
     from jaxrl.training.display import Display
@@ -46,8 +47,7 @@ class SignalRelay:
         """Passes a signal on; a handler of signals."""
         self.signal = self.signal or number
         if self._process is not None:
-            # The terminal has gone: train knows no SIGHUP.
-            self._process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
+            self._process.send_signal(number)
 
     def wait_ended(self) -> None:
         """Waits until the member has ended; also within a handler that interrupts its parent."""
@@ -145,8 +145,9 @@ def _process(member: SweepMember, stop: SignalRelay, shown: Callable[[], None] |
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
         try:
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
-            )
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
+                env=os.environ | {parent.VARIABLE: str(os.getpid())},
+            )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         with process, stop.passing_to(process):
@@ -200,7 +201,7 @@ def run(members: list[SweepMember], root: Path, display: "Display", stop: Signal
       stop: what ends it early.
     """
     for member in members:
-        if is_locked(member.run_dir):  # a sweep that is killed leaves its member training
+        if is_locked(member.run_dir):  # a killed sweep's member takes a moment to save
             raise UserError(
                 f"'{member.run_dir}' is in training by another process: wait for it, or stop it"
             )

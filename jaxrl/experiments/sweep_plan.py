@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxrl.atari.games import known_games
+from jaxrl.atari.games import game_name, known_games
 from jaxrl.atari.scores import reference_scores
 from jaxrl.config.diff import flat
 from jaxrl.config.overrides import FREE
@@ -94,8 +94,8 @@ def games_of(words: tuple[str, ...]) -> list[str]:
     games: list[str] = []
     for word in words:
         if word not in groups:
-            check_game(word, (*known_games(), *groups))
-        games += groups.get(word, (word,))
+            check_game(game_name(word), (*known_games(), *groups))
+        games += groups.get(word, (game_name(word),))
     return games
 
 

@@ -127,7 +127,7 @@ class Checkpoints:
 
     def _open(self) -> ocp.CheckpointManager:
         def by_return(metrics: dict[str, float | None]) -> float:
-            mean = metrics["return_mean"]
+            mean = metrics[checkpoint_files.RANKED_BY]
             return float("-inf") if mean is None else mean
 
         newest = policies.LatestN(self._config.checkpoint.keep)
@@ -176,7 +176,7 @@ class Checkpoints:
                     local=ocp.args.StandardSave(flatten({"games": games, "memory": memory})),
                     progress=ocp.args.JsonSave(described),
                 ),
-                metrics={"return_mean": return_mean},
+                metrics={checkpoint_files.RANKED_BY: return_mean},
             )
         if jax.tree.leaves(memory):
             self.wait()

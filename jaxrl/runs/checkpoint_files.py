@@ -12,6 +12,7 @@ from jaxrl.runs import checksums, layout
 
 FORMAT = 7
 READABLE = (6, 7)  # format 6 did not say whose games it held
+RANKED_BY = "return_mean"  # the metric of Orbax by which the best checkpoint is kept
 DAMAGED = "damaged"  # directory of checkpoints that have changed since they were written
 # A checkpoint is moved here before its files are deleted, so a step's directory is always whole.
 DELETED = "deleted"
@@ -60,6 +61,22 @@ def steps(run_dir: Path) -> list[int]:
         return []
     names = [path.name for path in directory(run_dir).iterdir() if path.is_dir()]
     return sorted(int(name) for name in names if name.isascii() and _is_number(name))
+
+
+def best(run_dir: Path) -> int:
+    """Returns the step of the checkpoint with the highest mean return. Raises `UserError`."""
+    ranked: list[tuple[float, int]] = []
+    for step in steps(run_dir):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            path = directory(run_dir) / str(step) / "metrics" / "metrics"
+            mean = json.loads(path.read_text(encoding="utf-8"))[RANKED_BY]
+            ranked.append((float(mean), step))  # none where too few games had ended
+    if not ranked:
+        raise UserError(
+            f"no checkpoint of '{run_dir}' can be called the best: until enough games have ended "
+            "none is ranked; take --checkpoint latest"
+        )
+    return max(ranked)[1]
 
 
 def describe(run_dir: Path, step: int) -> Described:

@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import os
+import shutil
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -24,10 +26,15 @@ def default_run_dir(config: Config) -> str:
 
 
 def check_new_run(config: Config) -> Path:
-    """Returns the run directory. Raises `UserError` if it holds anything already."""
+    """Returns the run directory. Raises `UserError` if it holds anything but a run's first files.
+
+    Those of a run that ended before its first step, by a crash or a signal, are taken over.
+    """
     run_dir = Path(config.run_dir)
     try:
-        if run_dir.exists() and (not run_dir.is_dir() or _names(run_dir)):
+        if not run_dir.exists() or (run_dir.is_dir() and never_trained(run_dir)):
+            return run_dir
+        if not run_dir.is_dir() or _names(run_dir):
             raise UserError(
                 f"'{run_dir}' exists: choose another --run-dir, or `jaxrl resume {run_dir}`"
             )
@@ -41,6 +48,29 @@ def _names(run_dir: Path) -> set[str]:
     return {p.name for p in run_dir.iterdir() if p.name != layout.LOCK and p.suffix != ".tmp"}
 
 
+def never_trained(run_dir: Path) -> bool:
+    """Returns whether a directory holds nothing but what a run writes before its first step."""
+    names = _names(run_dir)
+    files = {layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.CHECKPOINTS}
+    began = (run_dir / layout.LOCK).is_file() and layout.CONFIG in names
+    if not began or any(n not in files and not n.startswith(layout.EVENTS) for n in names):
+        return False
+    log, checkpoints = run_dir / layout.METRICS, run_dir / layout.CHECKPOINTS
+    saved = checkpoints.is_dir() and any(p.name.isdecimal() for p in checkpoints.iterdir())
+    return not saved and not (log.exists() and log.stat().st_size)
+
+
+def _clear(run_dir: Path) -> None:
+    """Deletes the files of a run that never trained, but for its lock and its configuration."""
+    print(f"'{run_dir}': the run there ended before its first step; this one takes its place",
+          file=sys.stderr)  # fmt: skip
+    for path in run_dir.iterdir():
+        if path.name == layout.CHECKPOINTS:
+            shutil.rmtree(path)
+        elif path.name not in (layout.LOCK, layout.CONFIG):
+            path.unlink()
+
+
 def create_run(config: Config, held: contextlib.ExitStack) -> Path:
     """Makes the directory, locks it until `held` closes and writes config.toml.
 
@@ -52,6 +82,8 @@ def create_run(config: Config, held: contextlib.ExitStack) -> Path:
         check_links(run_dir)
         held.enter_context(hold_lock(run_dir))
         check_new_run(config)  # another process may have been first
+        if _names(run_dir):
+            _clear(run_dir)
         write_config(run_dir, config)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot write the run directory '{run_dir}': {error}") from None

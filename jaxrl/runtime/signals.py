@@ -14,8 +14,11 @@ from jaxrl.runtime import processes
 from jaxrl.runtime.exit import exit_now, print_at_once
 
 SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+    if hasattr(signal, name)
 )
+HANGUP = getattr(signal, "SIGHUP", None)  # the terminal has gone
 
 
 class StopSignal:
@@ -52,6 +55,8 @@ class StopSignal:
         os.set_blocking(writer, False)
         found = {number: signal.getsignal(number) for number in SIGNALS}
         before = {number: handler for number, handler in found.items() if handler is not None}
+        if before.get(HANGUP) == signal.SIG_IGN:  # nohup
+            del before[HANGUP]
 
         def read() -> None:
             while numbers := os.read(reader, 16):

@@ -1,10 +1,20 @@
+from pathlib import Path
+
 import ale_py
 import envpool
 import pytest
 from ale_py import roms
 
-from jaxrl.atari.games import NO_FIRE, atari_games, full_actions, known_games, minimal_actions
+from jaxrl.atari.games import (
+    NO_FIRE,
+    atari_games,
+    full_actions,
+    game_name,
+    known_games,
+    minimal_actions,
+)
 from jaxrl.atari.scores import human_normalized, published_scores, reference_scores
+from jaxrl.config.toml import load
 from jaxrl.envs.envpool.engine import task_id
 
 
@@ -29,6 +39,19 @@ def test_meanings_equal_those_of_the_arcade_learning_environment(game):
     emulator = ale_py.ALEInterface()
     emulator.loadROM(roms.get_rom_path(game))
     assert tuple(a.name for a in emulator.getMinimalActionSet()) == minimal_actions(game)
+
+
+def test_names_of_other_libraries():
+    """Those of Gymnasium for every game of ale-py, older ones, and EnvPool's."""
+    for game in atari_games():
+        camel = "".join(part.capitalize() for part in game.split("_"))
+        for name in (f"ALE/{camel}-v5", f"{camel}NoFrameskip-v4", f"{camel}Deterministic-v0",
+                     task_id(game), f"{camel}-v4", game.replace("_", "-"), game):  # fmt: skip
+            assert game_name(name) == game, name
+    assert game_name("ALE/UpNDown-v5") == "up_n_down"
+    assert game_name("ALE/Pong-ram-v5") == "ALE/Pong-ram-v5"  # the memory as observation
+    assert game_name("pogn") == "pogn"
+    assert load(Path("ppo_pong")).replaced(game="ALE/Breakout-v5").game == "breakout"
 
 
 def test_human_normalized_scores():

@@ -1,7 +1,13 @@
 """A user's mistake: exit status 2, one line that says what to do, nothing written."""
 
+import os
+import subprocess
+import sys
+
+import jax
 import pytest
 
+import jaxrl
 from jaxrl.cli.main import COMMANDS, main
 from tests.conftest import CONFIGS
 
@@ -20,7 +26,16 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--num-envs", "3.5"], "--num-envs: '3.5' is not a whole number"),
         (["train", "--learning-rate", "1"], "did you mean --optimizer.learning-rate?"),
         (["train", "--network.no-duelling"], "did you mean --network.no-dueling?"),
-        (["train", "pong"], "unexpected argument 'pong'"),
+        (["train", "pong"], "unexpected argument 'pong': did you mean --game pong?"),
+        (["train", "ALE/Pong-v5"], "did you mean --game pong?"),
+        (["train", "ppo_pong"], "did you mean --config ppo_pong?"),
+        (["train", "now"], "unexpected argument 'now' (jaxrl train --help"),
+        (["train", "--lr", "1e-3"], "did you mean --optimizer.learning-rate?"),
+        (["train", "--total-steps", "1M"], "'1M' is not a whole number: write 1e6 ("),
+        (["train", "--total-steps", "2.5k"], "write 2.5e3"),
+        (["train", "--config", "{here}/hyphen.toml"], "it is 'optimizer.learning_rate' now"),
+        (["train", "--config", "{here}/steps.toml"], "must be a whole number: write 1e6"),
+        (["train", "--game", "PongNoFrameskip-v4x"], "unknown game 'PongNoFrameskip-v4x'"),
         (["sweep", "--gmaes", "pong"], "did you mean --games?"),
         (["sweep", "--games", "pong"], "--seeds, --configs are required"),
         (["bench", "--suite", "--minuts", "1"], "--minutes? (jaxrl bench --suite --help"),
@@ -69,6 +84,11 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["evaluate", "{here}", "--epsilon", "0.1", "--recorded"], "leave one of them out"),
         (["play", "{here}"], "is no run directory"),
         (["play"], "required"),
+        (
+            ["play", "{here}/a/b/run", "--checkpoint", "last"],
+            "must be an agent step, latest or best",
+        ),
+        (["evaluate", "{here}/a/b/run", "--checkpoint", "-3"], "--checkpoint"),
         (["plot"], "run director"),
         (["plot", "{here}", "{here}"], "-o comparison.png"),
         (["plot", "{here}"], "is no run directory"),
@@ -79,6 +99,10 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
 def test_mistakes_end_in_one_line_and_status_two(arguments, message, tmp_path, capsys):
     (tmp_path / "file").write_text("not a directory")
     (tmp_path / "bad.toml").write_text("num_evns = 3")
+    (tmp_path / "hyphen.toml").write_text("learning-rate = 1e-3")
+    (tmp_path / "steps.toml").write_text('total_steps = "1M"')
+    (tmp_path / "a" / "b" / "run").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "run" / "config.toml").write_text('game = "catch"')
     before = sorted(tmp_path.iterdir())
     assert main([a.replace("{here}", str(tmp_path)) for a in arguments]) == 2
     said = capsys.readouterr()
@@ -94,6 +118,23 @@ def test_every_command_has_help_with_an_example(command, capsys):
         main([command, "--help"])
     assert ended.value.code == 0
     assert f"Example: jaxrl {command}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_version_is_the_package_s(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jaxrl {jaxrl.__version__}\n"
+
+
+def test_devices_that_are_not_there_are_refused_in_one_line(tmp_path):
+    """JAX raises an AssertionError, or a RuntimeError, with a traceback of its own."""
+    run_dir = str(tmp_path / "x")
+    words = [sys.executable, "-m", "jaxrl", "train", "--game", "catch", "--run-dir", run_dir]
+    ended = subprocess.run(words, env=os.environ | {"JAX_PLATFORMS": "cuda"}, check=False,
+                           capture_output=True, text=True)  # fmt: skip
+    if jax.devices()[0].platform == "cpu":
+        assert ended.returncode == 2
+        assert "JAX_PLATFORMS = cuda: JAX finds no such device here" in ended.stderr
+        assert "Traceback" not in ended.stderr
 
 
 def test_help_lists_the_commands(capsys):

@@ -16,7 +16,7 @@ import pytest
 
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
-from jaxrl.errors import DamagedError, StorageError
+from jaxrl.errors import DamagedError, StorageError, UserError
 from jaxrl.runs import checkpoint, checkpoint_files, checksums, layout, metrics
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
@@ -191,6 +191,10 @@ def test_the_best_is_kept_across_a_resume(tmp_path):
         checkpoints.save(tiny_state(step), Progress(step, step, 0.0, 0), mean)
         checkpoints.close()
     assert checkpoint_files.steps(tmp_path) == [2, 5]
+    assert checkpoint_files.best(tmp_path) == 2
+    shutil.rmtree(tmp_path / "checkpoints" / "2")
+    with pytest.raises(UserError, match="take --checkpoint latest"):  # the other has no mean
+        checkpoint_files.best(tmp_path)
     assert not (tmp_path / "checkpoints" / checkpoint_files.DELETED).exists()
 
 

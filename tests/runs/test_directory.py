@@ -23,7 +23,7 @@ from jaxrl.errors import UserError
 from jaxrl.evaluation import evaluate
 from jaxrl.evaluation.video import record
 from jaxrl.program.program import make_program
-from jaxrl.runs import checkpoint, checkpoint_files, metrics
+from jaxrl.runs import checkpoint, checkpoint_files, directory, metrics
 from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import recipe_file
 from tests.survival import check_metrics, without_times
@@ -73,6 +73,49 @@ def test_metrics_have_the_contracts_keys(run_dir):
 
 def test_tensorboard_says_the_same(run_dir):
     check_metrics(run_dir)
+
+
+def test_a_run_that_ended_before_its_first_step_makes_room(tmp_path, capsys):
+    """A crash while compiling left the files, and the same command is repeated."""
+    run_dir = tmp_path / "x"
+    train = ["train", *SHORT, "--total-steps", "200", "--evaluation.episodes", "0"]
+    run_dir.mkdir()
+    (run_dir / "checkpoints" / "200.orbax-checkpoint-tmp").mkdir(parents=True)
+    for name in ("config.toml", "lock", "metrics.jsonl", "events.out.tfevents.1"):
+        (run_dir / name).touch()
+    (run_dir / "provenance.json").write_text("{}")
+    assert directory.never_trained(run_dir)
+    for name, text in (("mine.txt", ""), ("metrics.jsonl", "{}\n")):
+        before = (run_dir / name).read_text() if (run_dir / name).exists() else None
+        (run_dir / name).write_text(text)
+        assert not directory.never_trained(run_dir)
+        assert main([*train, "--run-dir", str(run_dir)]) == 2
+        assert "exists: choose another --run-dir" in capsys.readouterr().err
+        (run_dir / name).unlink() if before is None else (run_dir / name).write_text(before)
+    assert main([*train, "--run-dir", str(run_dir)]) == 0
+    assert "ended before its first step; this one takes its place" in capsys.readouterr().err
+    assert [row["step"] for row in metrics.read(run_dir)] == [200]
+    assert len(list(run_dir.glob("events.out.tfevents*"))) == 1
+    assert "resumed" not in json.loads((run_dir / "provenance.json").read_text())
+    assert not directory.never_trained(run_dir)
+
+
+def test_a_configuration_alone_is_not_taken_over(tmp_path):
+    """Somebody wrote it: a run has its lock first."""
+    (tmp_path / "config.toml").touch()
+    assert not directory.never_trained(tmp_path)
+
+
+def test_a_folder_stands_for_the_runs_in_it(run_dir, tmp_path, capsys):
+    for place in ("a", "b", "sweep/c"):
+        shutil.copytree(run_dir, tmp_path / "runs" / place)
+    (tmp_path / "runs" / "notes").mkdir()
+    assert main(["evaluate", str(tmp_path / "runs"), "--recorded", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["evaluations"]) == 3
+    assert main(["plot", str(tmp_path / "runs"), "-o", str(tmp_path / "x.png")]) == 0
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert main(["plot", str(tmp_path / "runs" / "notes")]) == 2
+    assert "is no run directory" in capsys.readouterr().err
 
 
 def test_goodput_is_training_over_all(run_dir):

@@ -1,6 +1,7 @@
 """Signals: the first saves within the compiled call, the second ends at once."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def test_before_there_is_anything_to_save_the_first_signal_ends_at_once():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_the_run_goes_on_from_there(tmp_path, number):
     run_dir = tmp_path / "x"
     process = begin("train", *SMALL, "--log.interval", "200", "--run-dir", run_dir)
@@ -118,6 +119,18 @@ def test_outside_the_main_thread_training_goes_without_handlers():
     thread.start()
     thread.join()
     assert seen == [(None, before)]
+
+
+def test_a_process_that_ignores_hangups_goes_on_ignoring_them(monkeypatch):
+    """`nohup jaxrl train ... &`, then the terminal is closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals.StopSignal().watching() as stop:
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.signal is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.slow
