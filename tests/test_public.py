@@ -14,7 +14,7 @@ from tests.conftest import catch_config
 
 
 def test_every_public_name_is_there():
-    assert sorted(jaxrl._PLACES) == jaxrl.__all__
+    assert sorted(jaxrl.__all__) == jaxrl.__all__
     for name in jaxrl.__all__:
         assert callable(getattr(jaxrl, name)), name
     with pytest.raises(AttributeError, match="no attribute 'trane'"):
@@ -58,18 +58,24 @@ def test_misspelt_values_are_refused_as_on_the_command_line(changes, message):
 
 def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    outcome = train.Outcome(80, None)
-    monkeypatch.setattr(train, "_train", lambda config, run_dir, *_: outcome)
+    monkeypatch.setattr(
+        train, "_train", lambda config, run_dir, *_: train.Outcome(run_dir, 80, None)
+    )
     config = catch_config(seed=3, parallel={"sync_every": 1})
-    assert jaxrl.train(config) == outcome
+    run = jaxrl.train(config)
+    assert run.step == 80
     (run_dir,) = (tmp_path / "runs").iterdir()
+    assert run_dir.samefile(run.directory)
     assert run_dir.name.startswith("catch-a2c-seed3-")
     kept = jaxrl.load_config(run_dir / "config.toml")
     assert (kept.run_dir, kept.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
 
 
-def test_the_example_of_the_docstring(tmp_path):
-    config = jaxrl.load_config(Path("a2c_fast")).replaced(
+def test_a_run_is_trained_looked_at_and_continued(tmp_path):
+    seen = []
+    run = jaxrl.train(
+        "a2c_fast",
+        on_metrics=seen.append,
         game="catch",
         num_envs=4,
         total_steps=80,
@@ -78,5 +84,27 @@ def test_the_example_of_the_docstring(tmp_path):
         log={"interval": 40},
         evaluation={"episodes": 2},
     )
-    assert jaxrl.train(config).step == 80
-    assert list(jaxrl.load_table([tmp_path / "x"])["step"]) == [40, 80]
+    assert (run.step, run.signal) == (80, None)
+    assert [row["step"] for row in seen] == list(run.metrics["step"]) == [40, 80]
+    assert run.evaluation.episodes == 2
+    assert run.policy().step == jaxrl.load_policy(str(tmp_path / "x"), 80).step == 80
+    more = jaxrl.resume(str(run.directory), override=["total_steps=120"], on_metrics=seen.append)
+    assert (more.directory, more.step) == (run.directory, 120)
+    assert seen[-1]["step"] == 120
+    table = jaxrl.load_runs([str(tmp_path / "x")])
+    assert list(table["step"]) == list(jaxrl.load_runs(tmp_path)["step"]) == [40, 80, 120]
+
+
+def test_engines_are_made_by_a_game_s_name():
+    engine = jaxrl.make_engine("catch", 3)
+    assert (engine.spec.num_envs, engine.spec.num_actions) == (3, 3)
+    _, timestep = engine.init(0)
+    assert timestep.frame.shape == (3, 84, 84)
+    with pytest.raises(UserError, match="unknown game 'pogn'"):
+        jaxrl.make_engine("pogn", 3)
+
+
+def test_paths_may_be_strings():
+    assert jaxrl.load_config("ppo_pong") == jaxrl.load_config(Path("ppo_pong"))
+    assert jaxrl.load_config("ppo_pong", game="ALE/Breakout-v5").game == "breakout"
+    assert jaxrl.__version__.count(".") == 2

@@ -79,12 +79,12 @@ class ComparisonReport(NamedTuple):
         )
 
 
-def compare(run_dirs: list[Path]) -> ComparisonReport:
+def compare(run_dirs: list[Path], protocol: str | None = None) -> ComparisonReport:
     """Compares two runs by the games they played, or two configurations by their seeds.
 
     Raises `UserError` if they have no game in common, or are not of two configurations.
     """
-    found = {run_dir: evaluation_record.read(run_dir) for run_dir in run_dirs}
+    found = {run_dir: evaluation_record.read(run_dir, protocol) for run_dir in run_dirs}
     protocol = common_protocol(found)
     if len(run_dirs) == 2:
         return _compare_runs(found, protocol)

@@ -36,7 +36,7 @@ RECORDING_SETTINGS = {
     "parallel": ("num_devices",),
     "log": ("interval",),
     "checkpoint": ("interval", "keep", "max_failures"),
-    "evaluation": ("episodes",),
+    "evaluation": ("episodes", "interval"),
     "env": ("stuck_after",),
 }
 

@@ -14,10 +14,10 @@ from jaxrl.cli.parsing import (
     check_runs,
     check_target,
     checkpoint_step,
-    expand_folders,
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
+from jaxrl.runs.paths import expand, is_policy
 
 if TYPE_CHECKING:
     from jaxrl.runs.evaluation_record import Evaluation
@@ -30,7 +30,8 @@ class Evaluate:
     noop: up to 30 no-ops at the start (Mnih 2015), no sticky actions. sticky: actions repeat with
     probability 0.25 (Machado 2018). Both play at most 27,000 agent steps, with unclipped scores.
     The set of actions, and who presses FIRE at the start and after a lost life, stay as they were
-    in training. The result replaces evaluation.json in the run directory.
+    in training. The result goes to evaluations/PROTOCOL.json and
+    evaluation.json in the run directory.
     Several runs are aggregated over games and seeds, by configuration: median, interquartile mean,
     mean and optimality gap of human-normalized scores, with 95 % stratified bootstrap intervals
     (Agarwal 2021).
@@ -38,7 +39,7 @@ class Evaluate:
     """
 
     runs: RunDirs
-    """run directories; a folder of runs, such as a sweep's, stands for those in it"""
+    """run directories or policies; a folder of runs, such as a sweep's, stands for those in it"""
     episodes: int = 30
     """games to play with each run"""
     protocol: Protocol | None = None
@@ -52,7 +53,7 @@ class Evaluate:
     checkpoint: str | None = None
     """checkpoint to play: its agent step, latest or best; default is the latest"""
     recorded: bool = False
-    """play nothing, and take the evaluation.json that is there"""
+    """play nothing, and take the evaluation that is there: the newest, or that by --protocol"""
     json: bool = False
     """print evaluation.json instead of a sentence; for several runs, one object"""
     output: Path | None = None
@@ -62,7 +63,7 @@ class Evaluate:
 def evaluate(arguments: Evaluate) -> int:
     """Prints the evaluation of one run, or the aggregates of several."""
     _check(arguments)
-    run_dirs = check_runs(expand_folders(arguments.runs), "evaluate")
+    run_dirs = check_runs(expand(arguments.runs), "evaluate")
     if arguments.output:
         check_target(arguments.output, (".png",))
     if not arguments.recorded and arguments.protocol is None:
@@ -106,13 +107,13 @@ def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "dict[Path, Evalu
     found = {}
     for run_dir in run_dirs:
         result = (
-            evaluation_record.read(run_dir) if arguments.recorded else _played(run_dir, arguments)
+            evaluation_record.read(run_dir, arguments.protocol)
+            if arguments.recorded
+            else _played(run_dir, arguments)
         )
-        if arguments.protocol not in (None, result.protocol):
-            raise UserError(f"'{run_dir}' was evaluated by protocol {result.protocol}: add "
-                            f"--protocol {result.protocol}, or leave --recorded out")  # fmt: skip
         if not arguments.json:
-            name = f"{run_dir}: " if len(run_dirs) > 1 else ""
+            shown = run_dir.name if is_policy(run_dir) else run_dir
+            name = f"{shown}: " if len(run_dirs) > 1 else ""
             print(name + evaluation_record.describe(result), flush=True)
         found[run_dir] = result
     return found
@@ -131,17 +132,17 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     result = evaluation.evaluate(
         config, actor, arguments.protocol, arguments.episodes, arguments.seed, step
     )
-    try:
-        before = evaluation_record.read(run_dir)
-    except UserError:
-        before = None
+    if is_policy(run_dir):  # the file keeps the scores that it came with
+        return result
+    before = evaluation_record.read_all(run_dir).get(result.protocol)
+    file = f"{layout.EVALUATIONS}/{result.protocol}.json"
     if before and chosen is None and (before.step or 0) > step:
-        print(f"'{run_dir}': this result, of step {step:,}, is not saved: {layout.EVALUATION} is "
-              f"of the newer step {before.step:,} by now", file=sys.stderr)  # fmt: skip
+        print(f"'{run_dir}': this result, of step {step:,}, is not saved: {file} is of the newer "
+              f"step {before.step:,} by now", file=sys.stderr)  # fmt: skip
         return result
     if before and before.episodes > result.episodes:
-        print(f"'{run_dir}': {layout.EVALUATION} had {before.episodes} games (protocol "
-              f"{before.protocol}), and has {result.episodes} now", file=sys.stderr)  # fmt: skip
+        print(f"'{run_dir}': {file} had {before.episodes} games, and has {result.episodes} now",
+              file=sys.stderr)  # fmt: skip
     evaluation_record.write(run_dir, result)
     return result
 
@@ -166,7 +167,7 @@ def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> N
 
 @dataclass(frozen=True)
 class Compare:
-    """Say which of two runs is better, and how sure that is, from their evaluation.json.
+    """Say which of two runs is better, and how sure that is, from their evaluations.
 
     More than two runs are taken as two configurations with several games and seeds.
     Example: jaxrl compare runs/x runs/y
@@ -175,15 +176,17 @@ class Compare:
     runs: RunDirs
     """run directories that have been evaluated by the same protocol; a sweep's directory stands for
     all its runs"""
+    protocol: Protocol | None = None
+    """evaluations to compare; default is the newest of each run"""
     json: bool = False
     """print an object instead of sentences"""
 
 
 def compare(arguments: Compare) -> int:
     """Prints which of two runs, or of two configurations with several seeds, is better."""
-    run_dirs = check_runs(expand_folders(arguments.runs), "compare", 2)
+    run_dirs = check_runs(expand(arguments.runs), "compare", 2)
     from jaxrl.analysis import comparison
 
-    result = comparison.compare(run_dirs)
+    result = comparison.compare(run_dirs, arguments.protocol)
     print(json.dumps(result.to_json(), indent=2) if arguments.json else result.describe())
     return 0

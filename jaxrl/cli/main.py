@@ -21,6 +21,7 @@ from jaxrl.cli.games import Games, games
 from jaxrl.cli.outcome import missing_devices, print_error
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.pictures import Play, Plot, Report, play, plot, report
+from jaxrl.cli.policies import Export, Policies, export, list_policies
 from jaxrl.cli.suite import Suite, suite
 from jaxrl.cli.sweep import Sweep, sweep
 from jaxrl.cli.train import Resume, Train, resume, train
@@ -47,6 +48,8 @@ COMMANDS = {
     "play": Command(Play, play),
     "plot": Command(Plot, plot),
     "report": Command(Report, report),
+    "export": Command(Export, export),
+    "policies": Command(Policies, list_policies),
     "sweep": Command(Sweep, sweep),
     "games": Command(Games, games),
     "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),

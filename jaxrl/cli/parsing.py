@@ -7,7 +7,6 @@ hook as an object; here the hook raises `UserError` with one line instead.
 import contextlib
 import dataclasses
 import difflib
-import os
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,6 @@ from jaxrl.config.toml import (
 )
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
-from jaxrl.runs import layout
 
 Protocol = Literal["noop", "sticky"]
 RunDir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
@@ -237,30 +235,6 @@ def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
         raise UserError(f"'{target}': the name must end in {' or '.join(suffixes)}")
     if not target.parent.is_dir():
         raise UserError(f"'{target.parent}' is no directory: make it first")
-
-
-def expand_folders(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Returns the run directories that are meant: of a folder of runs or sweeps, those within.
-
-    The logs of a sweep's members, which a shell's `*` gives too, are left out. Raises `UserError`
-    if a sweep has begun no member.
-    """
-    from jaxrl.experiments.sweep_plan import FILE
-
-    found: list[Path] = []
-    for path in paths:
-        if path.suffix == ".log" and os.path.isfile(path):
-            continue
-        # `os.path` answers no for a name that no file system takes; who reads the run says so.
-        if os.path.isfile(path / layout.CONFIG) or not os.path.isdir(path):
-            found.append(path)
-            continue
-        configs = (*path.glob(f"*/{layout.CONFIG}"), *path.glob(f"*/*/{layout.CONFIG}"))
-        members = sorted({config.parent for config in configs})
-        if not members and os.path.isfile(path / FILE):
-            raise UserError(f"the sweep in '{path}' has no run yet: wait for its first member")
-        found += members or [path]
-    return tuple(found)
 
 
 def checkpoint_step(run_dir: Path, word: str | None) -> int | None:

@@ -15,23 +15,23 @@ from jaxrl.cli.parsing import (
     check_runs,
     check_target,
     checkpoint_step,
-    expand_folders,
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
+from jaxrl.runs.paths import as_run_dir, expand
 
 
 @dataclass(frozen=True)
 class Play:
     """Record a game as an mp4 or a GIF in real time, with the score written into it.
 
-    Example: jaxrl play runs/x
+    Example: jaxrl play runs/x, or jaxrl play pong
     """
 
     run: RunDir
-    """run directory"""
+    """run directory, a policy's file, or the name of a policy that comes with jaxrl"""
     output: Output = None
-    """mp4 or gif to write; default is video.mp4 in the run directory"""
+    """mp4 or gif to write; default is video.mp4 in the run directory, for a policy NAME.mp4 here"""
     protocol: Protocol | None = None
     """as for `jaxrl evaluate`"""
     seed: int = 0
@@ -49,16 +49,16 @@ def play(arguments: Play) -> int:
     at_least("seed", arguments.seed, 0)
     at_least("from_step", arguments.from_step, 0)
     at_least("max_seconds", arguments.max_seconds, 1)
-    check_runs((arguments.run,), "play")
+    run_dir = as_run_dir(arguments.run)
+    check_runs((run_dir,), "play")
     from jaxrl.evaluation.evaluate import load_actor
     from jaxrl.evaluation.video import record
     from jaxrl.runs.evaluation_record import protocol_of
 
-    target = arguments.output or arguments.run / layout.VIDEO
+    of_policy = Path(f"{run_dir.name}.mp4") if run_dir != arguments.run else None
+    target = arguments.output or of_policy or run_dir / layout.VIDEO
     check_target(target, (".mp4", ".gif"))
-    config, actor, step = load_actor(
-        arguments.run, checkpoint_step(arguments.run, arguments.checkpoint)
-    )
+    config, actor, step = load_actor(run_dir, checkpoint_step(run_dir, arguments.checkpoint))
     protocol = arguments.protocol or protocol_of(config)
     score, length, over = record(
         config,
@@ -84,14 +84,14 @@ class Plot:
     """
 
     runs: RunDirs
-    """run directories; a folder of runs, such as a sweep's, stands for those in it"""
+    """run directories or policies; a folder of runs, such as a sweep's, stands for those in it"""
     output: Output = None
     """file to write; default is learning_curve.png in the (only) run directory"""
 
 
 def plot(arguments: Plot) -> int:
     """Draws the learning curves and prints the picture's path."""
-    run_dirs = expand_folders(arguments.runs)
+    run_dirs = expand(arguments.runs)
     if not run_dirs:
         raise UserError("plot needs at least one run directory")
     if arguments.output is None and len(run_dirs) > 1:
@@ -119,7 +119,7 @@ class Report:
     """
 
     runs: RunDirs
-    """run directories; a folder of runs, such as a sweep's, stands for those in it"""
+    """run directories or policies; a folder of runs, such as a sweep's, stands for those in it"""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
     """file to write"""
     video: bool = True
@@ -128,7 +128,7 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    run_dirs = expand_folders(arguments.runs)
+    run_dirs = expand(arguments.runs)
     if not run_dirs:
         raise UserError("report needs at least one run directory")
     check_target(arguments.output, (".html",))

@@ -193,11 +193,14 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """The evaluation at the end of training."""
+    """Whole games by the acting policy, at the end of training and, if asked for, during it."""
 
     episodes: LongCountOrZero = 30
     """games, by the protocol sticky where actions were sticky in training, else noop; 0 leaves the
     evaluation out"""
+    interval: LongCountOrZero = 0
+    """agent steps between two evaluations during training, which waits meanwhile; the best
+    checkpoint is then that with the highest mean of an evaluation; 0 evaluates at the end alone"""
 
 
 SECTIONS: dict[str, type] = {

@@ -91,7 +91,7 @@ def algorithms_with(key: str) -> list[str]:
 
 def elsewhere(key: str, prefix: str) -> str:
     """Returns where a key belongs that a section does not have, for messages; empty if nowhere."""
-    key = ALIASES.get(key, key).replace("-", "_")
+    alias, key = key in ALIASES, ALIASES.get(key, key).replace("-", "_")
     if prefix == "agent." and algorithms_with(key):
         return f"it belongs to {' and '.join(algorithms_with(key))}"
     if prefix:
@@ -99,6 +99,8 @@ def elsewhere(key: str, prefix: str) -> str:
     sections = {name: _types(kind) for name, kind in SECTIONS.items()}
     own = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), "")
     moved = MOVED.get(key, own)
+    if alias and moved:
+        return f"did you mean '{moved}'?"
     return f"it is '{moved}' now" if moved else ""
 
 

@@ -32,6 +32,9 @@ def check(config: Config) -> None:
             f"configs/, as --config {config.algorithm}"
         )
     _check_engine(config)
+    if config.evaluation.interval and not config.evaluation.episodes:
+        raise UserError("evaluation.interval: evaluation.episodes = 0 leaves evaluations out: take "
+                        "30, or an interval of 0")  # fmt: skip
     _check_optimizer(config)
     _check_learners(config)
     config.agent.check(config.num_envs)

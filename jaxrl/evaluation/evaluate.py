@@ -3,6 +3,7 @@
 Every environment plays exactly one game. Counting the games that end first would favor short ones.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
+from jaxrl.atari.games import known_games
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
+from jaxrl.config.validation import check_game
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.evaluation.protocols import set_up
@@ -28,6 +31,10 @@ STEPS_PER_CALL = (
 )
 SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # deadline of one call, with its compilation
 SEED_OFFSET = 1_000_003  # keeps the games of evaluation apart from those of training
+
+
+class GaveUpError(Exception):
+    """An evaluation was given up before its games had ended."""
 
 
 class _FirstGames(NamedTuple):
@@ -68,6 +75,7 @@ def evaluate(
     num_episodes: int,
     seed: int = 0,
     step: int | None = None,
+    give_up: Callable[[], bool] | None = None,
 ) -> Evaluation:
     """Plays `num_episodes` games with actions drawn from the policy.
 
@@ -78,6 +86,7 @@ def evaluate(
       num_episodes: games, one per environment.
       seed: of the games and the actions.
       step: agent steps that the policy was trained for, for the record.
+      give_up: asked about once a second; where it says yes, `GaveUpError` is raised.
     """
     engine, agent, conditions = set_up(config, protocol, num_episodes)
 
@@ -95,6 +104,9 @@ def evaluate(
             with watchdog.expecting("the emulators", SECONDS_PER_CALL):
                 games = jax.block_until_ready(advance(actor, games))
             engine.check()
+            if give_up is not None and give_up():
+                engine.close()
+                raise GaveUpError
     engine.close()
     scores, lengths = np.asarray(games.score), np.asarray(games.length)
     return summarize(config.game, protocol, step, scores, lengths, epsilon_of(config), conditions)
@@ -119,6 +131,7 @@ def with_epsilon(config: Config, epsilon: float) -> Config:
 def load_actor(run_dir: Path, checkpoint: int | None) -> tuple[Config, ActorState, int]:
     """Returns a run's configuration, its newest or the given policy, and that policy's step."""
     config = load_config(run_dir)
+    check_game(config.game, known_games())
     engine = make_engine(config, 1)
     agent = make_agent(resolve(config), engine.spec)
     shapes = jax.eval_shape(lambda: agent.init(jax.random.key(0))).actor

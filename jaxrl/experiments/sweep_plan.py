@@ -22,7 +22,6 @@ from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, layout
 from jaxrl.runs.directory import check_new_run, load_config, replace_text
 
-FILE = "sweep.json"
 # Nested subsets of Aitchison et al. 2022 ("Atari-5: Distilling the Arcade Learning Environment down
 # to Five Games"): the first one, three, five and ten predict the median over 57 games best.
 ATARI_5 = ("name_this_game", "battle_zone", "phoenix", "double_dunk", "qbert")
@@ -242,7 +241,7 @@ def describe(member: SweepMember, status: str, exit_status: int | None = None) -
 
 def write(root: Path, rows: list[Row]) -> None:
     """Writes sweep.json, whole or not at all: a list with one object per member."""
-    replace_text(root / FILE, json.dumps(rows, indent=2, allow_nan=False) + "\n")
+    replace_text(root / layout.SWEEP, json.dumps(rows, indent=2, allow_nan=False) + "\n")
 
 
 def seconds_left(rows: list[Row]) -> float | None:

@@ -27,8 +27,8 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table
-from jaxrl.errors import StorageError
-from jaxrl.runs import checkpoint_files, checkpoint_tables, checksums
+from jaxrl.errors import StorageError, UserError
+from jaxrl.runs import checkpoint_files, checkpoint_tables, checksums, layout, policy_file
 from jaxrl.runs.checkpoint_tables import ITEMS, flatten, vacate
 from jaxrl.runtime import malloc
 from jaxrl.types import AgentState, LoopState, PyTree
@@ -102,7 +102,15 @@ class Restored(NamedTuple):
 
 
 def restore_actor(run_dir: Path, template: PyTree, step: int | None = None) -> tuple[PyTree, int]:
-    """Reads the actor of the newest good checkpoint, or of `step`; returns its agent step too."""
+    """Reads the actor of the newest good checkpoint, or of `step`; returns its agent step too.
+
+    A directory that was unpacked from a policy's file holds that one policy.
+    """
+    if (run_dir / layout.POLICY).is_file():
+        actor, found = policy_file.restore(run_dir / layout.POLICY, template)
+        if step not in (None, found):
+            raise UserError(f"no checkpoint {step}: the file holds the policy of step {found}")
+        return actor, found
     step = checkpoint_files.newest_good(run_dir, step)
     checkpoint_files.describe(run_dir, step)
     return checkpoint_tables.restore(run_dir, step, {"actor": template})["actor"], step

@@ -1,5 +1,10 @@
-"""evaluation.json: the scores of a trained policy and how its games were played."""
+"""The scores of a trained policy and how its games were played.
 
+evaluation.json is the newest evaluation; evaluations/noop.json and evaluations/sticky.json are the
+newest by each protocol, so that none destroys another's.
+"""
+
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable
@@ -115,15 +120,45 @@ def summarize(
 
 
 def write(run_dir: Path, result: Evaluation) -> None:
-    """Writes evaluation.json whole or not at all."""
-    replace_text(
-        run_dir / layout.EVALUATION, json.dumps(dataclasses.asdict(result), indent=2) + "\n"
-    )
+    """Writes evaluation.json and the protocol's file, each whole or not at all."""
+    text = json.dumps(dataclasses.asdict(result), indent=2) + "\n"
+    (run_dir / layout.EVALUATIONS).mkdir(exist_ok=True)
+    replace_text(_path(run_dir, result.protocol), text)
+    replace_text(run_dir / layout.EVALUATION, text)
 
 
-def read(run_dir: Path) -> Evaluation:
-    """Reads the newest evaluation of a run. Raises `UserError` if there is none to read."""
-    path = run_dir / layout.EVALUATION
+def _path(run_dir: Path, protocol: str) -> Path:
+    return run_dir / layout.EVALUATIONS / f"{protocol}.json"
+
+
+def read(run_dir: Path, protocol: str | None = None) -> Evaluation:
+    """Reads the newest evaluation of a run, of all or by one protocol.
+
+    Raises `UserError` if there is none to read.
+    """
+    if protocol is None:
+        return _read(run_dir, run_dir / layout.EVALUATION)
+    path = _path(run_dir, protocol)
+    if path.exists():
+        return _read(run_dir, path)
+    result = read(run_dir)  # older runs have one evaluation
+    if result.protocol != protocol:
+        raise UserError(f"'{run_dir}' was evaluated by protocol {result.protocol}: run "
+                        f"`jaxrl evaluate {run_dir} --protocol {protocol}`")  # fmt: skip
+    return result
+
+
+def read_all(run_dir: Path) -> dict[str, Evaluation]:
+    """Returns the evaluations of a run that can be read, by protocol."""
+    found = {}
+    for protocol in PROTOCOLS:
+        with contextlib.suppress(UserError):
+            found[protocol] = read(run_dir, protocol)
+    return found
+
+
+def _read(run_dir: Path, path: Path) -> Evaluation:
+    """Reads one file. Raises `UserError`."""
     try:
         if path.exists() and not path.is_file():  # a pipe would block
             raise ValueError("it is no file")
@@ -186,12 +221,9 @@ def read_conditions(given: Any) -> Conditions | None:
 
 
 def is_of_end(run_dir: Path, total_steps: int) -> bool:
-    """Returns whether a run's evaluation is of a policy that was trained to the end."""
-    try:
-        step = read(run_dir).step
-    except UserError:
-        return False
-    return step is not None and step >= total_steps
+    """Returns whether an evaluation of a run is of a policy that was trained to the end."""
+    steps = [result.step for result in read_all(run_dir).values()]
+    return any(step is not None and step >= total_steps for step in steps)
 
 
 def played(results: Iterable[Evaluation]) -> str:

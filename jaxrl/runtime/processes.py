@@ -227,9 +227,15 @@ def finish() -> None:
     """Waits until all processes have reached the end, and disconnects."""
     if count() == 1:
         return
-    _store().wait_at_barrier("jaxrl/end", LONGEST * 1000)
+    wait_for_all("end")
     _ended.set()
     jax.distributed.shutdown()
+
+
+def wait_for_all(name: str) -> None:
+    """Waits until all processes have called it with this name; a collective waits less long."""
+    if count() > 1:
+        _store().wait_at_barrier(f"jaxrl/{name}", LONGEST * 1000)
 
 
 def from_first(make: Callable[[], str]) -> str:

@@ -18,6 +18,7 @@ from jaxrl.runs import metrics
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.runtime.mesh import fetch
 from jaxrl.training.display import TrainingStatus
+from jaxrl.training.evaluator import Evaluator
 from jaxrl.training.recorder import Recorder
 from jaxrl.training.session import SECONDS_PER_CALL, TrainingSession
 from jaxrl.types import FRAME_SKIP, LoopState
@@ -37,7 +38,7 @@ def run(
 
     `new_games` says that all games begin with this session, so that the first to end are short.
     """
-    recorder = Recorder(session, progress.step)
+    recorder, evaluator = Recorder(session, progress.step), Evaluator(session, progress.step)
     updates, seconds = progress.updates, progress.seconds
     update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
     interval_start = (progress.step, seconds)
@@ -53,8 +54,8 @@ def run(
         count, boundary = session.next_call(updates, update_seconds)
         state, call_seconds = _call(session, compiled, state, count, update_seconds)
         update_seconds, updates = call_seconds / count, updates + count
-        # Training stands still while it waits for a save.
-        seconds = time.perf_counter() - start - recorder.seconds
+        # Training stands still while it waits for a save, and for an evaluation.
+        seconds = time.perf_counter() - start - recorder.seconds - evaluator.seconds
         step = updates * session.program.steps_per_update
         rate = (step - interval_start[0]) / (seconds - interval_start[1])
         games = _games(state, elsewhere)
@@ -67,16 +68,19 @@ def run(
         if updates < boundary:
             continue
         _check_learned(means, since_line, step)
-        wall = recorder.wall_before + session.seconds_since_start()
         check_finite(session, state, step)
+        means |= evaluator.if_due(state, step)
+        wall = recorder.wall_before + session.seconds_since_start()
         recorder.write(_log_line(progress, rate, games, wall, recorder.seconds) | extra | means)
         state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
         extra, unsaid, interval_start = {}, 0, (step, seconds)
         progress = dataclasses.replace(progress, new_games=0)
-        recorder.save_if_due(state, progress, _mean_to_keep(games, ended_before, session.config))
+        best_by = _best_by(evaluator, step, games, ended_before, session.config)
+        recorder.save_if_due(state, progress, best_by, evaluator.is_best)
     session.stop.agreed()  # a signal may have come with the last update
     check_finite(session, state, progress.step)
-    best_by = _mean_to_keep(_games(state, elsewhere), ended_before, session.config)
+    games = _games(state, elsewhere)
+    best_by = _best_by(evaluator, progress.step, games, ended_before, session.config)
     recorder.save_last(state, progress, best_by)
     return state, progress
 
@@ -142,11 +146,16 @@ def _note(means: dict[str, float | None]) -> str:
     return "filling the memory" if filling else ""
 
 
-def _mean_to_keep(games: EpisodeSummary, before: int, config: Config) -> float | None:
-    """Returns the mean return that ranks a checkpoint; None while it favors short games.
+def _best_by(
+    evaluator: Evaluator, step: int, games: EpisodeSummary, before: int, config: Config
+) -> float | None:
+    """Returns the mean that ranks a checkpoint: of its evaluation, where there are such, or return.
 
-    `before` counts the games that ended before those in progress began together.
+    A mean return is None while it favors short games; `before` counts the games that ended before
+    those in progress began together.
     """
+    if config.evaluation.interval:
+        return evaluator.mean_of(step)
     fair = games.episodes - before >= metrics.games_needed(config.num_envs)
     return games.return_mean if fair else None
 

@@ -25,7 +25,7 @@ class Recorder:
         self.wall_before = self._log.wall_seconds if self._log else 0.0  # of earlier sessions
 
     def write(self, row: dict[str, Any]) -> None:
-        """Writes one line of metrics, or keeps it until the file can be written again."""
+        """Passes a line of metrics on, and writes it, or keeps it until that is possible."""
         if self._log is None:
             return
         try:
@@ -38,9 +38,15 @@ class Recorder:
                     "until they can"
                 )
             self._buffering = True
+        if self._session.on_metrics is not None:
+            self._session.on_metrics(row)
 
-    def save_if_due(self, state: LoopState, progress: Progress, mean_return: float | None) -> None:
-        """Saves a checkpoint if its interval has passed; a failed save is tried at the next call.
+    def save_if_due(
+        self, state: LoopState, progress: Progress, mean_return: float | None, is_best: bool = False
+    ) -> None:
+        """Saves a checkpoint if its interval has passed, or if it `is_best` of those evaluated.
+
+        A failed save is tried at the next call.
 
         Raises `StorageError` after `checkpoint.max_failures` failures in a row.
         """
@@ -49,7 +55,7 @@ class Recorder:
         try:
             if processes.count() == 1:
                 checkpoints.poll()
-            if progress.step >= self._next_save:
+            if progress.step >= self._next_save or is_best:
                 self._save(state, progress, mean_return)
                 self._next_save = (progress.step // self._interval + 1) * self._interval
             if checkpoints.newest != before:  # one has been completed

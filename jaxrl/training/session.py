@@ -1,8 +1,9 @@
 """The parts that one process trains with, and when its compiled calls and log lines end."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -20,6 +21,8 @@ from jaxrl.types import EnvEngine, LoopState
 # Target duration of one compiled call: Ctrl-C and the status line wait for its end.
 SECONDS_PER_CALL = 1.0
 
+OnMetrics = Callable[[dict[str, Any]], None]
+
 
 class TrainingSession(NamedTuple):
     """Plan, devices, compiled program and outputs of one process that trains."""
@@ -34,6 +37,7 @@ class TrainingSession(NamedTuple):
     stop: StopSignal
     watchdog: Watchdog
     start_time: float  # of the session, by time.perf_counter
+    on_metrics: OnMetrics | None = None  # called with every line of metrics.jsonl
 
     @property
     def config(self) -> Config:

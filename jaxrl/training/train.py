@@ -35,7 +35,7 @@ from jaxrl.training import loop, memory_budget, resume_point
 from jaxrl.training.display import Display
 from jaxrl.training.messages import headline
 from jaxrl.training.resume_point import ResumePoint
-from jaxrl.training.session import TrainingSession
+from jaxrl.training.session import OnMetrics, TrainingSession
 from jaxrl.types import LoopState
 
 # How long a process waits for the run directory: network file systems cache old listings.
@@ -47,12 +47,15 @@ SLOWEST_GAMES = 100  # random steps per second that any machine reaches
 class Outcome(NamedTuple):
     """How training ended."""
 
+    run_dir: Path
     step: int  # agent steps
     signal: int | None  # that stopped it early
 
 
-def start(config: Config) -> Outcome:
+def start(config: Config, on_metrics: OnMetrics | None = None) -> Outcome:
     """Trains a new run, by default in `default_run_dir`.
+
+    `on_metrics` is called with every line of metrics.jsonl, in process 0.
 
     Raises `UserError` before anything is compiled or overwritten.
     """
@@ -63,11 +66,14 @@ def start(config: Config) -> Outcome:
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
-        return _train(config, run_dir, mesh, ResumePoint())
+        return _train(config, run_dir, mesh, ResumePoint(), on_metrics)
 
 
 def resume(
-    run_dir: Path, num_devices: int | None = None, override: tuple[str, ...] = ()
+    run_dir: Path,
+    num_devices: int | None = None,
+    override: tuple[str, ...] = (),
+    on_metrics: OnMetrics | None = None,
 ) -> Outcome:
     """Continues a run from its newest good checkpoint.
 
@@ -75,6 +81,7 @@ def resume(
       run_dir: of the run.
       num_devices: replaces the configuration's.
       override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
+      on_metrics: called with every line of metrics.jsonl, in process 0.
     """
     config = overrides.apply(load_config(run_dir), override)
     if num_devices is not None:
@@ -88,7 +95,7 @@ def resume(
         if step is None:
             if first:
                 print("no checkpoint yet: training begins from the start", file=sys.stderr)
-            return _train(config, run_dir, mesh, ResumePoint())
+            return _train(config, run_dir, mesh, ResumePoint(), on_metrics)
         changes = overrides.check(found["config"], config, override, found["overridden"])
         total = resolve(config, mesh.size).total_steps
         if step > total and "total_steps" in changes:
@@ -98,11 +105,11 @@ def resume(
             if first:
                 print(f"training had ended already, at step {step:,}: --override total_steps="
                       f"{2 * step} trains as long again", file=sys.stderr)  # fmt: skip
-            return Outcome(step, None)
+            return Outcome(run_dir, step, None)
         damaged = {int(number): wrong for number, wrong in found["damaged"].items()}
         # Every process waits here: all must find the same checkpoints afterwards.
         processes.from_first(lambda: checkpoint_files.set_aside(run_dir, damaged))
-        return _train(config, run_dir, mesh, ResumePoint(step, changes))
+        return _train(config, run_dir, mesh, ResumePoint(step, changes), on_metrics)
 
 
 def _all_complete(config: Config, run_dir: Path) -> bool:
@@ -138,7 +145,13 @@ def _wait_for_directory(run_dir: Path) -> None:
         time.sleep(0.5)
 
 
-def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: ResumePoint) -> Outcome:
+def _train(
+    config: Config,
+    run_dir: Path,
+    mesh: jax.sharding.Mesh,
+    origin: ResumePoint,
+    on_metrics: OnMetrics | None,
+) -> Outcome:
     """Builds the session's parts, trains, and finishes the run if no signal stopped it."""
     start_time = time.perf_counter()
     plan = resolve(config, mesh.size)
@@ -164,16 +177,17 @@ def _train(config: Config, run_dir: Path, mesh: jax.sharding.Mesh, origin: Resum
             stop=stop,
             watchdog=watchdog,
             start_time=start_time,
+            on_metrics=on_metrics,
         )
         display.say(headline(session))
         state, progress = _run(session, origin)
         if stop.signal is not None:
             display.say(f"stopped at step {progress.step:,} and saved; go on with: {again}")
-            return Outcome(progress.step, stop.signal)
+            return Outcome(run_dir, progress.step, stop.signal)
     with Display(silent=processes.index() > 0) as display:
         if processes.index() == 0:
             _finish(session._replace(display=display), state, progress.step)
-    return Outcome(progress.step, None)
+    return Outcome(run_dir, progress.step, None)
 
 
 def _run(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Progress]:

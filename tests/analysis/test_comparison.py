@@ -65,9 +65,7 @@ def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     assert "0.50 [0.00, 1.00]" in said
     assert said.count("mean 14.6") == 2
     assert main(["evaluate", str(four[0]), "--recorded", "--protocol", "sticky"]) == 2
-    assert (
-        "was evaluated by protocol noop: add --protocol noop, or leave" in capsys.readouterr().err
-    )
+    assert "was evaluated by protocol noop: run `jaxrl evaluate" in capsys.readouterr().err
     image = matplotlib.image.imread(picture)
     assert image.std() > 0.05
 
@@ -122,6 +120,13 @@ def test_scores_of_two_protocols_are_not_mixed(tmp_path, capsys):
     assert "different protocols cannot be compared" in capsys.readouterr().err
     assert main(["evaluate", "--recorded", "--protocol", "noop", str(noop), str(sticky)]) == 2
     assert "was evaluated by protocol sticky" in capsys.readouterr().err
+    sticks = dataclasses.replace(evaluation_record.read(noop), protocol="sticky")
+    evaluation_record.write(noop, sticks)  # beside the first
+    assert evaluation_record.read(noop) == sticks
+    assert evaluation_record.read(noop, "noop").protocol == "noop"
+    assert list(evaluation_record.read_all(noop)) == ["noop", "sticky"]
+    assert list(evaluation_record.read_all(sticky)) == ["sticky"]
+    assert main(["compare", str(noop), str(sticky), "--protocol", "sticky"]) == 0
 
 
 def test_two_runs_are_compared_game_by_game(tmp_path, capsys):
@@ -207,12 +212,12 @@ def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
 
     play(500)
     assert main(["evaluate", str(run_dir)]) == 0
-    assert "of step 500, is not saved: evaluation.json is of the newer step 1,000" in (
+    assert "of step 500, is not saved: evaluations/noop.json is of the newer step 1,000" in (
         capsys.readouterr().err
     )
     assert evaluation_record.read(run_dir).step == 1000
     assert main(["evaluate", str(run_dir), "--checkpoint", "500"]) == 0
-    assert "had 3 games (protocol noop), and has 2 now" in capsys.readouterr().err
+    assert "evaluations/noop.json had 3 games, and has 2 now" in capsys.readouterr().err
     assert evaluation_record.read(run_dir).step == 500
     play(2000)
     assert main(["evaluate", str(run_dir)]) == 0

@@ -34,6 +34,7 @@ from jaxrl.experiments.doctor import machine
 from jaxrl.experiments.suite import run
 from jaxrl.program import episode_statistics, nonfinite
 from jaxrl.program.program import make_program
+from jaxrl.runs import paths
 from jaxrl.runtime import processes
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import train
@@ -84,8 +85,9 @@ def test_commands_are_shown():
 def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     started = []
+    monkeypatch.setattr(paths, "policies", dict)  # none is there to play
     monkeypatch.setattr(processes, "join", started.append)
-    outcome = train.Outcome(0, None)
+    outcome = train.Outcome(Path("x"), 0, None)
     monkeypatch.setattr(train, "start", lambda config: started.append(config) or outcome)
     rates = dict.fromkeys(bench.LOADS, bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0))
     monkeypatch.setattr(bench, "measure", lambda config, *_: started.append(config) or rates)
@@ -111,12 +113,15 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
         arguments += ["--output", str(tmp_path / "suite")]
     status = main([command, *arguments])
     told = capsys.readouterr().err
-    if command in ("train", "bench", "tune", "games", "sweep", "doctor") or "notebooks/" in line:
+    if (
+        command in ("train", "bench", "tune", "games", "policies", "sweep", "doctor")
+        or "notebooks/" in line
+    ):
         assert status == 0, told
     else:
         # The options are understood; only the run is missing here.
         assert status == 2
-        assert "is no run directory" in told
+        assert "is no run directory" in told or "cannot read the policy" in told
 
 
 @pytest.mark.parametrize("line", commands("make"))

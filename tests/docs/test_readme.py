@@ -18,6 +18,7 @@ from jaxrl.cli.train import Train
 from jaxrl.experiments import bench, sweep, tune
 from jaxrl.experiments.doctor import machine
 from jaxrl.experiments.suite import run
+from jaxrl.runs import paths
 from jaxrl.runtime import processes
 from jaxrl.training import train
 from tests.docs.test_docs import anchors
@@ -49,7 +50,8 @@ def test_launches_are_shown():
 def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     seen = []
-    outcome = train.Outcome(0, None)
+    outcome = train.Outcome(Path("x"), 0, None)
+    monkeypatch.setattr(paths, "policies", dict)  # none is there to play
     monkeypatch.setattr(processes, "join", seen.append)
     monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)
     rate = bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0)
@@ -73,13 +75,14 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     if "--suite" in arguments:
         arguments += ["--output", str(tmp_path / "suite")]
     status = main([command, *arguments])
-    if command in ("train", "bench", "tune", "games", "sweep", "doctor"):
+    if command in ("train", "bench", "tune", "games", "policies", "sweep", "doctor"):
         assert status == 0
-        assert seen or command == "games"
+        assert seen or command in ("games", "policies")
     else:
         # The options are understood; only the run is missing here.
         assert status == 2
-        assert "is no run directory" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "is no run directory" in told or "cannot read the policy" in told
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("make")])
@@ -175,6 +178,6 @@ def test_every_exit_status_is_in_the_page_of_commands():
              for n in row.split(", ")}  # fmt: skip
     classes = [kind for kind in vars(errors).values() if hasattr(kind, "status")]
     assert shown >= {0} | {kind.status for kind in classes}
-    assert shown == {0, 1, 2, 3, 65, 74, 75, 130, 134, 138, 143}
+    assert shown == {0, 1, 2, 3, 65, 74, 75, 129, 130, 134, 138, 143}
     for name in COMMANDS:
         assert f"| `{name}` |" in COMMANDS_PAGE

@@ -2,16 +2,25 @@
 
 import dataclasses
 
+import jaxrl
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import SECTIONS, Config
 from tests.docs import check as docs_check
 from tests.survival import ROOT
+from tools import api_reference
 from tools.config_reference import _descriptions, markdown
 
 
 def test_the_page_is_up_to_date():
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert page == markdown(), "run `make docs`"
+
+
+def test_the_page_of_the_api_is_up_to_date():
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    assert page == api_reference.markdown(), "run `make docs`"
+    for name in jaxrl.__all__:
+        assert f"jaxrl.{name}" in page
 
 
 def test_every_key_has_its_description_and_default():

@@ -80,7 +80,7 @@ def run(plan, root, capsys):
     """The rows of a sweep in this process, and what it says."""
     with Display() as display, sweep.held(root), sweep.SignalRelay().watching() as stop:
         rows = sweep.run(plan, root, display, stop)
-    assert json.loads((root / sweep_plan.FILE).read_text()) == rows
+    assert json.loads((root / layout.SWEEP).read_text()) == rows
     return rows, capsys.readouterr().err
 
 
@@ -227,7 +227,7 @@ def test_what_a_damaged_run_says_does_not_spoil_the_summary(tmp_path):
     (second.run_dir / layout.EVALUATION).write_text('{"scores": [')
     rows = [sweep_plan.describe(member, "failed", 1) for member in (first, second)]
     sweep_plan.write(tmp_path, rows)
-    assert json.loads((tmp_path / sweep_plan.FILE).read_text()) == rows
+    assert json.loads((tmp_path / layout.SWEEP).read_text()) == rows
     assert [row["wall_seconds"] for row in rows] == [None, None]
     assert [row["step"] for row in rows] == [400, 0]
     assert rows[1]["evaluation_mean"] is None
@@ -424,7 +424,7 @@ def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
     assert "stopped at once" not in said
     saved = checkpoint_files.steps(first.run_dir)[-1]
     assert 0 < saved < 8_000
-    rows = json.loads((root / sweep_plan.FILE).read_text())
+    rows = json.loads((root / layout.SWEEP).read_text())
     assert [row["status"] for row in rows] == ["stopped", "new"]
     assert rows[0]["exit_status"] == 130
 
@@ -434,7 +434,7 @@ def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
     for member in (first, second):
         assert sweep_plan.state(member) == "done"
         assert check_metrics(member.run_dir)[-1]["step"] == 8_000
-    rows = json.loads((root / sweep_plan.FILE).read_text())
+    rows = json.loads((root / layout.SWEEP).read_text())
     assert [row["status"] for row in rows] == ["done", "done"]
     assert rows[1]["evaluation_mean"] == evaluation_record.read(second.run_dir).mean
     assert sorted(path.name for path in root.glob("tiny-*")) == [

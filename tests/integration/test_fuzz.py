@@ -92,7 +92,7 @@ def nothing_starts(monkeypatch, tmp_path):
 
     def started(*arguments, **_):
         accepted.append(arguments)
-        return train.Outcome(0, None)
+        return train.Outcome(Path("x"), 0, None)
 
     monkeypatch.setattr(train, "start", started)
     monkeypatch.setattr(train, "resume", started)

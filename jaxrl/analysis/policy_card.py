@@ -1,0 +1,113 @@
+"""The card of a trained policy: what it is, how it was trained and what it scores, in Markdown."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from jaxrl.config.diff import flat
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import algorithm_config
+from jaxrl.formatting import count, duration
+from jaxrl.runs import evaluation_record, layout, metrics
+from jaxrl.runs.directory import load_config
+from jaxrl.types import FRAME_SKIP
+
+
+def write(run_dir: Path, policy: Path, target: Path, step: int) -> None:
+    """Writes the card of a run's policy.
+
+    Args:
+      run_dir: of the run; evaluations of other steps are left out.
+      policy: its file, which the examples name.
+      target: Markdown file to write.
+      step: agent steps that the policy was trained for.
+    """
+    target.write_text(card(run_dir, policy.name, step), encoding="utf-8")
+
+
+def card(run_dir: Path, name: str, step: int) -> str:
+    """Returns the text of the card."""
+    config = load_config(run_dir)
+    lines = [
+        f"# {config.game}, {config.algorithm}",
+        "",
+        f"A policy that jaxrl trained on {config.game} with {config.algorithm} for {step:,} agent "
+        f"steps ({count(step * FRAME_SKIP)} frames).",
+        "",
+        *_scores(run_dir, step),
+        "## Use",
+        "",
+        "```sh",
+        f"jaxrl play {name}                      # a video of one game",
+        f"jaxrl evaluate {name} --episodes 30    # whole games by a named protocol",
+        "```",
+        "",
+        "```python",
+        f'policy = jaxrl.load_policy("{name}")',
+        "action = policy.act(observation, seed=0)  # uint8[84, 84, 4], the oldest frame first",
+        "```",
+        "",
+        "## Training",
+        "",
+        *_training(run_dir, config, step),
+        "",
+        "Settings other than the defaults of the algorithm:",
+        "",
+        "```toml",
+        *_settings(config),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _scores(run_dir: Path, step: int) -> list[str]:
+    """Returns a table of the evaluations of this step; a sentence where there are none."""
+    results = [r for r in evaluation_record.read_all(run_dir).values() if r.step == step]
+    if not results:
+        return ["It has not been evaluated.", ""]
+    lines = [
+        "| protocol | games | mean | standard deviation | median | human-normalized |",
+        "|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        human = result.human_normalized_mean
+        lines.append(
+            f"| {result.protocol} | {result.episodes} | {result.mean:.1f} | {result.std:.1f} | "
+            f"{result.median:.1f} | {'-' if human is None else f'{human:.2f}'} |"
+        )
+    played = [f"- {result.protocol}: {evaluation_record.played([result])}" for result in results]
+    return [*lines, "", *played, ""]
+
+
+def _training(run_dir: Path, config: Config, step: int) -> list[str]:
+    """Returns what is known of the training, as a list."""
+    found = [f"- seed {config.seed}, {config.num_envs} environments"]
+    rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
+    if rows:
+        found.append(f"- {duration(rows[-1]['seconds'])} of training")
+    try:
+        provenance: dict[str, Any] = json.loads((run_dir / layout.PROVENANCE).read_text("utf-8"))
+        packages = provenance.get("packages", {})
+        versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
+        for label, value in (
+            ("commit", provenance.get("git_commit")),
+            ("started", provenance.get("started")),
+            ("devices", ", ".join(provenance.get("devices", []))),
+            ("emulator", provenance.get("engine")),
+            ("packages", versions),
+        ):
+            if value:
+                found.append(f"- {label}: {value}")
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        found.append(f"- no {layout.PROVENANCE} can be read: commit and devices are unknown")
+    return found
+
+
+def _settings(config: Config) -> list[str]:
+    """Returns the settings that differ from the defaults of the algorithm, as dotted keys."""
+    defaults = Config(algorithm=config.algorithm, agent=algorithm_config(config.algorithm)())
+    usual = flat(dataclasses.asdict(defaults))
+    given = flat(dataclasses.asdict(config.replaced(run_dir="")))
+    return [f"{key} = {json.dumps(value)}" for key, value in given.items() if value != usual[key]]

@@ -1,0 +1,150 @@
+"""The public API: what a script or a notebook imports from `jaxrl`.
+
+Paths may be strings. A run is named by its directory, a folder of runs stands for those in it, and
+a policy may be a run, a file of `jaxrl export`, or the name of one that comes with jaxrl.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import load_recipe
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+    from jaxrl.evaluation.policy import Policy
+    from jaxrl.runs.evaluation_record import Evaluation
+    from jaxrl.types import EnvEngine
+
+OnMetrics = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was trained here."""
+
+    directory: Path
+    step: int  # agent steps so far
+    signal: int | None = None  # that stopped it early; everything is saved
+
+    @property
+    def metrics(self) -> "pandas.DataFrame":
+        """The lines of metrics.jsonl as a table."""
+        return load_runs(self.directory)
+
+    @property
+    def evaluation(self) -> "Evaluation":
+        """The newest evaluation. Raises `UserError` if there is none."""
+        from jaxrl.runs import evaluation_record
+
+        return evaluation_record.read(self.directory)
+
+    def policy(self, checkpoint: int | None = None) -> "Policy":
+        """Loads the policy of the newest checkpoint, or of this agent step."""
+        return load_policy(self.directory, checkpoint)
+
+
+def load_config(path: str | Path, **changes: Any) -> Config:
+    """Reads a configuration, to train from or to change.
+
+    Args:
+      path: a TOML file, or the stem of one that comes with jaxrl: "ppo_pong".
+      changes: values to replace: `game="breakout"`; a section takes a table of its changes,
+        `optimizer={"learning_rate": 1e-4}`.
+
+    Raises `UserError` for an unknown file, key or value.
+    """
+    return load_recipe(Path(path)).replaced(**changes)
+
+
+def train(
+    config: Config | str | Path, *, on_metrics: OnMetrics | None = None, **changes: Any
+) -> Run:
+    """Trains a new run and returns it; progress is shown on standard error.
+
+    Args:
+      config: a configuration, or what `load_config` reads.
+      on_metrics: called with every line of metrics.jsonl as it is written; runs between two
+        compiled calls.
+      changes: as for `load_config`.
+
+    Raises `UserError` before anything is compiled or overwritten; `RunError` where training fails.
+    """
+    from jaxrl.training import train as training
+
+    config = config if isinstance(config, Config) else load_config(config)
+    outcome = training.start(config.replaced(**changes), on_metrics)
+    return Run(outcome.run_dir, outcome.step, outcome.signal)
+
+
+def resume(
+    run: str | Path,
+    *,
+    num_devices: int | None = None,
+    override: Iterable[str] = (),
+    on_metrics: OnMetrics | None = None,
+) -> Run:
+    """Continues a run from its newest good checkpoint, and returns it.
+
+    Args:
+      run: its directory.
+      num_devices: to go on with; default is the configuration's.
+      override: settings that change, as "total_steps=2e6".
+      on_metrics: as for `train`.
+
+    Raises `UserError` and `RunError` as `train` does, `DamagedError` if every checkpoint is.
+    """
+    from jaxrl.training import train as training
+
+    outcome = training.resume(Path(run), num_devices, tuple(override), on_metrics)
+    return Run(outcome.run_dir, outcome.step, outcome.signal)
+
+
+def load_policy(path: str | Path, checkpoint: int | None = None) -> "Policy":
+    """Loads a trained policy, which answers observations: `act`, `probabilities`, `value`.
+
+    Args:
+      path: a run directory, a policy's file, or the name of a policy that comes with jaxrl: "pong".
+      checkpoint: agent step of a run's checkpoint; default is the newest.
+
+    Raises `UserError` if there is none, `DamagedError` if it has changed since it was written.
+    """
+    from jaxrl.evaluation import policy
+
+    return policy.load_policy(path, checkpoint)
+
+
+def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
+    """Returns all lines of the runs' metrics.jsonl as rows of one table.
+
+    Columns: `run`, the directory's name; `game`, `algorithm` and `seed`; the settings in which the
+    runs differ, by their keys; every key of the lines; `minutes` of training. Raises `UserError` if
+    a path is no run, or cannot be read.
+    """
+    from jaxrl.analysis.tables import load_table
+    from jaxrl.runs.paths import expand
+
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    return load_table(expand(map(Path, given)))
+
+
+def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
+    """Returns a batch of environments that compiled programs step, as `jaxrl.types` describes it.
+
+    Args:
+      game: its name, or a configuration that holds more than that under `env`.
+      num_envs: environments.
+
+    Raises `UserError` for an unknown game, or one that cannot be played here.
+    """
+    from jaxrl.config.validation import check
+    from jaxrl.envs import engines
+
+    config = game if isinstance(game, Config) else Config(game=game)
+    config = config.replaced(num_envs=num_envs)
+    check(config)
+    engines.check_engine(config)
+    return engines.make_engine(config, num_envs)

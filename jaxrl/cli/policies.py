@@ -1,0 +1,90 @@
+"""`jaxrl export` and `jaxrl policies`."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from jaxrl.cli.parsing import RunDir, check_runs, check_target, checkpoint_step
+from jaxrl.errors import UserError
+from jaxrl.policies import SUFFIX, policies
+from jaxrl.runs.paths import as_run_dir
+
+Target = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY.safetensors")]
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a run's policy into one file that travels, with a card in Markdown beside it.
+
+    The file has the parameters, the configuration, the scores, the learning curve and the
+    provenance. `play`, `evaluate`, `report` and `jaxrl.load_policy` take it like a run.
+    Example: jaxrl export runs/x policy.safetensors
+    """
+
+    run: RunDir
+    """run directory"""
+    target: Target
+    """file to write; the card has the same name with .md"""
+    checkpoint: str | None = None
+    """checkpoint to export: its agent step, latest or best; default is the latest"""
+
+
+def export(arguments: Export) -> int:
+    """Writes a policy's file and its card, and prints their paths."""
+    run_dir, target = arguments.run, arguments.target
+    card = target.with_suffix(".md")
+    check_target(target, (SUFFIX,))
+    for path in (target, card):
+        if path.exists():
+            raise UserError(f"'{path}' exists: choose another name")
+    check_runs((run_dir,), "export")
+    from jaxrl.analysis import policy_card
+    from jaxrl.evaluation.policy import load_policy
+    from jaxrl.runs import evaluation_record, policy_file
+
+    policy = load_policy(run_dir, checkpoint_step(run_dir, arguments.checkpoint))
+    policy_file.write(target, run_dir, policy.actor, policy.step)
+    policy_card.write(run_dir, target, card, policy.step)
+    results = evaluation_record.read_all(run_dir).values()
+    if policy.step not in {result.step for result in results}:
+        print(f"the file has no scores: no evaluation is of step {policy.step:,} (jaxrl evaluate "
+              f"{run_dir} --checkpoint {policy.step})", file=sys.stderr)  # fmt: skip
+    print(target)
+    print(card)
+    return 0
+
+
+@dataclass(frozen=True)
+class Policies:
+    """List the trained policies that come with jaxrl, each with its measured scores.
+
+    Example: jaxrl policies
+    """
+
+    names: bool = False
+    """print only the names, one a line"""
+
+
+def list_policies(arguments: Policies) -> int:
+    """Prints the policies that come with the package."""
+    if arguments.names:
+        print("\n".join(policies()))
+        return 0
+    from jaxrl.runs.directory import load_config
+    from jaxrl.runs.evaluation_record import read_all
+
+    print(f"{'policy':<16} {'algorithm':<10} {'agent steps':>12}   scores")
+    for name in policies():
+        run_dir = as_run_dir(Path(name))
+        config, results = load_config(run_dir), read_all(run_dir)
+        scores = ", ".join(
+            f"{protocol} {result.mean:.1f} ({result.episodes} games)"
+            for protocol, result in results.items()
+        )
+        steps = max((result.step or 0 for result in results.values()), default=0)
+        print(f"{name:<16} {config.algorithm:<10} {steps:>12,}   {scores}")
+    print("jaxrl play NAME films one; the cards are in jaxrl/policies")
+    return 0

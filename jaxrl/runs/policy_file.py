@@ -1,0 +1,128 @@
+"""A trained policy as one safe file: its parameters, and what is known of its training.
+
+The format is safetensors: arrays by their path in the actor, and the texts of the run directory by
+the names of their files. Reading it runs no code of the file. Where a run directory is expected, a
+policy's file is unpacked into a temporary one, in which it stands in place of the checkpoints.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors
+from safetensors.numpy import save_file
+
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import to_toml
+from jaxrl.errors import UserError
+from jaxrl.runs import checkpoint_tables, evaluation_record, layout, metrics
+from jaxrl.runs.directory import load_config
+from jaxrl.runs.evaluation_record import PROTOCOLS
+from jaxrl.types import PyTree
+
+FORMAT = "jaxrl policy 1"
+MOST_LINES = 500  # of metrics.jsonl, evenly spread
+EVALUATIONS = [f"{layout.EVALUATIONS}/{protocol}.json" for protocol in PROTOCOLS]
+TEXTS = [layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.EVALUATION, *EVALUATIONS]
+
+
+def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
+    """Writes the policy of a run to a file, whole or not at all.
+
+    Args:
+      target: file to write, which must not exist.
+      run_dir: of the run; evaluations of other steps than `step` are left out.
+      actor: the policy.
+      step: agent steps that it was trained for.
+
+    Raises `UserError` if the file exists or cannot be written.
+    """
+    if target.exists():
+        raise UserError(f"'{target}' exists: choose another name")
+    texts = _texts(run_dir, load_config(run_dir), step)
+    table = {name: np.asarray(x) for name, x in checkpoint_tables.flatten(actor).items()}
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        save_file(table, temporary, {"format": FORMAT, "step": str(step)} | texts)
+        temporary.chmod(0o644)  # the library writes for the owner alone
+        temporary.replace(target)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UserError(f"cannot write '{target}': {error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
+    """Returns the texts of a run by file name, as those of a policy of this step."""
+    texts = {layout.CONFIG: to_toml(config.replaced(run_dir=""))}
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        path = run_dir / layout.PROVENANCE
+        texts[layout.PROVENANCE] = json.dumps(json.loads(path.read_text(encoding="utf-8")))
+    rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
+    kept = rows[:: -(-len(rows) // MOST_LINES) or 1]
+    texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in kept)
+    results = evaluation_record.read_all(run_dir)
+    results = {name: result for name, result in results.items() if result.step == step}
+    for protocol, result in results.items():
+        text = json.dumps(dataclasses.asdict(result))
+        texts[f"{layout.EVALUATIONS}/{protocol}.json"] = text
+        if layout.EVALUATION not in texts or protocol == evaluation_record.protocol_of(config):
+            texts[layout.EVALUATION] = text
+    return texts
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Opens a policy's file and reads its texts. Raises `UserError`."""
+    try:
+        if not path.is_file():  # a pipe would block
+            raise OSError("it is no file")
+        with safetensors.safe_open(path, framework="numpy") as file:
+            texts = file.metadata() or {}
+            found = texts.get("format", "")
+            if found != FORMAT or not texts.get("step", "").isdecimal():
+                raise UserError(f"'{path}' is no policy of this jaxrl: its format is "
+                                f"'{found[:40]}', not '{FORMAT}'")  # fmt: skip
+            yield file, texts
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise UserError(f"cannot read the policy '{path}': {error}") from None
+
+
+def restore(path: Path, template: PyTree) -> tuple[PyTree, int]:
+    """Reads a policy in the structure of the template; returns its agent step too.
+
+    Raises `UserError` if an array is missing or has another shape or type.
+    """
+    with _opened(path) as (file, texts):
+        names = set(file.keys())
+        table = {}
+        for name, leaf in checkpoint_tables.flatten(template).items():
+            if name not in names:
+                raise UserError(f"'{path}' does not fit its configuration: it has no '{name}'")
+            piece = file.get_slice(name)
+            if tuple(piece.get_shape()) != leaf.shape:
+                raise UserError(f"'{path}' does not fit its configuration: '{name}' has shape "
+                                f"{tuple(piece.get_shape())}, not {leaf.shape}")  # fmt: skip
+            array = file.get_tensor(name)
+            if array.dtype != leaf.dtype:
+                raise UserError(f"'{path}' does not fit its configuration: '{name}' is "
+                                f"{array.dtype}, not {leaf.dtype}")  # fmt: skip
+            table[name] = jax.device_put(array, leaf.sharding)
+        return checkpoint_tables.unflatten(template, table), int(texts["step"])
+
+
+def unpack(path: Path, run_dir: Path) -> None:
+    """Makes a run directory of a policy's file."""
+    with _opened(path) as (_, texts):
+        (run_dir / layout.EVALUATIONS).mkdir(parents=True)
+        for name in TEXTS:  # and no other, which could lead elsewhere
+            if name in texts:
+                (run_dir / name).write_text(texts[name], encoding="utf-8")
+    shutil.copyfile(path, run_dir / layout.POLICY)

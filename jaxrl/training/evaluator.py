@@ -1,0 +1,94 @@
+"""Evaluations during training: whole games by the acting policy, while training waits."""
+
+import json
+import time
+from typing import Any
+
+import jax
+
+from jaxrl.evaluation import evaluate
+from jaxrl.runs import metrics
+from jaxrl.runs.evaluation_record import Evaluation, protocol_of
+from jaxrl.runtime import processes
+from jaxrl.training.session import TrainingSession
+from jaxrl.types import LoopState
+
+MEAN = "evaluation/mean"  # in metrics.jsonl
+
+
+class Evaluator:
+    """Evaluates every `evaluation.interval` agent steps, at lines of the log."""
+
+    def __init__(self, session: TrainingSession, step: int) -> None:
+        self._session = session
+        self._interval = session.config.evaluation.interval
+        self._next = (step // self._interval + 1) * self._interval if self._interval else None
+        self._best = self._highest_before(step) if self._interval else None
+        self.seconds = 0.0  # that training has waited for evaluations
+        self.evaluated: tuple[int, float] | None = None  # step and mean of the newest
+        self.is_best = False  # whether the newest has the highest mean so far
+
+    def _highest_before(self, step: int) -> float | None:
+        """Returns the highest mean in the log of a run that is resumed at a step."""
+
+        def find() -> str:
+            if not step:
+                return "null"
+            rows = [row for row in metrics.read(self._session.run_dir) if row["step"] <= step]
+            means = [row[MEAN] for row in rows if row.get(MEAN) is not None]
+            return json.dumps(max(means, default=None))
+
+        return json.loads(processes.from_first(find))
+
+    def if_due(self, state: LoopState, step: int) -> dict[str, Any]:
+        """Evaluates if the interval has passed; returns the keys of metrics.jsonl."""
+        self.is_best = False
+        if self._next is None or step < self._next:
+            return {}
+        self._next = (step // self._interval + 1) * self._interval
+        start = time.perf_counter()
+        row = self._evaluate(state, step) if processes.index() == 0 else {}
+        processes.wait_for_all(f"evaluation {step}")
+        row = json.loads(processes.from_first(lambda: json.dumps(row)))
+        took = time.perf_counter() - start
+        self.seconds += took
+        if not row:
+            return {}
+        self.evaluated = (step, row[MEAN])
+        self.is_best = self._best is None or row[MEAN] > self._best
+        self._best = row[MEAN] if self.is_best else self._best
+        return row | {"evaluation/seconds": round(took, 3)}
+
+    def _evaluate(self, state: LoopState, step: int) -> dict[str, Any]:
+        """Plays the games in this process; returns nothing if a signal ended them."""
+        config, stop = self._session.config, self._session.stop
+        actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
+        episodes = config.evaluation.episodes
+        # Other games each time, and none of those at the end of training: the highest mean of many
+        # evaluations is partly luck, which must not count twice.
+        seed = 1 + step % 2**30
+        try:
+            result = evaluate.evaluate(
+                config, actor, protocol_of(config), episodes, seed, step,
+                give_up=lambda: stop.signal is not None,
+            )  # fmt: skip
+        except evaluate.GaveUpError:
+            return {}
+        self._session.display.say(
+            f"step {step:,}: evaluated {episodes} games, mean {result.mean:.1f}"
+        )
+        return _row(result)
+
+    def mean_of(self, step: int) -> float | None:
+        """Returns the mean of the policy of this step; None if it was not evaluated."""
+        found = self.evaluated
+        return found[1] if found is not None and found[0] == step else None
+
+
+def _row(result: Evaluation) -> dict[str, Any]:
+    return {
+        MEAN: result.mean,
+        "evaluation/median": result.median,
+        "evaluation/std": result.std,
+        "evaluation/episodes": result.episodes,
+    }

@@ -1,0 +1,84 @@
+"""Policies as scripts use them: one observation or a batch, on the host."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
+from jaxrl.envs import make_engine
+from jaxrl.errors import UserError
+from jaxrl.evaluation import evaluate
+from jaxrl.evaluation.policy import Policy, load_policy
+from jaxrl.runs import evaluation_record
+from tests.conftest import catch_config
+
+
+def untrained(recipe, **changes):
+    config = catch_config(recipe, **changes)
+    agent = make_agent(resolve(config), make_engine(config, 1).spec)
+    return Policy(config, agent.init(jax.random.key(0)).actor, 0)
+
+
+@pytest.fixture(scope="module")
+def observations():
+    return np.random.default_rng(0).integers(0, 256, (5, 84, 84, 4), np.uint8)
+
+
+def test_one_observation_is_a_batch_of_one(trained, observations):
+    policy = load_policy(str(trained))
+    assert policy.step == 400
+    assert policy.action_names == ("LEFT", "NOOP", "RIGHT")
+    for method in (policy.probabilities, policy.value):
+        of_batch = method(observations)
+        assert len(of_batch) == 5
+        np.testing.assert_allclose(method(observations[2]), of_batch[2], rtol=1e-5)
+    assert policy.value(observations[0]).shape == ()
+    np.testing.assert_allclose(policy.probabilities(observations).sum(1), 1, rtol=1e-5)
+
+
+def test_actions_are_drawn_by_their_probabilities(trained, observations):
+    """Standard deviation of a share of 4,000 draws: below 0.008."""
+    policy = load_policy(trained)
+    many = np.repeat(observations[:1], 4000, 0)
+    actions = policy.act(many, seed=3)
+    np.testing.assert_array_equal(actions, policy.act(many, seed=3))
+    assert (actions != policy.act(many, seed=4)).any()
+    shares = np.bincount(actions, minlength=3) / 4000
+    np.testing.assert_allclose(shares, policy.probabilities(observations[0]), atol=0.04)
+    assert policy.act(observations[0], seed=0).shape == ()
+
+
+def test_distributions_of_returns(observations):
+    policy = untrained("c51_fast")
+    returns, probabilities = policy.distribution(observations)
+    atoms = policy.config.agent.num_atoms
+    assert returns.shape == (atoms,)
+    assert probabilities.shape == (5, 3, atoms)
+    np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-5)
+    best = (probabilities @ returns).max(-1)
+    np.testing.assert_allclose(policy.value(observations), best, rtol=1e-4, atol=1e-5)
+    assert policy.distribution(observations[0]).probabilities.shape == (3, atoms)
+    with pytest.raises(UserError, match="a2c learns none; c51 does"):
+        untrained("a2c_fast").distribution(observations)
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (np.zeros((84, 84, 4), np.float32), r"observation is float32\[84, 84, 4\], not uint8"),
+        (np.zeros((4, 84, 84), np.uint8), "np.moveaxis"),
+        (np.zeros((2, 4, 84, 84), np.uint8), "np.moveaxis"),
+        (np.zeros((84, 84), np.uint8), "or a batch of them"),
+    ],
+)
+def test_other_observations_are_refused(trained, observation, message):
+    with pytest.raises(UserError, match=message):
+        load_policy(trained).act(observation, 0)
+
+
+def test_its_evaluation_is_that_of_the_command(trained):
+    config, actor, step = evaluate.load_actor(trained, None)
+    expected = evaluate.evaluate(config, actor, "noop", 4, 7, step)
+    assert load_policy(trained).evaluate(episodes=4, seed=7) == expected
+    assert evaluation_record.protocol_of(config) == "noop"

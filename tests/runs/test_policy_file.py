@@ -1,0 +1,182 @@
+"""A policy as one file: whole, safe to read, and taken wherever a run is."""
+
+import json
+import os
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from jaxrl.cli.main import main
+from jaxrl.config.diff import flat
+from jaxrl.errors import UserError
+from jaxrl.evaluation.evaluate import load_actor
+from jaxrl.evaluation.policy import load_policy
+from jaxrl.runs import evaluation_record, layout, policy_file
+from jaxrl.runs.directory import load_config
+from jaxrl.runs.paths import as_run_dir, expand
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
+    """A run with two evaluations, and its policy."""
+    run_dir = shutil.copytree(trained, tmp_path_factory.mktemp("runs") / "x")
+    for protocol, mean in (("noop", 0.5), ("sticky", -1.0)):
+        scores = np.full(3, mean)
+        evaluation_record.write(
+            run_dir,
+            evaluation_record.summarize("catch", protocol, 400, scores, np.full(3, 6)),
+        )
+    assert main(["export", str(run_dir), str(run_dir.parent / "catch.safetensors")]) == 0
+    return run_dir, run_dir.parent / "catch.safetensors"
+
+
+def rewritten(path, target, **changes):
+    """A copy with other texts or arrays."""
+    with safe_open(path, framework="numpy") as file:
+        texts = file.metadata()
+    table = load_file(path)
+    for name, value in changes.items():
+        part = texts if isinstance(value, str) else table
+        part.pop(name) if value is None else part.update({name: value})
+    save_file(table, target, texts)
+    return target
+
+
+def test_the_file_gives_the_policy_back(exported):
+    run_dir, path = exported
+    config, actor, step = load_actor(run_dir, None)
+    policy = load_policy(path)
+    assert (policy.step, policy.config) == (step, config.replaced(run_dir=""))
+    for a, b in zip(jax.tree.leaves(actor), jax.tree.leaves(policy.actor), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_the_file_holds_what_is_known_of_the_run(exported):
+    run_dir, path = exported
+    unpacked = as_run_dir(path)
+    assert unpacked == as_run_dir(path)  # once
+    for protocol in ("noop", "sticky"):
+        found = evaluation_record.read(unpacked, protocol)
+        assert found == evaluation_record.read(run_dir, protocol)
+    assert evaluation_record.read(unpacked).protocol == "noop"  # as in training
+    for name in (layout.METRICS, layout.PROVENANCE):
+        lines = [(folder / name).read_text() for folder in (run_dir, unpacked)]
+        assert json.loads(lines[0].splitlines()[0] if name == layout.METRICS else lines[0]) == (
+            json.loads(lines[1].splitlines()[0] if name == layout.METRICS else lines[1])
+        )
+    assert (run_dir / layout.METRICS).read_text().count("\n") == 2
+    assert (unpacked / layout.METRICS).read_text().count("\n") == 2
+
+
+def test_evaluations_of_other_steps_are_left_out(exported, tmp_path, capsys):
+    run_dir = shutil.copytree(exported[0], tmp_path / "x")
+    scores = np.ones(3)
+    evaluation_record.write(
+        run_dir, evaluation_record.summarize("catch", "noop", 200, scores, np.full(3, 6))
+    )
+    shutil.rmtree(run_dir / layout.EVALUATIONS / "sticky.json", ignore_errors=True)
+    (run_dir / layout.EVALUATIONS / "sticky.json").unlink()
+    assert main(["export", str(run_dir), str(tmp_path / "y.safetensors")]) == 0
+    assert "no evaluation is of step 400" in capsys.readouterr().err
+    assert evaluation_record.read_all(as_run_dir(tmp_path / "y.safetensors")) == {}
+    assert "It has not been evaluated." in (tmp_path / "y.md").read_text()
+
+
+def test_long_logs_are_thinned(exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(policy_file, "MOST_LINES", 1)
+    _, actor, step = load_actor(exported[0], None)
+    policy_file.write(tmp_path / "x.safetensors", exported[0], actor, step)
+    unpacked = as_run_dir(tmp_path / "x.safetensors")
+    assert (unpacked / layout.METRICS).read_text().count("\n") == 1
+
+
+def test_the_card_says_what_the_policy_is(exported):
+    run_dir, path = exported
+    card = path.with_suffix(".md").read_text()
+    assert "trained on catch with a2c for 400 agent steps" in card
+    assert "| noop | 3 | 0.5 | 0.0 | 0.5 | - |" in card
+    assert "| sticky | 3 | -1.0 |" in card
+    assert "jaxrl play catch.safetensors" in card
+    settings = flat(load_config(run_dir).__dict__)
+    assert f"num_envs = {settings['num_envs']}" in card
+    assert str(run_dir) not in card
+
+
+def test_nothing_is_overwritten(exported, capsys):
+    run_dir, path = exported
+    before = path.read_bytes()
+    assert main(["export", str(run_dir), str(path)]) == 2
+    assert "exists: choose another name" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert main(["export", str(run_dir), str(path.with_suffix(".pt"))]) == 2
+    assert "the name must end in .safetensors" in capsys.readouterr().err
+
+
+def test_commands_take_the_file_like_a_run(exported, tmp_path, capsys, monkeypatch):
+    run_dir, path = exported
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", str(path), "--recorded", "--protocol", "sticky", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean"] == -1.0
+    assert main(["evaluate", str(path), "--episodes", "2"]) == 0
+    assert "2 games: mean" in capsys.readouterr().out
+    assert evaluation_record.read(as_run_dir(path)).episodes == 3  # those it came with
+    assert main(["play", str(path), "--max-seconds", "1"]) == 0
+    assert "catch.mp4: catch after 400 steps" in capsys.readouterr().out
+    assert (tmp_path / "catch.mp4").stat().st_size > 1000
+    assert main(["report", str(path), str(run_dir)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "has no line yet" not in page
+    assert main(["plot", str(path), "-o", "x.png"]) == 0
+    assert main(["play", str(path), "--checkpoint", "300"]) == 2
+    assert "the file holds the policy of step 400" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "jaxrl policy 9"}, "its format is 'jaxrl policy 9', not 'jaxrl policy 1'"),
+        ({"step": "many"}, "is no policy of this jaxrl"),
+        ({"config.toml": "game = 'pogn'\n"}, "does not fit its configuration|unknown game"),
+        ({"config.toml": "]"}, "is no TOML"),
+        ({"updates": None}, "it has no 'updates'"),
+        ({"updates": np.zeros(3, np.int32)}, r"'updates' has shape \(3,\), not \(\)"),
+        ({"updates": np.zeros((), np.float32)}, "'updates' is float32, not int32"),
+    ],
+)  # fmt: skip
+def test_other_files_are_refused(exported, tmp_path, changes, message):
+    path = rewritten(exported[1], tmp_path / "x.safetensors", **changes)
+    with pytest.raises(UserError, match=message):
+        load_policy(path)
+
+
+def test_damaged_files_are_refused_in_one_line(exported, tmp_path, capsys):
+    whole = exported[1].read_bytes()
+    path = tmp_path / "x.safetensors"
+    for damaged in (whole[:1000], b"", b"\xff" * 64, whole[:-1], whole[: len(whole) // 2]):
+        path.write_bytes(damaged)
+        assert main(["play", str(path)]) == 2
+        assert re.fullmatch("jaxrl: cannot read the policy .*\n", capsys.readouterr().err)
+        os.utime(path)
+    path.unlink()
+    assert main(["play", str(path)]) == 2
+    assert "it is no file" in capsys.readouterr().err
+
+
+def test_texts_of_other_names_lead_nowhere(exported, tmp_path):
+    path = rewritten(exported[1], tmp_path / "x.safetensors", **{"../../evil": "?", "lock": "?"})
+    unpacked = as_run_dir(path)
+    names = {p.relative_to(unpacked).as_posix() for p in unpacked.rglob("*")}
+    assert names <= {*policy_file.TEXTS, layout.EVALUATIONS, layout.POLICY}
+    assert not list(unpacked.parent.parent.glob("**/evil"))
+
+
+def test_a_policy_stands_among_runs(exported):
+    run_dir, path = exported
+    assert expand([path, run_dir]) == (as_run_dir(path), run_dir)

@@ -1,0 +1,102 @@
+"""Evaluations during training: they change nothing of it, and say which checkpoint is best."""
+
+import itertools
+import json
+import shutil
+
+import pytest
+
+from jaxrl.cli.main import main
+from jaxrl.evaluation import evaluate
+from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
+from tests.survival import FAST, TIMING, check_metrics, tensorboard, without_times
+
+SHORT = [*FAST, "--num-envs", "4", "--log.interval", "200", "--total-steps", "800",
+         "--checkpoint.interval", "800", "--checkpoint.keep", "1"]  # fmt: skip
+DURING = ["--evaluation.interval", "300", "--evaluation.episodes", "4"]
+MEANS = {400: 3.0, 600: 5.0, 800: 4.0}  # steps of lines of the log at or after 300, 600 and ...
+EVALUATED = {"evaluation/mean", "evaluation/median", "evaluation/std", "evaluation/episodes"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The same training without evaluations and with them; their means are made up."""
+    home = tmp_path_factory.mktemp("runs")
+    asked = []
+    play = evaluate.evaluate
+
+    def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None):
+        result = play(config, actor, protocol, num_episodes, seed, step, give_up)
+        asked.append((step, seed))
+        mean = MEANS.get(step, 0.0) if give_up else result.mean
+        return evaluation_record.Evaluation(**{**vars(result), "mean": mean})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "evaluate", made_up)
+        without = ["--evaluation.episodes", "0"]
+        assert main(["train", *SHORT, *without, "--run-dir", str(home / "without")]) == 0
+        assert main(["train", *SHORT, *DURING, "--run-dir", str(home / "with")]) == 0
+    return home / "without", home / "with", asked
+
+
+def test_training_is_the_same_with_evaluations(runs):
+    without, during, _ = runs
+    rows = [{k: v for k, v in row.items() if k not in EVALUATED} for row in without_times(during)]
+    assert rows == without_times(without)
+    assert "evaluation/seconds" in TIMING
+
+
+def test_the_lines_of_evaluated_steps_have_the_scores(runs):
+    _, during, asked = runs
+    rows = metrics.read(during)
+    assert {row["step"] for row in rows if row.keys() >= EVALUATED} == {400, 600}
+    assert [row["evaluation/mean"] for row in rows if "evaluation/mean" in row] == [3.0, 5.0]
+    assert rows[1]["evaluation/episodes"] == 4
+    assert [step for step, _ in asked] == [400, 600, 800]
+    seeds = [seed for _, seed in asked]
+    assert len(set(seeds)) == 3  # each plays other games
+    assert seeds[-1] == 0  # that at the end
+    check_metrics(during)
+    tags = {tag for _, values in tensorboard(during) for tag in values}
+    assert tags >= EVALUATED
+
+
+def test_time_of_evaluations_is_no_time_of_training(runs):
+    rows = metrics.read(runs[1])
+    for before, row in itertools.pairwise(rows):
+        waited = row.get("evaluation/seconds", 0.0)
+        wall = row["wall_seconds"] - before["wall_seconds"]
+        assert row["seconds"] - before["seconds"] <= wall - waited + 0.5
+
+
+def test_the_best_checkpoint_is_that_of_the_best_evaluation(runs):
+    _, during, _ = runs
+    assert checkpoint_files.steps(during) == [600, 800]
+    assert checkpoint_files.best(during) == 600
+    ranked = json.loads((during / "checkpoints/600/metrics/metrics").read_text())
+    assert ranked == {"return_mean": 5.0}
+    assert main(["evaluate", str(during), "--checkpoint", "best", "--episodes", "2"]) == 0
+    assert evaluation_record.read(during).step == 600
+
+
+def test_a_resumed_run_knows_the_best_before(runs, tmp_path, capsys):
+    run_dir = shutil.copytree(runs[1], tmp_path / "x")
+    more = ["--override", "total_steps=1000"]  # Catch pays at most 1
+    assert main(["resume", str(run_dir), *more]) == 0
+    assert "step 1,000: evaluated 4 games" in capsys.readouterr().err
+    assert checkpoint_files.best(run_dir) == 600
+    rows = metrics.read(run_dir)
+    assert [row["step"] for row in rows if "evaluation/mean" in row] == [400, 600, 1000]
+
+
+def test_a_signal_ends_an_evaluation(runs):
+    config, actor, _ = evaluate.load_actor(runs[0], None)
+    with pytest.raises(evaluate.GaveUpError):
+        evaluate.evaluate(config, actor, "noop", 2, give_up=lambda: True)
+
+
+def test_an_interval_without_games_is_refused(capsys, tmp_path):
+    words = ["--evaluation.interval", "100", "--evaluation.episodes", "0"]
+    assert main(["train", *FAST, *words, "--run-dir", str(tmp_path / "x")]) == 2
+    assert "evaluation.episodes = 0 leaves evaluations out" in capsys.readouterr().err
+    assert not (tmp_path / "x" / layout.CONFIG).exists()
