@@ -31,7 +31,7 @@ INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constrain
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
 	@echo "     ALGO=$(ALGO)      a file of configs/: $(sort $(basename $(notdir $(wildcard configs/*/*.toml))))"
-	@echo "     STEPS=3e6          agent steps; default is the configuration's"
+	@echo "     STEPS=3e6          agent steps; default is the configuration's, of catch 1e5 (a minute)"
 	@echo "     SEED=1             of parameters, actions and games"
 	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"
 	@echo "     RUN=runs/x         run directory; default is a new one in runs/"
@@ -63,6 +63,9 @@ setup-dev: .venv/jaxrl-dev-installed
 .venv/jaxrl-dev-installed: .venv/jaxrl-installed
 	$(INSTALL) --editable ".[dev$(if $(CUDA),$(COMMA)cuda)]"
 	@touch $@
+
+# Learned in about a minute; STEPS of the command line comes first.
+catch: STEPS := $(or $(STEPS),1e5)
 
 $(GAMES): .venv/jaxrl-installed
 	@$(JAXRL) train --config $(ALGO) --game $@ --seed $(SEED) \

@@ -121,3 +121,10 @@ def test_another_trainer_learns_the_same_from_our_games_as_from_ales(capsys):
     assert speeds == ["ours", "ours", "ale", "ale"]
     one, other = (line for line in lines if line.startswith("parameters: "))
     assert one == other
+
+
+def test_a_policy_plays_in_a_gymnasium_environment():
+    example = load("play_policy")
+    scores = example.play("pong", num_games=2, max_steps=40)
+    assert scores.shape == (2,)
+    assert (np.abs(scores) <= 1).all()  # 40 steps are less than two points
