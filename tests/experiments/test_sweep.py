@@ -19,6 +19,7 @@ from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.experiments import slurm, sweep, sweep_plan
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
+from jaxrl.runs.lock import is_locked
 from jaxrl.training.display import Display
 from tests.conftest import recipe_file
 from tests.survival import ROOT, check_metrics, environment, finish
@@ -440,6 +441,21 @@ def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
     assert sorted(path.name for path in root.glob("tiny-*")) == [
         "tiny-catch-seed1", "tiny-catch-seed1.log", "tiny-catch-seed2", "tiny-catch-seed2.log",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_takes_its_member_along(tiny, tmp_path):
+    root = tmp_path / "s"
+    words = ["--games", "catch", "--seeds", "1", "--configs", tiny, "--root", root]
+    (member,) = sweep_plan.plan((tiny,), ("catch",), (1,), root, total_steps=3_000_000)
+    process = begin(*words, "--total-steps", "3e6")
+    until(lambda: (member.run_dir / layout.METRICS).exists(), process)
+    until(lambda: metrics.read(member.run_dir), process)
+    process.kill()
+    process.wait()
+    until(lambda: not is_locked(member.run_dir), seconds=60)
+    assert "and saved; go on with" in member.log.read_text()
+    assert checkpoint_files.steps(member.run_dir)
 
 
 @pytest.mark.slow
