@@ -24,6 +24,8 @@ JAXRL  := .venv/bin/jaxrl
 # JAX comes with CUDA where there is an NVIDIA driver.
 CUDA   := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda)
 INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Otherwise the clone's folder would shadow the package in its parent folder.
+EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev test test-long test-thorough lint format clean games docs docs-check suite performance $(GAMES) $(SWEEPS)
@@ -56,12 +58,12 @@ setup-dev: .venv/jaxrl-dev-installed
 	$(PYTHON) -m venv .venv
 
 .venv/jaxrl-installed: pyproject.toml constraints.txt | .venv/bin/pip
-	$(INSTALL) --editable ".$(if $(CUDA),[cuda])"
+	$(INSTALL) $(EDITABLE) ".$(if $(CUDA),[cuda])"
 	@.venv/bin/python -m jaxrl.envs.atari2600 >/dev/null
 	@touch $@
 
 .venv/jaxrl-dev-installed: .venv/jaxrl-installed
-	$(INSTALL) --editable ".[dev$(if $(CUDA),$(COMMA)cuda)]"
+	$(INSTALL) $(EDITABLE) ".[dev$(if $(CUDA),$(COMMA)cuda)]"
 	@touch $@
 
 # Learned in about a minute; STEPS of the command line comes first.

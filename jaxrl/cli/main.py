@@ -15,6 +15,7 @@ from typing import Any
 
 import jaxrl
 from jaxrl.cli.bench import Bench, bench
+from jaxrl.cli.configs import Configs, configs
 from jaxrl.cli.doctor import Doctor, doctor
 from jaxrl.cli.evaluate import Compare, Evaluate, compare, evaluate
 from jaxrl.cli.games import Games, games
@@ -51,6 +52,7 @@ COMMANDS = {
     "export": Command(Export, export),
     "policies": Command(Policies, list_policies),
     "sweep": Command(Sweep, sweep),
+    "configs": Command(Configs, configs),
     "games": Command(Games, games),
     "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),
     "tune": Command(Tune, tune),

@@ -16,8 +16,9 @@ from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.errors import UserError, nearest
 
-# jaxrl's own configurations: of the working directory, or of the checkout that is installed.
-FOLDERS = (Path("configs"), Path(__file__).parents[2] / "configs")
+# Configurations: of the working directory, then jaxrl's own. In a checkout jaxrl/configs is a link
+# to configs/; in a wheel it holds the files.
+FOLDERS = (Path("configs"), Path(__file__).parents[1] / "configs")
 AGENTS = Path(__file__).parents[1] / "agents"
 
 
@@ -191,6 +192,12 @@ def as_recipe(config: Config) -> Config:
 def _files(folder: Path) -> list[Path]:
     """Returns the configurations of a folder: those of its subfolders, then those beside them."""
     return [*sorted(folder.glob("*/*.toml")), *sorted(folder.glob("*.toml"))]
+
+
+def stems() -> dict[str, Path]:
+    """Returns the configurations that have a stem of their own, by it."""
+    files = [file for folder in reversed(FOLDERS) for file in _files(folder)]
+    return {file.stem: file for file in files}
 
 
 def find(path: Path) -> Path:

@@ -114,7 +114,7 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     status = main([command, *arguments])
     told = capsys.readouterr().err
     if (
-        command in ("train", "bench", "tune", "games", "policies", "sweep", "doctor")
+        command in ("train", "bench", "tune", "configs", "games", "policies", "sweep", "doctor")
         or "notebooks/" in line
     ):
         assert status == 0, told

@@ -75,9 +75,9 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     if "--suite" in arguments:
         arguments += ["--output", str(tmp_path / "suite")]
     status = main([command, *arguments])
-    if command in ("train", "bench", "tune", "games", "policies", "sweep", "doctor"):
+    if command in ("train", "bench", "tune", "configs", "games", "policies", "sweep", "doctor"):
         assert status == 0
-        assert seen or command in ("games", "policies")
+        assert seen or command in ("configs", "games", "policies")
     else:
         # The options are understood; only the run is missing here.
         assert status == 2

@@ -1,0 +1,48 @@
+"""`jaxrl configs`."""
+
+import re
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+WIDTH = 62  # of a description, in characters
+
+
+@dataclass(frozen=True)
+class Configs:
+    """List the configurations that --config takes by their stems, with a line each.
+
+    Those of the folder configs/ here come before jaxrl's own of the same stem.
+    Example: jaxrl configs
+    """
+
+    names: bool = False
+    """print only the stems, one a line"""
+
+
+def configs(arguments: Configs) -> int:
+    """Prints the configurations."""
+    from jaxrl.config.toml import load, stems
+    from jaxrl.formatting import count
+
+    found = stems()
+    if arguments.names:
+        print("\n".join(found))
+        return 0
+    print(f"{'stem':<14} {'algorithm':<9} {'steps':>8} {'envs':>6}  description")
+    for stem, path in found.items():
+        config = load(path)
+        print(f"{stem:<14} {config.algorithm:<9} {count(config.total_steps):>8} "
+              f"{config.num_envs:>6}  {describe(path)}")  # fmt: skip
+    return 0
+
+
+def describe(path: Path) -> str:
+    """Returns the beginning of a file's first comment, in one line."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    first = re.split(r"[.:] | \(", " ".join(lines), maxsplit=1)[0]  # without its sources
+    return textwrap.shorten(first.rstrip("."), WIDTH, placeholder=" ...")
