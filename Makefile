@@ -23,7 +23,10 @@ COMMA  := ,
 JAXRL  := .venv/bin/jaxrl
 # JAX comes with CUDA where there is an NVIDIA driver.
 CUDA   := $(shell nvidia-smi >/dev/null 2>&1 && echo cuda)
-INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# The versions that were tested, of the newest Python below the one that is here.
+MINOR  := $(shell $(firstword $(wildcard .venv/bin/python) $(PYTHON)) -c 'import sys; print(f"3.{sys.version_info[1]}")')
+TESTED := $(or $(wildcard constraints/$(MINOR).txt),$(lastword $(sort $(wildcard constraints/*.txt))))
+INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint $(TESTED)
 # Otherwise the clone's folder would shadow the package in its parent folder.
 EDITABLE := --config-settings editable_mode=compat --editable
 
@@ -57,7 +60,7 @@ setup-dev: .venv/jaxrl-dev-installed
 .venv/bin/pip:
 	$(PYTHON) -m venv .venv
 
-.venv/jaxrl-installed: pyproject.toml constraints.txt | .venv/bin/pip
+.venv/jaxrl-installed: pyproject.toml $(TESTED) | .venv/bin/pip
 	$(INSTALL) $(EDITABLE) ".$(if $(CUDA),[cuda])"
 	@.venv/bin/python -m jaxrl.envs.atari2600 >/dev/null
 	@touch $@

@@ -13,7 +13,7 @@ from rich.table import Table
 from jaxrl.analysis import statistics
 from jaxrl.analysis.groups import by_configuration
 from jaxrl.analysis.statistics import AGGREGATES, Estimate, GameScores
-from jaxrl.atari.games import CATCH
+from jaxrl.atari.games import atari_games
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
 from jaxrl.runs.evaluation_record import Conditions, Evaluation
@@ -107,7 +107,7 @@ def condition_notes(results: Iterable[Evaluation]) -> list[str]:
     """Returns a note for each game that the evaluations played under different conditions."""
     by_game: dict[str, set[Conditions | None]] = {}
     for result in results:
-        if result.game != CATCH:
+        if result.game in atari_games():
             by_game.setdefault(result.game, set()).add(result.conditions)
     notes = []
     for game, conditions in by_game.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from jaxrl.atari.games import CATCH
+from jaxrl.atari.games import atari_games
 from jaxrl.cli.parsing import Words, at_least, check_target
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
@@ -83,7 +83,9 @@ def _check(arguments: Bench) -> None:
     check_timing(arguments.repeats, arguments.seconds)
     if "--sweep" in arguments.words and not arguments.sweep:
         raise UserError("--sweep needs numbers of environments: --sweep 20 40 80")
-    if not set(arguments.loads) - ({"loop"} if arguments.settings.game == CATCH else set()):
+    if not set(arguments.loads) - (
+        {"loop"} if arguments.settings.game not in atari_games() else set()
+    ):
         raise UserError("--loads needs names: emulation, inference, training, on Atari also loop")
     if arguments.sweep:
         check_target(arguments.output, (".png",))

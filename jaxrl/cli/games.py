@@ -16,11 +16,12 @@ class Games:
 
 def games(arguments: Games) -> int:
     """Prints the games that can be trained on."""
+    from jaxrl import extensions
     from jaxrl.atari.games import atari_games, known_games, minimal_actions
     from jaxrl.atari.scores import reference_scores
 
     if arguments.names:
-        print("\n".join(known_games()))
+        print("\n".join((*known_games(), *extensions.all_games())))
         return 0
     references = reference_scores()
     print(f"{'game':<20} {'actions':>7} {'random':>10} {'human':>10}")
@@ -29,4 +30,7 @@ def games(arguments: Games) -> int:
         columns = f"{scores.random:>10} {scores.human:>10}" if scores else f"{'-':>10} {'-':>10}"
         print(f"{game:<20} {len(minimal_actions(game)):>7} {columns}")
     print(f"{'catch':<20} {3:>7} {'-':>10} {'-':>10}   (needs no emulator)")
+    for engine in extensions.names(extensions.ENGINES):
+        for game in extensions.games(engine):
+            print(f"{game:<20} {'-':>7} {'-':>10} {'-':>10}   (by the engine {engine})")
     return 0

@@ -106,10 +106,10 @@ class OptimizerConfig:
 class EnvConfig:
     """The games and the emulators that play them."""
 
-    engine: Literal["auto", "envpool", "atari2600", "catch"] = "auto"
+    engine: str = "auto"
     """emulator of the game: atari2600, our own, which a C++ compiler builds on first use; envpool,
-    the Arcade Learning Environment in EnvPool; catch, which plays Catch alone. auto takes atari2600
-    where it can be built, else envpool"""
+    the Arcade Learning Environment in EnvPool; catch, which plays Catch alone; or the name of
+    another package's. auto takes atari2600 where it can be built, else envpool"""
     interface: Literal["auto", "xla", "callback"] = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
     atari2600: CPU); callback, through the host, on any platform; auto takes xla where it exists.
@@ -220,9 +220,9 @@ class Config:
 
     algorithm: str = "a2c"
     """the algorithm that learns, as the configuration file says: a2c, ppo, vtrace, dqn, c51,
-    nstep_q or pqn, or the name of your own module in jaxrl/agents"""
+    nstep_q or pqn, or the name of your own module, in jaxrl/agents or in another package"""
     game: str = "pong"
-    """an Atari game as `jaxrl games` lists them, or catch (a small game without an emulator);
+    """a game as `jaxrl games` lists them: of Atari, or catch (a small one without an emulator);
     ALE/Pong-v5 and PongNoFrameskip-v4 are pong too"""
     seed: CountOrZero = 1
     """of the parameters, the actions and the games"""

@@ -9,8 +9,10 @@ import tomllib
 import typing
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
+from jaxrl import extensions
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import SECTIONS, Config
@@ -44,19 +46,18 @@ SLIP = 0.75  # least similarity of a name that was only mistyped, from 0 to 1
 def algorithm_config(name: str) -> type[AlgorithmConfig]:
     """Returns the dataclass of an algorithm's settings. Raises `UserError`.
 
-    An algorithm that is not in `ALGORITHMS` is a module of `jaxrl.agents` that defines its own
-    settings, a subclass of `AlgorithmConfig`.
+    An algorithm that is not in `ALGORITHMS` is a module of `jaxrl.agents`, or of another package,
+    that defines its own settings, a subclass of `AlgorithmConfig`.
     """
     if name in ALGORITHMS:
         return ALGORITHMS[name]
-    if not (name.isidentifier() and (AGENTS / f"{name}.py").is_file()):
-        raise UserError(f"algorithm = {name!r}: must be one of {', '.join(ALGORITHMS)}")
     before = _has_devices()
-    module = importlib.import_module(f"jaxrl.agents.{name}")
+    module = agent_module(name)
+    file = "/".join(module.__name__.split(".")) + ".py"
     if _has_devices() and not before:
         raise UserError(
-            f"algorithm = {name!r}: jaxrl/agents/{name}.py computes with JAX where it is imported, "
-            "before the devices are chosen: move that into a function"
+            f"algorithm = {name!r}: {file} computes with JAX where it is imported, before the "
+            "devices are chosen: move that into a function"
         )
     own = [
         kind
@@ -67,10 +68,21 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
     ]
     if len(own) != 1:
         raise UserError(
-            f"algorithm = {name!r}: jaxrl/agents/{name}.py must define one subclass of "
-            f"AlgorithmConfig, and defines {len(own)}"
+            f"algorithm = {name!r}: {file} must define one subclass of AlgorithmConfig, and "
+            f"defines {len(own)}"
         )
     return own[0]
+
+
+def agent_module(name: str) -> ModuleType:
+    """Imports the module of an algorithm, jaxrl's own or another package's. Raises `UserError`."""
+    if name in ALGORITHMS or (name.isidentifier() and (AGENTS / f"{name}.py").is_file()):
+        return importlib.import_module(f"jaxrl.agents.{name}")
+    registered = extensions.names(extensions.AGENTS)
+    if name not in registered:
+        known = ", ".join([*ALGORITHMS, *registered])
+        raise UserError(f"algorithm = {name!r}: must be one of {known}")
+    return extensions.load(extensions.AGENTS, name)
 
 
 def _has_devices() -> bool:

@@ -2,6 +2,7 @@
 
 import typing
 
+from jaxrl import extensions
 from jaxrl.atari.games import CATCH, known_games
 from jaxrl.config import bounds
 from jaxrl.config.plan import check_sizes, scaled_learning_rate
@@ -9,11 +10,17 @@ from jaxrl.config.schema import ADAPTIVE_RATES, Config, convolutions
 from jaxrl.config.toml import algorithm_config
 from jaxrl.errors import UserError, nearest
 
+ENGINES = ("auto", "envpool", "atari2600", "catch")
+
 
 def check_game(game: str, known: typing.Sequence[str]) -> None:
-    """Refuses a game that is not among `known`, offering the nearest names."""
-    if game in known:
+    """Refuses a game that no engine plays, offering the nearest names.
+
+    `known` are the names beside those of other packages' engines.
+    """
+    if game in known or extensions.engine_of(game):
         return
+    known = [*known, *extensions.all_games()]
     near = nearest(game.lower().replace("-", "_"), known)
     hint = f"did you mean {', '.join(near)}?" if near else "`jaxrl games` lists all."
     raise UserError(f"unknown game '{game}': {hint}")
@@ -45,6 +52,17 @@ def check(config: Config) -> None:
 
 def _check_engine(config: Config) -> None:
     engine, game = config.env.engine, config.game
+    others = extensions.names(extensions.ENGINES)
+    if engine not in (*ENGINES, *others):
+        known = (*ENGINES, *others)
+        near = nearest(engine, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"must be one of {', '.join(known)}"
+        raise UserError(f"env.engine = {engine}: {hint}")
+    plays = game in extensions.games(engine) if engine in others else game in known_games()
+    if not plays and engine != "auto":
+        raise UserError(f"env.engine = {engine}: does not play {game}; leave it at auto")
+    if engine in others:
+        return
     if engine != "auto" and (engine == CATCH) != (game == CATCH):
         raise UserError(f"env.engine = {engine}: does not play {game}; leave it at auto")
 

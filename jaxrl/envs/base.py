@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.atari.games import minimal_actions
+from jaxrl.atari.games import atari_games, minimal_actions
 from jaxrl.config.schema import Config
 from jaxrl.types import AXIS, EnvSpec
 
@@ -106,6 +106,8 @@ def presses_fire(config: Config) -> bool:
 
     EnvPool does so in every game whose action set has FIRE, so never with all 18 actions.
     """
+    if config.game not in atari_games():
+        return False
     if not config.env.fire_reset or config.env.full_action_space:
         return False
     return "FIRE" in minimal_actions(config.game)

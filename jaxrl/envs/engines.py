@@ -1,6 +1,9 @@
 """Chooses and makes the engine of a configuration."""
 
-from jaxrl.atari.games import CATCH
+from typing import Any
+
+from jaxrl import extensions
+from jaxrl.atari.games import CATCH, atari_games
 from jaxrl.config.schema import Config
 from jaxrl.envs.atari2600.engine import check_config as check_atari2600
 from jaxrl.envs.atari2600.engine import make_atari2600, plays
@@ -10,25 +13,30 @@ from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
 from jaxrl.errors import UserError
 from jaxrl.types import EnvEngine
 
+MAKERS = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2600}
+
 
 def make_engine(
     config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns the engine of the configured game, with `num_envs` on each local device."""
-    makers = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2600}
-    return makers[engine_name(config)](config, num_envs, num_local_devices, group)
+    name = engine_name(config)
+    make: Any = MAKERS.get(name) or extensions.load(extensions.ENGINES, name).make
+    return make(config, num_envs, num_local_devices, group)
 
 
 def engine_name(config: Config) -> str:
     """Returns the engine that plays a configuration.
 
     `auto` is decided here: our own Atari 2600 where it plays the game and can be built, else
-    EnvPool.
+    EnvPool; of a game that neither knows, the engine of another package.
     """
     if config.env.engine != "auto":
         return config.env.engine
     if config.game == CATCH:
         return "catch"
+    if config.game not in atari_games() and (other := extensions.engine_of(config.game)):
+        return other
     return "atari2600" if plays(config) else "envpool"
 
 
@@ -53,6 +61,10 @@ def check_engine(config: Config) -> None:
     Devices are looked for here, and the emulator is built if it has to be.
     """
     name = engine_name(config)
+    if name not in MAKERS:
+        check = getattr(extensions.load(extensions.ENGINES, name), "check", None)
+        if check is not None:
+            check(config)
     if name == "atari2600":
         check_atari2600(config)
     if name == "envpool" and config.env.interface == "xla" and not has_custom_call():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
-from jaxrl.atari.games import CATCH
+from jaxrl.atari.games import atari_games
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
@@ -87,7 +87,7 @@ def set_up(config: Config, protocol: str, num_envs: int) -> EvaluationSetup:
 def conditions(config: Config, protocol: str) -> Conditions:
     """Returns the conditions of an evaluation by the protocol, as evaluation.json has them."""
     played = protocol_config(config, protocol)
-    if played.game == CATCH:  # which has none of these options
+    if played.game not in atari_games():  # others have none of these options
         return NOTHING_PRESSED
     fire = presses_fire(played)
     # A policy trained with sticky actions has learned to press FIRE where it must.

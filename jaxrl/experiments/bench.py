@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
-from jaxrl.atari.games import CATCH
+from jaxrl.atari.games import atari_games
 from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
@@ -221,7 +221,9 @@ def measure(
     Raises `UserError` where a device runs out of memory.
     """
     config = prepare(config)
-    kinds = [kind for kind in LOADS if kind in only and (kind, config.game) != ("loop", CATCH)]
+    kinds = [kind for kind in LOADS if kind in only]
+    if config.game not in atari_games():
+        kinds = [kind for kind in kinds if kind != "loop"]
     loads: dict[str, Load] = {}
     try:
         for kind in kinds:

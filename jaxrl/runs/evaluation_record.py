@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl.atari.games import CATCH, known_games
+from jaxrl import extensions
+from jaxrl.atari.games import atari_games, known_games
 from jaxrl.atari.scores import human_normalized
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
@@ -169,7 +170,7 @@ def _read(run_dir: Path, path: Path) -> Evaluation:
             raise ValueError("the numbers of lengths and scores differ")
         if protocol not in PROTOCOLS:
             raise ValueError(f"unknown protocol {protocol!r}")
-        if game not in known_games():
+        if game not in known_games() and not extensions.engine_of(game):
             raise ValueError(f"unknown game {game!r}")
         if not (step is None or type(step) is int):
             raise ValueError("'step' is no number")
@@ -229,7 +230,7 @@ def is_of_end(run_dir: Path, total_steps: int) -> bool:
 def played(results: Iterable[Evaluation]) -> str:
     """Returns the conditions of evaluations by one protocol, in words for a line's brackets."""
     found = list(results)
-    conditions = {NOTHING_PRESSED if r.game == CATCH else r.conditions for r in found}
+    conditions = {NOTHING_PRESSED if r.game not in atari_games() else r.conditions for r in found}
     (only, *others) = conditions
     return only.describe() if only and not others else PROTOCOLS[found[0].protocol]
 

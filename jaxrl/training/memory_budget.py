@@ -79,7 +79,7 @@ def _check_play(config: Config, mesh: Mesh) -> None:
     """Raises `UserError` if the emulators, or the rollouts alone, do not fit."""
     local = config.num_envs * num_local_devices(mesh) // mesh.size
     host = free_host_memory()
-    each = EMULATOR_BYTES[engine_name(config)]
+    each = EMULATOR_BYTES.get(engine_name(config), 0)
     emulators = local * each
     if emulators > host:
         raise UserError(

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import a2c, make_agent
-from jaxrl.cli import doctor
+from jaxrl.cli import doctor, policies
 from jaxrl.cli.main import COMMANDS, main
 from jaxrl.config import toml
 from jaxrl.config.algorithms import ALGORITHMS
@@ -40,7 +40,7 @@ from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import train
 from jaxrl.types import AXIS, Agent, EnvSpec, Trajectory
 from tests.conftest import CONFIGS, catch_config
-from tests.survival import environment
+from tests.survival import SMALL, environment
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -85,7 +85,8 @@ def test_commands_are_shown():
 def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     started = []
-    monkeypatch.setattr(paths, "policies", dict)  # none is there to play
+    for place in (paths, policies):
+        monkeypatch.setattr(place, "policies", dict)  # none is there to play
     monkeypatch.setattr(processes, "join", started.append)
     outcome = train.Outcome(Path("x"), 0, None)
     monkeypatch.setattr(train, "start", lambda config: started.append(config) or outcome)
@@ -230,8 +231,11 @@ def logged(recipe: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_every_key_of_metrics_stands_in_the_page_and_no_other(trained):
-    lines = (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+def test_every_key_of_metrics_stands_in_the_page_and_no_other(tmp_path):
+    options = [*SMALL, "--log.interval", "200", "--total-steps", "400"]
+    evaluated = ["--evaluation.interval", "200", "--evaluation.episodes", "2"]
+    assert main(["train", *options, *evaluated, "--run-dir", str(tmp_path / "x")]) == 0
+    lines = (tmp_path / "x" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     exist = set().union(*(json.loads(line) for line in lines))
     recipes = ("a2c_fast", "ppo_pong", "vtrace_cpu", "dqn", "c51_fast", "rainbow", "nstep_q", "pqn")
     exist = exist.union(*map(logged, recipes))

@@ -10,7 +10,7 @@ import pytest
 
 from jaxrl import errors
 from jaxrl.atari.games import known_games
-from jaxrl.cli import doctor
+from jaxrl.cli import doctor, policies
 from jaxrl.cli.main import COMMANDS, main
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.sweep import Sweep
@@ -51,7 +51,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     seen = []
     outcome = train.Outcome(Path("x"), 0, None)
-    monkeypatch.setattr(paths, "policies", dict)  # none is there to play
+    for place in (paths, policies):
+        monkeypatch.setattr(place, "policies", dict)  # none is there to play
     monkeypatch.setattr(processes, "join", seen.append)
     monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)
     rate = bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0)

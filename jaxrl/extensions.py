@@ -1,0 +1,59 @@
+"""Agents and engines of other packages, found by their entry points.
+
+A package that declares `reinforce = "its_package.reinforce"` in the group "jaxrl.agents" adds an
+algorithm, and in "jaxrl.engines" an engine. The values are modules; docs/extending.md says what
+they define.
+"""
+
+import functools
+import importlib.metadata
+from types import ModuleType
+
+from jaxrl.errors import UserError
+
+AGENTS, ENGINES = "jaxrl.agents", "jaxrl.engines"
+
+
+@functools.cache
+def names(group: str) -> tuple[str, ...]:
+    """Returns the names that installed packages have registered in a group."""
+    return tuple(sorted({entry.name for entry in importlib.metadata.entry_points(group=group)}))
+
+
+@functools.cache
+def load(group: str, name: str) -> ModuleType:
+    """Imports the module of an entry point. Raises `UserError` if it fails, or two are so named."""
+    found = importlib.metadata.entry_points(group=group, name=name)
+    packages = " and ".join(sorted({entry.dist.name if entry.dist else "?" for entry in found}))
+    if len(found) > 1:
+        raise UserError(f"{group}: {packages} both register '{name}': uninstall one of them")
+    (entry,) = found
+    try:
+        module = entry.load()
+    except Exception as error:  # whatever somebody else's module raises
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{group}: '{name}' of the package {packages} cannot be imported "
+                        f"({entry.value}): {reason}") from error  # fmt: skip
+    if not isinstance(module, ModuleType):
+        raise UserError(f"{group}: '{name}' of the package {packages} must name a module, and "
+                        f"{entry.value} is none")  # fmt: skip
+    return module
+
+
+def games(engine: str) -> tuple[str, ...]:
+    """Returns the games of an engine, its module's `GAMES`. Raises `UserError`."""
+    module = load(ENGINES, engine)
+    found = getattr(module, "GAMES", None)
+    if not (isinstance(found, tuple) and found and all(isinstance(name, str) for name in found)):
+        raise UserError(f"{ENGINES}: {module.__name__} must define GAMES, a tuple of names")
+    return found
+
+
+def engine_of(game: str) -> str | None:
+    """Returns the first engine that plays a game; None if none does."""
+    return next((name for name in names(ENGINES) if game in games(name)), None)
+
+
+def all_games() -> tuple[str, ...]:
+    """Returns the games of all registered engines."""
+    return tuple(dict.fromkeys(game for name in names(ENGINES) for game in games(name)))

@@ -1,0 +1,1 @@
+"""A package that adds an algorithm and an engine to jaxrl by its entry points."""

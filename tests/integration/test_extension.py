@@ -1,0 +1,103 @@
+"""A package of somebody else adds an algorithm and an engine; jaxrl is not changed."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from jaxrl.runs import metrics
+from tests.survival import ROOT, environment
+
+TOML = """
+algorithm = "reinforce"
+game = "lights"
+num_envs = 8
+total_steps = 4000
+[parallel]
+num_devices = 1
+[network]
+torso = "nips"
+[optimizer]
+name = "adam"
+learning_rate = 1e-3
+[log]
+interval = 1000
+[evaluation]
+episodes = 4
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """The package, its agent the one that docs/extending.md shows, as if it were installed."""
+    home = tmp_path / "site"
+    shutil.copytree(ROOT / "tests" / "extension", home)
+    shutil.copy(ROOT / "docs" / "examples" / "reinforce.py", home / "jaxrl_example")
+    (tmp_path / "mine.toml").write_text(TOML)
+    return home
+
+
+def run(package, *words, status=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxrl", *words], cwd=package.parent, check=False, text=True,
+        capture_output=True, env=environment(PYTHONPATH=f"{package}:{ROOT}"),
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+@pytest.mark.slow
+def test_its_algorithm_learns_its_game(package):
+    run(package, "train", "--config", "mine.toml", "--run-dir", "x")
+    rows = metrics.read(package.parent / "x")
+    assert rows[-1]["step"] >= 4000
+    assert rows[-1]["return_mean"] > rows[0]["return_mean"] + 1  # by chance 0, at most 10
+    found = json.loads((package.parent / "x" / "evaluation.json").read_text())
+    assert (found["game"], found["episodes"]) == ("lights", 4)
+    assert all(length == 10 for length in found["lengths"])
+    run(package, "resume", "x", "--override", "total_steps=4400")
+    assert "lights after 4,4" in run(package, "evaluate", "x", "--episodes", "2")
+    assert "x.gif: lights" in run(package, "play", "x", "-o", "x.gif")
+    run(package, "report", "x", "-o", "x.html")
+    assert "--env.engine" in run(package, "train", "--config", "mine.toml", "--help")
+    run(package, "export", "x", "mine.safetensors")
+    assert "mine.gif: lights" in run(package, "play", "mine.safetensors", "-o", "mine.gif")
+    # Without the package its runs name what is missing.
+    shutil.rmtree(package)
+    told = run(package, "play", "mine.safetensors", status=2)
+    assert "reinforce" in told
+    assert told.count("\n") == 1
+    assert "reinforce" in run(package, "evaluate", "x", status=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "--game", "light"], "unknown game 'light': did you mean lights"),
+        (["train", "--env.engine", "ligths"], "env.engine = ligths: did you mean lights?"),
+        (["train", "--env.engine", "lights"], "env.engine = lights: does not play pong"),
+        (["train", "--game", "lights", "--env.engine", "envpool"], "does not play lights"),
+        (["train", "--config", "broken.toml"],
+         "jaxrl.agents: 'broken' of the package jaxrl-example cannot be imported"),
+        (["train", "--config", "empty.toml"],
+         "jaxrl_example.py must define one subclass of AlgorithmConfig, and defines 0"),
+        (["train", "--config", "no_module.toml"], "must name a module"),
+        (["train", "--config", "absent.toml"],
+         "must be one of a2c, ppo, vtrace, dqn, c51, nstep_q, pqn, broken, empty"),
+    ],
+)  # fmt: skip
+def test_mistakes_end_in_one_line(package, words, message):
+    if words[-1].endswith(".toml"):
+        name = words[-1].removesuffix(".toml")
+        (package.parent / words[-1]).write_text(f'algorithm = "{name}"\n')
+    told = run(package, *words, status=2)
+    assert message in told
+    assert told.count("\n") == 1
+
+
+def test_its_games_are_listed(package):
+    listed = run(package, "games")
+    assert "(by the engine lights)" in listed
+    assert run(package, "games", "--names").split()[-1] == "lights"
