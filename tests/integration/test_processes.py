@@ -130,6 +130,18 @@ def test_two_processes_resume_where_they_stood(two, tmp_path):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
+def test_two_processes_wait_for_evaluations_and_train_the_same(two, tmp_path):
+    during = ["--evaluation.interval", "400", "--evaluation.episodes", "2"]
+    first, second = run([*C51, *during, "--run-dir", str(tmp_path / "x")])
+    assert "step 400: evaluated 2 games" in first
+    assert "evaluated" not in second
+    rows = lines(tmp_path / "x")
+    assert [row["step"] for row in rows if "evaluation/mean" in row] == [400, 800]
+    kept = [{k: v for k, v in row.items() if "evaluation/" not in k} for row in rows]
+    assert kept == lines(two)
+
+
 def check_goes_on(path, capsys, saved_on, num_devices, *more):
     """Resumes a run of `saved_on` devices on others: what was learned comes back exactly."""
     (a, progress), (b, same) = state_of(path, saved_on), state_of(path, num_devices)
