@@ -35,8 +35,8 @@ class Export:
 def export(arguments: Export) -> int:
     """Writes a policy's file and its card, and prints their paths."""
     run_dir, target = arguments.run, arguments.target
-    card = target.with_suffix(".md")
     check_target(target, (SUFFIX,))
+    card = target.with_suffix(".md")
     for path in (target, card):
         if path.exists():
             raise UserError(f"'{path}' exists: choose another name")
