@@ -1,20 +1,25 @@
 """A process that ends with its parent, also when that is killed."""
 
-import contextlib
-import ctypes
 import os
 import signal
+import threading
+import time
 
 VARIABLE = "JAXRL_PARENT"  # of the environment: the parent's process number
-PR_SET_PDEATHSIG = 1  # of Linux, prctl(2)
+INTERVAL = 0.5  # seconds between two looks
 
 
 def end_with_parent() -> None:
-    """Lets this process save and end, as after SIGTERM, when the parent that asks for it dies."""
-    parent = os.environ.pop(VARIABLE, "")
-    if not parent:
-        return
-    with contextlib.suppress(OSError, AttributeError):  # only Linux tells children
-        ctypes.CDLL("libc.so.6").prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it died before
-        os.kill(os.getpid(), signal.SIGTERM)
+    """Lets this process save and end, as after SIGTERM, when the parent that asks for it dies.
+
+    Linux's own PR_SET_PDEATHSIG would send a signal as each thread of the parent dies, and a second
+    one ends training unsaved.
+    """
+    if parent := os.environ.pop(VARIABLE, ""):
+        threading.Thread(target=_wait_and_end, args=(int(parent),), daemon=True).start()
+
+
+def _wait_and_end(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(INTERVAL)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -12,8 +12,25 @@ from jaxrl.runtime.parent import VARIABLE
 from tests.survival import ROOT
 
 CHILD = "from jaxrl.runtime.parent import end_with_parent as e; e(); import time; print(1, flush=True); time.sleep(60)"  # noqa: E501
+# Counts the signals that it gets in two seconds after the first.
+COUNTS = """
+import signal, time
+numbers = []
+signal.signal(signal.SIGTERM, lambda number, _: numbers.append(number))
+from jaxrl.runtime.parent import end_with_parent
+end_with_parent()
+print(1, flush=True)
+while not numbers:
+    time.sleep(0.001)
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    time.sleep(0.001)
+open(%r, "w").write(str(len(numbers)))
+"""
 PARENT = """
-import os, subprocess, sys
+import os, subprocess, sys, threading, time
+for _ in range(50):  # as BLAS and XLA have them
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 env = os.environ | {%r: str(os.getpid())}
 child = subprocess.Popen([sys.executable, "-c", %r], env=env, stdout=subprocess.PIPE)
 child.stdout.readline()
@@ -33,6 +50,23 @@ def test_a_child_ends_when_its_parent_is_killed():
     while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_parent_of_many_threads_is_one_signal(tmp_path):
+    """Two would end training unsaved."""
+    found = tmp_path / "signals"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT % (VARIABLE, COUNTS % str(found))], cwd=ROOT,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    parent.stdout.readline()
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 30
+    while not (found.exists() and found.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert found.read_text() == "1"
 
 
 def test_a_child_whose_parent_died_before_it_asked_ends_too():
