@@ -128,21 +128,23 @@ class Checkpoints:
         continues from. Several processes share one directory and call every method together.
         """
         self._run_dir, self._config, self._games = run_dir, config, games
+        self._evaluated = bool(config.evaluation.interval)  # whether evaluations rank checkpoints
         self._empty_deleted()  # left by a kill
         self._manager = self._open()
         self._started: int | None = None  # step of the save that is being written
         self.newest = newest  # step of the newest complete checkpoint
 
     def _open(self) -> ocp.CheckpointManager:
-        def by_return(metrics: dict[str, float | None]) -> float:
+        def by_mean(metrics: dict[str, float | None]) -> float:
             mean = metrics[checkpoint_files.RANKED_BY]
-            return float("-inf") if mean is None else mean
+            same_kind = bool(metrics.get(checkpoint_files.EVALUATED)) == self._evaluated
+            return mean if mean is not None and same_kind else float("-inf")
 
         newest = policies.LatestN(self._config.checkpoint.keep)
-        best = policies.BestN(get_metric_fn=by_return, n=1, keep_checkpoints_without_metrics=False)
+        best = policies.BestN(get_metric_fn=by_mean, n=1, keep_checkpoints_without_metrics=False)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policies.AnyPreservationPolicy([newest, best]),
-            best_fn=by_return,  # without it Orbax does not store the returns that it compares
+            best_fn=by_mean,  # without it Orbax does not store the means that it compares
             temporary_path_class=_Summed,
             todelete_subdir=checkpoint_files.DELETED,
             cleanup_tmp_directories=True,  # left by a kill
@@ -152,9 +154,11 @@ class Checkpoints:
         )
 
     def save(
-        self, state: LoopState, progress: checkpoint_files.Progress, return_mean: float | None
+        self, state: LoopState, progress: checkpoint_files.Progress, mean: float | None
     ) -> None:
         """Starts writing and returns; the state may be donated afterwards.
+
+        `mean` ranks the checkpoint: of its evaluation, where the run has evaluations, or return.
 
         A memory may be too large to copy: with one, the call returns when everything is written.
         Raises `StorageError` if this save cannot begin, or the previous one has failed.
@@ -184,7 +188,10 @@ class Checkpoints:
                     local=ocp.args.StandardSave(flatten({"games": games, "memory": memory})),
                     progress=ocp.args.JsonSave(described),
                 ),
-                metrics={checkpoint_files.RANKED_BY: return_mean},
+                metrics={
+                    checkpoint_files.RANKED_BY: mean,
+                    checkpoint_files.EVALUATED: float(self._evaluated),
+                },
             )
         if jax.tree.leaves(memory):
             self.wait()

@@ -13,6 +13,7 @@ from jaxrl.runs import checksums, layout
 FORMAT = 7
 READABLE = (6, 7)  # format 6 did not say whose games it held
 RANKED_BY = "return_mean"  # the metric of Orbax by which the best checkpoint is kept
+EVALUATED = "evaluated"  # whether it is an evaluation's mean; the two kinds are never compared
 DAMAGED = "damaged"  # directory of checkpoints that have changed since they were written
 # A checkpoint is moved here before its files are deleted, so a step's directory is always whole.
 DELETED = "deleted"
@@ -64,13 +65,20 @@ def steps(run_dir: Path) -> list[int]:
 
 
 def best(run_dir: Path) -> int:
-    """Returns the step of the checkpoint with the highest mean return. Raises `UserError`."""
+    """Returns the step of the checkpoint with the highest mean. Raises `UserError`.
+
+    Where evaluations were turned on or off, only those of the newest checkpoint's kind count.
+    """
     ranked: list[tuple[float, int]] = []
-    for step in steps(run_dir):
+    kind: bool | None = None
+    for step in reversed(steps(run_dir)):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             path = directory(run_dir) / str(step) / "metrics" / "metrics"
-            mean = json.loads(path.read_text(encoding="utf-8"))[RANKED_BY]
-            ranked.append((float(mean), step))  # none where too few games had ended
+            found = json.loads(path.read_text(encoding="utf-8"))
+            evaluated = bool(found.get(EVALUATED))
+            kind = evaluated if kind is None else kind
+            if evaluated == kind:
+                ranked.append((float(found[RANKED_BY]), step))  # none where too few games had ended
     if not ranked:
         raise UserError(
             f"no checkpoint of '{run_dir}' can be called the best: until enough games have ended "

@@ -5,12 +5,16 @@ import signal
 import threading
 import time
 
+from jaxrl.runtime.signals import stopping
+
 VARIABLE = "JAXRL_PARENT"  # of the environment: the parent's process number
 INTERVAL = 0.5  # seconds between two looks
 
 
 def end_with_parent() -> None:
     """Lets this process save and end, as after SIGTERM, when the parent that asks for it dies.
+
+    A process that is saving already goes on doing so.
 
     Linux's own PR_SET_PDEATHSIG would send a signal as each thread of the parent dies, and a second
     one ends training unsaved.
@@ -22,4 +26,5 @@ def end_with_parent() -> None:
 def _wait_and_end(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(INTERVAL)
-    os.kill(os.getpid(), signal.SIGTERM)
+    if not stopping.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -18,6 +18,8 @@ SIGNALS = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
     if hasattr(signal, name)
 )
+# Set when this process got a signal that stops training: a parent that dies later is no second one.
+stopping = threading.Event()
 HANGUP = getattr(signal, "SIGHUP", None)  # the terminal has gone
 
 
@@ -43,6 +45,7 @@ class StopSignal:
             print_at_once("jaxrl: stopped before training began; there was nothing to save")
             exit_now(128 + number)
         self.signal, self._here = number, True
+        stopping.set()
         print_at_once("saving, then stopping; a second signal stops at once")
 
     @contextlib.contextmanager

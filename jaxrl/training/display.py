@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from typing import NamedTuple
+from typing import NamedTuple, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -36,21 +36,39 @@ def status_line(status: TrainingStatus) -> str:
     )
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Silences the console: training continues without a reader."""
-        self.quiet = True
+class _Lossy:
+    """A text stream whose failed writes are dropped, because training continues without a reader.
+
+    A pipe may be broken, the log's disk full or the terminal closed, also in the thread that
+    refreshes the live line.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.encoding, self.isatty, self.fileno = stream.encoding, stream.isatty, stream.fileno
+
+    def write(self, text: str) -> int:
+        """Writes, or drops what cannot be written."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes what can be written."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 class Display:
     """Shows training on standard error; standard output stays free for results.
 
-    Output that fails, because a pipe is broken or the log's disk is full, is dropped.
+    Output that fails is dropped.
     """
 
     def __init__(self, console: Console | None = None, silent: bool = False) -> None:
-        self._console = console or _Console(
-            stderr=True, highlight=False, soft_wrap=True, quiet=silent
+        self._errors = cast(TextIO, _Lossy(sys.stderr))
+        self._console = console or Console(
+            file=self._errors, highlight=False, soft_wrap=True, quiet=silent
         )
         self._silent = silent
         self._progress: Progress | None = None  # on a terminal
@@ -78,8 +96,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Prints a line that stays."""
-        with contextlib.suppress(OSError):
-            self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False)
 
     def busy(self, activity: str) -> "_Busy":
         """Shows that an activity takes time: `with display.busy("compiling"): ...`."""
@@ -91,8 +108,7 @@ class Display:
             self._progress.update(self._task, completed=status.step, total=status.total_steps)
             self.show(status_line(status))
         elif interval_ended and not self._silent:
-            with contextlib.suppress(OSError):
-                print(status_line(status), file=sys.stderr, flush=True)
+            print(status_line(status), file=self._errors, flush=True)
 
     def show(self, text: str) -> None:
         """Shows a line that the next one replaces; on a terminal only."""

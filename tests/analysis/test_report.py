@@ -153,6 +153,8 @@ def test_concerns_are_warnings(tmp_path):
     ]
     other = make_run(tmp_path / "y", [row(300, goodput=0.5, wall_seconds=60)])
     assert warnings(other) == []
+    waited = {"goodput": 0.5, "wall_seconds": 700, "evaluation/seconds": 315.0}
+    assert warnings(make_run(tmp_path / "z", [row(300, **waited)])) == []
     text = visible(page_of(tmp_path, run_dir, other))
     assert "not of the same commit: 0123456789ab, 0123456789ab-dirty (all)" in text
     assert "resumed 2 times, with changed seed (x)" in text

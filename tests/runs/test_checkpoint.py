@@ -198,6 +198,22 @@ def test_the_best_is_kept_across_a_resume(tmp_path):
     assert not (tmp_path / "checkpoints" / checkpoint_files.DELETED).exists()
 
 
+def test_returns_and_evaluations_are_never_compared(tmp_path):
+    """A resume may turn evaluations on, whose means are of other games."""
+    steps = iter((1, 2, 3, 4))
+    for interval, means in ((0, (9.0,)), (100, (5.0, 3.0)), (0, (2.0,))):
+        config = Config().replaced(checkpoint={"keep": 1}, evaluation={"interval": interval})
+        for mean in means:
+            checkpoints = Checkpoints(tmp_path, config)
+            step = next(steps)
+            checkpoints.save(tiny_state(step), Progress(step, step, 0.0, 0), mean)
+            checkpoints.close()
+        if interval:
+            assert checkpoint_files.steps(tmp_path) == [2, 3]  # not the return of 9
+            assert checkpoint_files.best(tmp_path) == 2
+    assert checkpoint_files.best(tmp_path) == 4
+
+
 def test_what_a_kill_left_half_written_is_removed(tmp_path):
     checkpoints = Checkpoints(tmp_path, Config())
     checkpoints.save(tiny_state(1), Progress(1, 1, 0.0, 0), None)

@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
 
+from jaxrl.runtime import parent
 from jaxrl.runtime.parent import VARIABLE
 from tests.survival import ROOT
 
@@ -40,12 +42,12 @@ child.wait()
 
 
 def test_a_child_ends_when_its_parent_is_killed():
-    parent = subprocess.Popen([sys.executable, "-c", PARENT % (VARIABLE, CHILD)], cwd=ROOT,
+    process = subprocess.Popen([sys.executable, "-c", PARENT % (VARIABLE, CHILD)], cwd=ROOT,
                               stdout=subprocess.PIPE, text=True)  # fmt: skip
-    child = psutil.Process(int(parent.stdout.readline()))
+    child = psutil.Process(int(process.stdout.readline()))
     assert child.is_running()
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     deadline = time.monotonic() + 10
     while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
@@ -55,18 +57,30 @@ def test_a_child_ends_when_its_parent_is_killed():
 def test_a_parent_of_many_threads_is_one_signal(tmp_path):
     """Two would end training unsaved."""
     found = tmp_path / "signals"
-    parent = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", PARENT % (VARIABLE, COUNTS % str(found))], cwd=ROOT,
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    parent.stdout.readline()
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
+    process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     deadline = time.monotonic() + 30
     while not (found.exists() and found.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert found.read_text() == "1"
+
+
+def test_a_child_that_saves_already_goes_on(monkeypatch):
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *arguments: sent.append(arguments))
+    monkeypatch.setattr(parent, "stopping", threading.Event())
+    gone = -1
+    parent._wait_and_end(gone)
+    assert sent == [(os.getpid(), signal.SIGTERM)]
+    parent.stopping.set()
+    parent._wait_and_end(gone)
+    assert len(sent) == 1
 
 
 def test_a_child_whose_parent_died_before_it_asked_ends_too():

@@ -1,10 +1,14 @@
 """Signals: the first saves within the compiled call, the second ends at once."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -91,6 +95,37 @@ def test_a_signal_saves_and_the_run_goes_on_from_there(tmp_path, number):
     assert rows[-1]["step"] == -(-goal // 20) * 20  # whole updates
     provenance = json.loads((run_dir / "provenance.json").read_text())
     assert provenance["resumed"][0]["overridden"] == {"total_steps": [3_000_000, goal]}
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_closed_loses_nothing(tmp_path):
+    """The kernel sends SIGHUP, and each write to the terminal fails from then on."""
+    run_dir = tmp_path / "x"
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-m", "jaxrl", "train", *SMALL, "--log.interval", "200"]
+    process = subprocess.Popen(
+        [*map(str, command), "--run-dir", str(run_dir)], cwd=ROOT, env=environment(TERM="xterm"),
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(terminal)
+    threading.Thread(target=read_all, args=(master,), daemon=True).start()
+    deadline = time.monotonic() + 120
+    while not ((run_dir / layout.METRICS).exists() and metrics.read(run_dir)):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.close(master)
+    assert process.wait(timeout=120) == 128 + signal.SIGHUP
+    (saved,) = checkpoint_files.steps(run_dir)
+    assert saved >= metrics.read(run_dir)[-1]["step"]
+
+
+def read_all(terminal):
+    """A terminal that nobody reads would block the process when its buffer is full."""
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
 
 
 def test_what_another_process_was_sent_is_no_second_signal(monkeypatch):

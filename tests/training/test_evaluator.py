@@ -74,7 +74,7 @@ def test_the_best_checkpoint_is_that_of_the_best_evaluation(runs):
     assert checkpoint_files.steps(during) == [600, 800]
     assert checkpoint_files.best(during) == 600
     ranked = json.loads((during / "checkpoints/600/metrics/metrics").read_text())
-    assert ranked == {"return_mean": 5.0}
+    assert ranked == {"return_mean": 5.0, "evaluated": 1.0}
     assert main(["evaluate", str(during), "--checkpoint", "best", "--episodes", "2"]) == 0
     assert evaluation_record.read(during).step == 600
 
