@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import load_recipe
+from jaxrl.config.toml import load_recipe, merge
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -57,7 +57,8 @@ def load_config(path: str | Path, **changes: Any) -> Config:
 
     Raises `UserError` for an unknown file, key or value.
     """
-    return load_recipe(Path(path)).replaced(**changes)
+    loaded: Config = merge(load_recipe(Path(path)), changes)
+    return loaded
 
 
 def train(
@@ -76,7 +77,7 @@ def train(
     from jaxrl.training import train as training
 
     config = config if isinstance(config, Config) else load_config(config)
-    outcome = training.start(config.replaced(**changes), on_metrics)
+    outcome = training.start(merge(config, changes), on_metrics)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
 

@@ -4,10 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import jaxrl
 from jaxrl.config.plan import scaled_learning_rate
+from jaxrl.config.toml import to_toml
+from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.training import train
 from tests.conftest import catch_config
@@ -56,6 +59,42 @@ def test_misspelt_values_are_refused_as_on_the_command_line(changes, message):
         jaxrl.train(config.replaced(**changes))
 
 
+def test_values_that_python_writes_otherwise_become_those_of_a_file(tmp_path):
+    """A run that was trained with 1e6 or NumPy's numbers can be read again."""
+    changes = {
+        "total_steps": 1e6,
+        "seed": np.int64(3),
+        "run_dir": tmp_path / "x",
+        "optimizer": {"learning_rate": np.float32(0.5)},
+        "env": jaxrl.load_config("a2c").env,
+        "evaluation": {"episodes": np.int32(2), "interval": 0.0},
+    }
+    config = jaxrl.load_config("a2c_fast", **changes)
+    check(config)
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    assert jaxrl.load_config(tmp_path / "config.toml") == config
+    assert (config.total_steps, config.seed, config.run_dir) == (10**6, 3, str(tmp_path / "x"))
+    assert config.optimizer.learning_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 1e-3}, "unknown key 'lr': did you mean 'optimizer.learning_rate'"),
+        ({"optimiser": {"eps": 1e-3}}, "unknown key 'optimiser': did you mean 'optimizer'"),
+        ({"total_steps": "1M"}, "total_steps = '1M': must be a whole number: write 1e6"),
+        ({"optimizer": 1e-3}, r"optimizer = 0\.001: must be a table, \[optimizer\]"),
+        ({"optimizer": {1: 2}}, "unknown key 'optimizer.1'"),
+        ({"seed": None}, "seed = None: must be a whole number"),
+        ({"seed": np.zeros(2)}, "seed = array.*: must be a whole number"),
+    ],
+)
+def test_mistakes_of_a_caller_are_named(changes, message):
+    for read in (jaxrl.load_config, jaxrl.train):
+        with pytest.raises(UserError, match=message):
+            read("a2c", **changes)
+
+
 def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
@@ -79,7 +118,7 @@ def test_a_run_is_trained_looked_at_and_continued(tmp_path):
         game="catch",
         num_envs=4,
         total_steps=80,
-        run_dir=str(tmp_path / "x"),
+        run_dir=tmp_path / "x",
         parallel={"num_devices": 1},
         log={"interval": 40},
         evaluation={"episodes": 2},
