@@ -18,7 +18,7 @@ from jaxrl.evaluation.evaluate import load_actor
 from jaxrl.evaluation.policy import load_policy
 from jaxrl.runs import evaluation_record, layout, policy_file
 from jaxrl.runs.directory import load_config
-from jaxrl.runs.paths import as_run_dir, expand
+from jaxrl.runs.paths import as_run_dir, expand, is_policy
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +175,18 @@ def test_texts_of_other_names_lead_nowhere(exported, tmp_path):
     names = {p.relative_to(unpacked).as_posix() for p in unpacked.rglob("*")}
     assert names <= {*policy_file.TEXTS, layout.EVALUATIONS, layout.POLICY}
     assert not list(unpacked.parent.parent.glob("**/evil"))
+
+
+def test_an_export_into_the_run_leaves_its_checkpoints_in_charge(trained, tmp_path):
+    """Not that file, which further training does not change: `policy.safetensors` above all."""
+    run_dir = shutil.copytree(trained, tmp_path / "x")
+    for name in ("policy.safetensors", "x.safetensors"):
+        assert main(["export", str(run_dir), str(run_dir / name)]) == 0
+    assert not is_policy(run_dir)
+    shutil.rmtree(run_dir / layout.CHECKPOINTS / "400")
+    with pytest.raises(UserError, match="no checkpoint"):
+        load_policy(run_dir)
+    assert load_policy(run_dir / "policy.safetensors").step == 400
 
 
 def test_a_policy_stands_among_runs(exported):
