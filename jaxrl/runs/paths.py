@@ -23,7 +23,16 @@ def policy_path(path: Path) -> Path | None:
 def as_run_dir(path: Path) -> Path:
     """Returns a run directory: of a policy, one that lasts until this process ends."""
     found = policy_path(path)
-    return path if found is None else _unpacked(found.absolute())
+    return path if found is None else _unpacked(found.absolute(), _state(found))
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Returns numbers that change with a file's content; none of a file that is not there."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # who reads it says so
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @functools.cache
@@ -33,7 +42,8 @@ def _temporary() -> "tempfile.TemporaryDirectory[str]":
 
 
 @functools.cache
-def _unpacked(path: Path) -> Path:
+def _unpacked(path: Path, state: tuple[int, ...]) -> Path:
+    """Unpacks a policy's file, once for each state of it."""
     from jaxrl.runs import policy_file  # imports JAX
 
     run_dir = Path(tempfile.mkdtemp(dir=_temporary().name)) / path.stem

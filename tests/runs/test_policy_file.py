@@ -156,6 +156,16 @@ def test_other_files_are_refused(exported, tmp_path, changes, message):
         load_policy(path)
 
 
+def test_a_file_that_was_replaced_is_read_again(exported, tmp_path):
+    """In one process, as a notebook: the new policy, not the first that had this name."""
+    path = rewritten(exported[1], tmp_path / "x.safetensors")
+    first = as_run_dir(path)
+    assert load_policy(path).step == 400
+    rewritten(exported[1], path, step="500")
+    assert load_policy(path).step == 500
+    assert as_run_dir(path) != first
+
+
 def test_damaged_files_are_refused_in_one_line(exported, tmp_path, capsys):
     whole = exported[1].read_bytes()
     path = tmp_path / "x.safetensors"
