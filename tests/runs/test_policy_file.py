@@ -134,6 +134,10 @@ def test_commands_take_the_file_like_a_run(exported, tmp_path, capsys, monkeypat
     page = (tmp_path / "report.html").read_text()
     assert "has no line yet" not in page
     assert main(["plot", str(path), "-o", "x.png"]) == 0
+    capsys.readouterr()
+    assert main(["plot", str(path)]) == 0
+    assert capsys.readouterr().out == "catch.png\n"  # here: the file's directory is temporary
+    assert (tmp_path / "catch.png").stat().st_size > 1000
     assert main(["play", str(path), "--checkpoint", "300"]) == 2
     assert "the file holds the policy of step 400" in capsys.readouterr().err
 
