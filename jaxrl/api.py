@@ -122,14 +122,14 @@ def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
     """Returns all lines of the runs' metrics.jsonl as rows of one table.
 
     Columns: `run`, the directory's name; `game`, `algorithm` and `seed`; the settings in which the
-    runs differ, by their keys; every key of the lines; `minutes` of training. Raises `UserError` if
-    a path is no run, or cannot be read.
+    runs differ, by their keys; every key of the lines; `minutes` of training. Runs of a folder that
+    have no line yet are left out. Raises `UserError` if a path is no run, or cannot be read.
     """
     from jaxrl.analysis.tables import load_table
-    from jaxrl.runs.paths import expand
+    from jaxrl.runs.paths import expand, lacks_lines
 
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    return load_table(expand(map(Path, given)))
+    return load_table(expand(map(Path, given), lacks_lines))
 
 
 def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":

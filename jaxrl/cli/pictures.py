@@ -18,7 +18,7 @@ from jaxrl.cli.parsing import (
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.paths import as_run_dir, expand, is_policy
+from jaxrl.runs.paths import as_run_dir, expand, is_policy, lacks_lines
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Plot:
 
 def plot(arguments: Plot) -> int:
     """Draws the learning curves and prints the picture's path."""
-    run_dirs = expand(arguments.runs)
+    run_dirs = expand(arguments.runs, lacks_lines)
     if not run_dirs:
         raise UserError("plot needs at least one run directory")
     if arguments.output is None and len(run_dirs) > 1:
@@ -131,7 +131,7 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    run_dirs = expand(arguments.runs)
+    run_dirs = expand(arguments.runs, lacks_lines)
     if not run_dirs:
         raise UserError("report needs at least one run directory")
     check_target(arguments.output, (".html",))

@@ -160,9 +160,13 @@ def newest_good(run_dir: Path, step: int | None) -> int:
     """Returns the step of the newest good checkpoint, or `step`, if that one is good."""
     present = steps(run_dir)
     if not present:
-        raise UserError("no checkpoint yet: train longer, or lower checkpoint.interval")
+        raise UserError(
+            f"'{run_dir}' has no checkpoint yet: train longer, or lower checkpoint.interval"
+        )
     if step is not None and step not in present:
-        raise UserError(f"no checkpoint {step}: there are {', '.join(map(str, present))}")
+        raise UserError(
+            f"'{run_dir}' has no checkpoint {step}: there are {', '.join(map(str, present))}"
+        )
     if step is not None:
         if wrong := damage(run_dir, step):
             raise DamagedError(

@@ -198,7 +198,7 @@ def test_an_export_into_the_run_leaves_its_checkpoints_in_charge(trained, tmp_pa
         assert main(["export", str(run_dir), str(run_dir / name)]) == 0
     assert not is_policy(run_dir)
     shutil.rmtree(run_dir / layout.CHECKPOINTS / "400")
-    with pytest.raises(UserError, match="no checkpoint"):
+    with pytest.raises(UserError, match="x' has no checkpoint yet"):
         load_policy(run_dir)
     assert load_policy(run_dir / "policy.safetensors").step == 400
 
