@@ -28,7 +28,7 @@ from jaxrl.runs.evaluation_record import PROTOCOLS
 from jaxrl.types import PyTree
 
 FORMAT = "jaxrl policy 1"
-MOST_LINES = 500  # of metrics.jsonl, evenly spread
+MOST_LINES = 500  # of metrics.jsonl, evenly spread, beside those that say more than a curve's point
 EVALUATIONS = [f"{layout.EVALUATIONS}/{protocol}.json" for protocol in PROTOCOLS]
 TEXTS = [layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.EVALUATION, *EVALUATIONS]
 
@@ -66,8 +66,7 @@ def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
         path = run_dir / layout.PROVENANCE
         texts[layout.PROVENANCE] = json.dumps(json.loads(path.read_text(encoding="utf-8")))
     rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
-    kept = rows[:: -(-len(rows) // MOST_LINES) or 1]
-    texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in kept)
+    texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in _thinned(rows))
     results = evaluation_record.read_all(run_dir)
     results = {name: result for name, result in results.items() if result.step == step}
     for protocol, result in results.items():
@@ -76,6 +75,18 @@ def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
         if layout.EVALUATION not in texts or protocol == evaluation_record.protocol_of(config):
             texts[layout.EVALUATION] = text
     return texts
+
+
+def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns lines at equal distances, and all that readers look for.
+
+    These are the last line, those of evaluations, and where a session begins its line and the one
+    before, by which `metrics.of_first_games` counts the games of a session.
+    """
+    distance = -(-len(rows) // MOST_LINES) or 1
+    starts = {number for number, row in enumerate(rows) if "compile_seconds" in row}
+    kept = {len(rows) - 1, *range(0, len(rows), distance), *starts, *(n - 1 for n in starts)}
+    return [row for n, row in enumerate(rows) if n in kept or "evaluation/mean" in row]
 
 
 @contextlib.contextmanager

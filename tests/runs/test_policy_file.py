@@ -16,7 +16,7 @@ from jaxrl.config.diff import flat
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import load_actor
 from jaxrl.evaluation.policy import load_policy
-from jaxrl.runs import evaluation_record, layout, policy_file
+from jaxrl.runs import evaluation_record, layout, metrics, policy_file
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.paths import as_run_dir, expand, is_policy
 
@@ -89,12 +89,20 @@ def test_evaluations_of_other_steps_are_left_out(exported, tmp_path, capsys):
     assert "It has not been evaluated." in (tmp_path / "y.md").read_text()
 
 
-def test_long_logs_are_thinned(exported, tmp_path, monkeypatch):
-    monkeypatch.setattr(policy_file, "MOST_LINES", 1)
-    _, actor, step = load_actor(exported[0], None)
-    policy_file.write(tmp_path / "x.safetensors", exported[0], actor, step)
-    unpacked = as_run_dir(tmp_path / "x.safetensors")
-    assert (unpacked / layout.METRICS).read_text().count("\n") == 1
+def test_long_logs_are_thinned_but_for_lines_that_say_more(exported, tmp_path, monkeypatch):
+    """Every fourth of 11 lines, the last, a resume's, the one before it, and an evaluation's."""
+    monkeypatch.setattr(policy_file, "MOST_LINES", 3)
+    run_dir = shutil.copytree(exported[0], tmp_path / "x")
+    _, actor, step = load_actor(run_dir, None)
+    more = {0: {"compile_seconds": 1.0}, 6: {"compile_seconds": 1.0}, 7: {"evaluation/mean": 0.5}}
+    rows = [
+        {"step": 40 * n, "frames": 160 * n, "seconds": n, "episodes": n} | more.get(n, {})
+        for n in range(11)
+    ]
+    (run_dir / layout.METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    policy_file.write(tmp_path / "x.safetensors", run_dir, actor, step)
+    kept = metrics.read(as_run_dir(tmp_path / "x.safetensors"))
+    assert [row["seconds"] for row in kept] == [0, 4, 5, 6, 7, 8, 10]
 
 
 def test_the_card_says_what_the_policy_is(exported):
