@@ -1,7 +1,6 @@
 """A policy as one file: whole, safe to read, and taken wherever a run is."""
 
 import json
-import os
 import re
 import shutil
 
@@ -13,9 +12,10 @@ from safetensors.numpy import load_file, save_file
 
 from jaxrl.cli.main import main
 from jaxrl.config.diff import flat
-from jaxrl.errors import UserError
+from jaxrl.errors import DamagedError, UserError
 from jaxrl.evaluation.evaluate import load_actor
 from jaxrl.evaluation.policy import load_policy
+from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record, layout, metrics, policy_file
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.paths import as_run_dir, expand, is_policy
@@ -36,9 +36,10 @@ def exported(trained, tmp_path_factory):
 
 
 def rewritten(path, target, **changes):
-    """A copy with other texts or arrays."""
+    """A copy with other texts or arrays, and without a checksum as older files."""
     with safe_open(path, framework="numpy") as file:
         texts = file.metadata()
+    texts.pop(policy_file.CHECKSUM)
     table = load_file(path)
     for name, value in changes.items():
         part = texts if isinstance(value, str) else table
@@ -183,12 +184,37 @@ def test_damaged_files_are_refused_in_one_line(exported, tmp_path, capsys):
     path = tmp_path / "x.safetensors"
     for damaged in (whole[:1000], b"", b"\xff" * 64, whole[:-1], whole[: len(whole) // 2]):
         path.write_bytes(damaged)
-        assert main(["play", str(path)]) == 2
-        assert re.fullmatch("jaxrl: cannot read the policy .*\n", capsys.readouterr().err)
-        os.utime(path)
+        assert main(["play", str(path)]) == 65
+        assert re.fullmatch("jaxrl: the policy .* is damaged .*\n", capsys.readouterr().err)
     path.unlink()
     assert main(["play", str(path)]) == 2
     assert "it is no file" in capsys.readouterr().err
+
+
+def test_a_file_that_has_changed_since_it_was_written_is_refused(exported, tmp_path):
+    """A flipped bit of a parameter, and an edited text."""
+    path = tmp_path / "x.safetensors"
+    whole = exported[1].read_bytes()
+    for changed in (whole[:-1] + bytes([whole[-1] ^ 1]), whole.replace(b'"episodes', b'"epizodes')):
+        assert changed != whole
+        path.write_bytes(changed)
+        with pytest.raises(DamagedError, match=r"is damaged .it is not what was written"):
+            load_policy(path)
+    with safe_open(exported[1], framework="numpy") as file:
+        texts = file.metadata()
+    save_file(load_file(exported[1]), path, texts)
+    assert load_policy(path).step == 400
+    save_file(load_file(exported[1]), path, texts | {policy_file.CHECKSUM: "0"})
+    with pytest.raises(DamagedError):
+        load_policy(path)
+
+
+def test_policies_that_come_with_jaxrl_have_checksums():
+    for path in policies().values():
+        with safe_open(path, framework="numpy") as file:
+            assert file.metadata()[policy_file.CHECKSUM] == policy_file.checksum(
+                load_file(path), file.metadata()
+            )
 
 
 def test_texts_of_other_names_lead_nowhere(exported, tmp_path):
