@@ -141,11 +141,11 @@ def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
 
     Raises `UserError` for an unknown game, or one that cannot be played here.
     """
-    from jaxrl.config.validation import check
+    from jaxrl.config.validation import check_playable
     from jaxrl.envs import engines
 
     config = game if isinstance(game, Config) else Config(game=game)
-    config = config.replaced(num_envs=num_envs)
-    check(config)
+    config = merge(config, {"num_envs": num_envs})
+    check_playable(config)
     engines.check_engine(config)
-    return engines.make_engine(config, num_envs)
+    return engines.make_engine(config, config.num_envs)

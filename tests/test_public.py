@@ -143,6 +143,20 @@ def test_engines_are_made_by_a_game_s_name():
         jaxrl.make_engine("pogn", 3)
 
 
+def test_engines_do_not_ask_how_an_agent_would_learn():
+    """One environment is too few for its minibatches, and the layers leave nothing of a frame."""
+    config = jaxrl.load_config("ppo", game="catch", parallel={"groups": 2}, env={"frame_width": 16})
+    assert jaxrl.make_engine(config, 1).spec.num_envs == 1
+    with pytest.raises(UserError, match="nothing is left of it after the convolutions"):
+        check(config)
+    with pytest.raises(UserError, match=r"parallel\.groups = 2 does not divide"):
+        check(config.replaced(num_envs=1, env={"frame_width": 84}))
+    with pytest.raises(UserError, match="num_envs = 0: must be at least 1"):
+        jaxrl.make_engine(config, 0)
+    with pytest.raises(UserError, match=r"env\.frame_width = 18: must be a multiple of 4"):
+        jaxrl.make_engine(config.replaced(env={"frame_width": 18}), 1)
+
+
 def test_paths_may_be_strings():
     assert jaxrl.load_config("ppo_pong") == jaxrl.load_config(Path("ppo_pong"))
     assert jaxrl.load_config("ppo_pong", game="ALE/Breakout-v5").game == "breakout"
