@@ -42,8 +42,8 @@ class Run:
 
         return evaluation_record.read(self.directory)
 
-    def policy(self, checkpoint: int | None = None) -> "Policy":
-        """Loads the policy of the newest checkpoint, or of this agent step."""
+    def policy(self, checkpoint: int | str | None = None) -> "Policy":
+        """Loads the policy of the newest checkpoint, of this agent step, or of the "best"."""
         return load_policy(self.directory, checkpoint)
 
 
@@ -85,7 +85,7 @@ def resume(
     run: str | Path,
     *,
     num_devices: int | None = None,
-    override: Iterable[str] = (),
+    override: str | Iterable[str] = (),
     on_metrics: OnMetrics | None = None,
 ) -> Run:
     """Continues a run from its newest good checkpoint, and returns it.
@@ -93,23 +93,24 @@ def resume(
     Args:
       run: its directory.
       num_devices: to go on with; default is the configuration's.
-      override: settings that change, as "total_steps=2e6".
+      override: a setting that changes, as "total_steps=2e6", or several.
       on_metrics: as for `train`.
 
     Raises `UserError` and `RunError` as `train` does, `DamagedError` if every checkpoint is.
     """
     from jaxrl.training import train as training
 
-    outcome = training.resume(Path(run), num_devices, tuple(override), on_metrics)
+    words = (override,) if isinstance(override, str) else tuple(override)
+    outcome = training.resume(Path(run), num_devices, words, on_metrics)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
 
-def load_policy(path: str | Path, checkpoint: int | None = None) -> "Policy":
+def load_policy(path: str | Path, checkpoint: int | str | None = None) -> "Policy":
     """Loads a trained policy, which answers observations: `act`, `probabilities`, `value`.
 
     Args:
       path: a run directory, a policy's file, or the name of a policy that comes with jaxrl: "pong".
-      checkpoint: agent step of a run's checkpoint; default is the newest.
+      checkpoint: agent step of a run's checkpoint, "latest" or "best"; default is the newest.
 
     Raises `UserError` if there is none, `DamagedError` if it has changed since it was written.
     """

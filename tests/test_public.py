@@ -127,11 +127,23 @@ def test_a_run_is_trained_looked_at_and_continued(tmp_path):
     assert [row["step"] for row in seen] == list(run.metrics["step"]) == [40, 80]
     assert run.evaluation.episodes == 2
     assert run.policy().step == jaxrl.load_policy(str(tmp_path / "x"), 80).step == 80
-    more = jaxrl.resume(str(run.directory), override=["total_steps=120"], on_metrics=seen.append)
+    for checkpoint in ("latest", "80"):
+        assert run.policy(checkpoint).step == 80
+    with pytest.raises(UserError, match="can be called the best: until enough games have ended"):
+        run.policy("best")  # as on the command line
+    with pytest.raises(UserError, match="checkpoint = last: must be an agent step, latest or best"):
+        jaxrl.load_policy(run.directory, "last")
+    more = jaxrl.resume(str(run.directory), override="total_steps=120", on_metrics=seen.append)
     assert (more.directory, more.step) == (run.directory, 120)
     assert seen[-1]["step"] == 120
     table = jaxrl.load_runs([str(tmp_path / "x")])
     assert list(table["step"]) == list(jaxrl.load_runs(tmp_path)["step"]) == [40, 80, 120]
+
+
+def test_more_devices_than_jax_has_opened_are_refused():
+    """JAX cannot simulate others in this process any more, and raises an error that is no line."""
+    with pytest.raises(UserError, match=r"there are 4 cpu devices: .* begin a new process"):
+        jaxrl.train(catch_config(num_envs=32, parallel={"num_devices": 8}))
 
 
 def test_engines_are_made_by_a_game_s_name():

@@ -169,7 +169,7 @@ def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
         current = getattr(default, key)
         if dataclasses.is_dataclass(current):
             if isinstance(value, type(current)):
-                value = dataclasses.asdict(value)
+                value = dataclasses.asdict(typing.cast(Any, value))
             if not isinstance(value, dict):
                 raise UserError(f"{prefix}{key} = {value!r}: must be a table, [{key}]")
             changes[key] = merge(current, value, f"{prefix}{key}.")

@@ -79,6 +79,20 @@ def best(run_dir: Path) -> int:
     return max(ranked)[1]
 
 
+def named(run_dir: Path, checkpoint: int | str | None) -> int | None:
+    """Returns the agent step of a checkpoint: a step, "latest" or "best"; None for the newest.
+
+    Raises `UserError`.
+    """
+    if checkpoint in (None, "latest", "newest"):
+        return None
+    if checkpoint == "best":
+        return best(run_dir)
+    if not str(checkpoint).replace("_", "").isdecimal():
+        raise UserError(f"checkpoint = {checkpoint}: must be an agent step, latest or best")
+    return int(checkpoint)
+
+
 def describe(run_dir: Path, step: int) -> Described:
     """Reads a checkpoint's description. Raises `UserError` if it has another format."""
     try:
