@@ -53,6 +53,8 @@ def check_playable(config: Config) -> None:
 
     This is all that engines ask of a configuration. Raises `UserError`.
     """
+    if config.env.engine in extensions.names(extensions.ENGINES):
+        extensions.games(config.env.engine)  # who asks for a broken engine gets its error
     check_game(config.game, known_games())
     bounds.check(config)
     _check_engine(config)
