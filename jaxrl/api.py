@@ -66,6 +66,9 @@ def train(
 ) -> Run:
     """Trains a new run and returns it; progress is shown on standard error.
 
+    Ctrl-C, or a notebook's interrupt, saves and returns; a second one, or one before training
+    begins, raises `KeyboardInterrupt`.
+
     Args:
       config: a configuration, or what `load_config` reads.
       on_metrics: called with every line of metrics.jsonl as it is written; runs between two
@@ -77,7 +80,7 @@ def train(
     from jaxrl.training import train as training
 
     config = config if isinstance(config, Config) else load_config(config)
-    outcome = training.start(merge(config, changes), on_metrics)
+    outcome = training.start(merge(config, changes), on_metrics, ends_process=False)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
 
@@ -101,7 +104,7 @@ def resume(
     from jaxrl.training import train as training
 
     words = (override,) if isinstance(override, str) else tuple(override)
-    outcome = training.resume(Path(run), num_devices, words, on_metrics)
+    outcome = training.resume(Path(run), num_devices, words, on_metrics, ends_process=False)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
 
