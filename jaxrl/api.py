@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import load_recipe
+from jaxrl.config.toml import load_recipe, merge
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -42,8 +42,8 @@ class Run:
 
         return evaluation_record.read(self.directory)
 
-    def policy(self, checkpoint: int | None = None) -> "Policy":
-        """Loads the policy of the newest checkpoint, or of this agent step."""
+    def policy(self, checkpoint: int | str | None = None) -> "Policy":
+        """Loads the policy of the newest checkpoint, of this agent step, or of the "best"."""
         return load_policy(self.directory, checkpoint)
 
 
@@ -57,13 +57,17 @@ def load_config(path: str | Path, **changes: Any) -> Config:
 
     Raises `UserError` for an unknown file, key or value.
     """
-    return load_recipe(Path(path)).replaced(**changes)
+    loaded: Config = merge(load_recipe(Path(path)), changes)
+    return loaded
 
 
 def train(
     config: Config | str | Path, *, on_metrics: OnMetrics | None = None, **changes: Any
 ) -> Run:
     """Trains a new run and returns it; progress is shown on standard error.
+
+    Ctrl-C, or a notebook's interrupt, saves and returns; a second one, or one before training
+    begins, raises `KeyboardInterrupt`.
 
     Args:
       config: a configuration, or what `load_config` reads.
@@ -76,7 +80,7 @@ def train(
     from jaxrl.training import train as training
 
     config = config if isinstance(config, Config) else load_config(config)
-    outcome = training.start(config.replaced(**changes), on_metrics)
+    outcome = training.start(merge(config, changes), on_metrics, ends_process=False)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
 
@@ -84,7 +88,7 @@ def resume(
     run: str | Path,
     *,
     num_devices: int | None = None,
-    override: Iterable[str] = (),
+    override: str | Iterable[str] = (),
     on_metrics: OnMetrics | None = None,
 ) -> Run:
     """Continues a run from its newest good checkpoint, and returns it.
@@ -92,23 +96,24 @@ def resume(
     Args:
       run: its directory.
       num_devices: to go on with; default is the configuration's.
-      override: settings that change, as "total_steps=2e6".
+      override: a setting that changes, as "total_steps=2e6", or several.
       on_metrics: as for `train`.
 
     Raises `UserError` and `RunError` as `train` does, `DamagedError` if every checkpoint is.
     """
     from jaxrl.training import train as training
 
-    outcome = training.resume(Path(run), num_devices, tuple(override), on_metrics)
+    words = (override,) if isinstance(override, str) else tuple(override)
+    outcome = training.resume(Path(run), num_devices, words, on_metrics, ends_process=False)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
 
-def load_policy(path: str | Path, checkpoint: int | None = None) -> "Policy":
+def load_policy(path: str | Path, checkpoint: int | str | None = None) -> "Policy":
     """Loads a trained policy, which answers observations: `act`, `probabilities`, `value`.
 
     Args:
       path: a run directory, a policy's file, or the name of a policy that comes with jaxrl: "pong".
-      checkpoint: agent step of a run's checkpoint; default is the newest.
+      checkpoint: agent step of a run's checkpoint, "latest" or "best"; default is the newest.
 
     Raises `UserError` if there is none, `DamagedError` if it has changed since it was written.
     """
@@ -121,14 +126,14 @@ def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
     """Returns all lines of the runs' metrics.jsonl as rows of one table.
 
     Columns: `run`, the directory's name; `game`, `algorithm` and `seed`; the settings in which the
-    runs differ, by their keys; every key of the lines; `minutes` of training. Raises `UserError` if
-    a path is no run, or cannot be read.
+    runs differ, by their keys; every key of the lines; `minutes` of training. Runs of a folder that
+    have no line yet are left out. Raises `UserError` if a path is no run, or cannot be read.
     """
     from jaxrl.analysis.tables import load_table
-    from jaxrl.runs.paths import expand
+    from jaxrl.runs.paths import expand, lacks_lines
 
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    return load_table(expand(map(Path, given)))
+    return load_table(expand(map(Path, given), lacks_lines))
 
 
 def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
@@ -140,11 +145,11 @@ def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
 
     Raises `UserError` for an unknown game, or one that cannot be played here.
     """
-    from jaxrl.config.validation import check
+    from jaxrl.config.validation import check_playable
     from jaxrl.envs import engines
 
     config = game if isinstance(game, Config) else Config(game=game)
-    config = config.replaced(num_envs=num_envs)
-    check(config)
+    config = merge(config, {"num_envs": num_envs})
+    check_playable(config)
     engines.check_engine(config)
-    return engines.make_engine(config, num_envs)
+    return engines.make_engine(config, config.num_envs)

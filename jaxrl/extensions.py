@@ -7,6 +7,7 @@ they define.
 
 import functools
 import importlib.metadata
+import sys
 from types import ModuleType
 
 from jaxrl.errors import UserError
@@ -49,11 +50,26 @@ def games(engine: str) -> tuple[str, ...]:
     return found
 
 
+@functools.cache
+def games_by_engine() -> dict[str, tuple[str, ...]]:
+    """Returns the games of all registered engines, without those of an engine that fails.
+
+    It warns of such an engine once: other games do not need it.
+    """
+    found = {}
+    for name in names(ENGINES):
+        try:
+            found[name] = games(name)
+        except UserError as error:
+            print(f"warning: {error}", file=sys.stderr)
+    return found
+
+
 def engine_of(game: str) -> str | None:
     """Returns the first engine that plays a game; None if none does."""
-    return next((name for name in names(ENGINES) if game in games(name)), None)
+    return next((name for name, known in games_by_engine().items() if game in known), None)
 
 
 def all_games() -> tuple[str, ...]:
     """Returns the games of all registered engines."""
-    return tuple(dict.fromkeys(game for name in names(ENGINES) for game in games(name)))
+    return tuple(dict.fromkeys(game for known in games_by_engine().values() for game in known))

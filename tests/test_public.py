@@ -4,10 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import jaxrl
 from jaxrl.config.plan import scaled_learning_rate
+from jaxrl.config.toml import to_toml
+from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.training import train
 from tests.conftest import catch_config
@@ -56,6 +59,42 @@ def test_misspelt_values_are_refused_as_on_the_command_line(changes, message):
         jaxrl.train(config.replaced(**changes))
 
 
+def test_values_that_python_writes_otherwise_become_those_of_a_file(tmp_path):
+    """A run that was trained with 1e6 or NumPy's numbers can be read again."""
+    changes = {
+        "total_steps": 1e6,
+        "seed": np.int64(3),
+        "run_dir": tmp_path / "x",
+        "optimizer": {"learning_rate": np.float32(0.5)},
+        "env": jaxrl.load_config("a2c").env,
+        "evaluation": {"episodes": np.int32(2), "interval": 0.0},
+    }
+    config = jaxrl.load_config("a2c_fast", **changes)
+    check(config)
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    assert jaxrl.load_config(tmp_path / "config.toml") == config
+    assert (config.total_steps, config.seed, config.run_dir) == (10**6, 3, str(tmp_path / "x"))
+    assert config.optimizer.learning_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 1e-3}, "unknown key 'lr': did you mean 'optimizer.learning_rate'"),
+        ({"optimiser": {"eps": 1e-3}}, "unknown key 'optimiser': did you mean 'optimizer'"),
+        ({"total_steps": "1M"}, "total_steps = '1M': must be a whole number: write 1e6"),
+        ({"optimizer": 1e-3}, r"optimizer = 0\.001: must be a table, \[optimizer\]"),
+        ({"optimizer": {1: 2}}, "unknown key 'optimizer.1'"),
+        ({"seed": None}, "seed = None: must be a whole number"),
+        ({"seed": np.zeros(2)}, "seed = array.*: must be a whole number"),
+    ],
+)
+def test_mistakes_of_a_caller_are_named(changes, message):
+    for read in (jaxrl.load_config, jaxrl.train):
+        with pytest.raises(UserError, match=message):
+            read("a2c", **changes)
+
+
 def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
@@ -79,7 +118,7 @@ def test_a_run_is_trained_looked_at_and_continued(tmp_path):
         game="catch",
         num_envs=4,
         total_steps=80,
-        run_dir=str(tmp_path / "x"),
+        run_dir=tmp_path / "x",
         parallel={"num_devices": 1},
         log={"interval": 40},
         evaluation={"episodes": 2},
@@ -88,11 +127,23 @@ def test_a_run_is_trained_looked_at_and_continued(tmp_path):
     assert [row["step"] for row in seen] == list(run.metrics["step"]) == [40, 80]
     assert run.evaluation.episodes == 2
     assert run.policy().step == jaxrl.load_policy(str(tmp_path / "x"), 80).step == 80
-    more = jaxrl.resume(str(run.directory), override=["total_steps=120"], on_metrics=seen.append)
+    for checkpoint in ("latest", "80"):
+        assert run.policy(checkpoint).step == 80
+    with pytest.raises(UserError, match="can be called the best: until enough games have ended"):
+        run.policy("best")  # as on the command line
+    with pytest.raises(UserError, match="checkpoint = last: must be an agent step, latest or best"):
+        jaxrl.load_policy(run.directory, "last")
+    more = jaxrl.resume(str(run.directory), override="total_steps=120", on_metrics=seen.append)
     assert (more.directory, more.step) == (run.directory, 120)
     assert seen[-1]["step"] == 120
     table = jaxrl.load_runs([str(tmp_path / "x")])
     assert list(table["step"]) == list(jaxrl.load_runs(tmp_path)["step"]) == [40, 80, 120]
+
+
+def test_more_devices_than_jax_has_opened_are_refused():
+    """JAX cannot simulate others in this process any more, and raises an error that is no line."""
+    with pytest.raises(UserError, match=r"there are 4 cpu devices: .* begin a new process"):
+        jaxrl.train(catch_config(num_envs=32, parallel={"num_devices": 8}))
 
 
 def test_engines_are_made_by_a_game_s_name():
@@ -102,6 +153,20 @@ def test_engines_are_made_by_a_game_s_name():
     assert timestep.frame.shape == (3, 84, 84)
     with pytest.raises(UserError, match="unknown game 'pogn'"):
         jaxrl.make_engine("pogn", 3)
+
+
+def test_engines_do_not_ask_how_an_agent_would_learn():
+    """One environment is too few for its minibatches, and the layers leave nothing of a frame."""
+    config = jaxrl.load_config("ppo", game="catch", parallel={"groups": 2}, env={"frame_width": 16})
+    assert jaxrl.make_engine(config, 1).spec.num_envs == 1
+    with pytest.raises(UserError, match="nothing is left of it after the convolutions"):
+        check(config)
+    with pytest.raises(UserError, match=r"parallel\.groups = 2 does not divide"):
+        check(config.replaced(num_envs=1, env={"frame_width": 84}))
+    with pytest.raises(UserError, match="num_envs = 0: must be at least 1"):
+        jaxrl.make_engine(config, 0)
+    with pytest.raises(UserError, match=r"env\.frame_width = 18: must be a multiple of 4"):
+        jaxrl.make_engine(config.replaced(env={"frame_width": 18}), 1)
 
 
 def test_paths_may_be_strings():

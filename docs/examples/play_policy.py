@@ -2,7 +2,9 @@
 
     python docs/examples/play_policy.py pong
 
-The argument is a policy that comes with jaxrl, a file of `jaxrl export`, or a run directory.
+The argument is a policy of an Atari game: one that comes with jaxrl, a file of `jaxrl export`, or a
+run directory. Frames, actions and who presses FIRE are as in its training. `jaxrl evaluate` also
+presses no-ops after a lost life, where a policy was trained with them.
 """
 
 import sys
@@ -11,18 +13,38 @@ import numpy as np
 
 import jaxrl
 from jaxrl.envs.atari2600 import VectorEnv
+from jaxrl.envs.base import presses_fire
+
+
+def make_env(config: jaxrl.Config, num_games: int) -> VectorEnv:
+    """Returns games that begin as in evaluations by `noop`, with unclipped rewards."""
+    return VectorEnv(
+        config.game,
+        num_games,
+        img_height=config.env.frame_height,
+        img_width=config.env.frame_width,
+        full_action_space=config.env.full_action_space,
+        use_fire_reset=presses_fire(config),
+        reward_clipping=False,
+    )
 
 
 def play(path: str, num_games: int = 2, max_steps: int = 27_000) -> np.ndarray:
-    """Returns the scores f64[num_games] of games that begin as in evaluations by `noop`."""
+    """Returns the scores f64[num_games] of whole games."""
     policy = jaxrl.load_policy(path)
-    env = VectorEnv(policy.config.game, num_games, reward_clipping=False, use_fire_reset=True)
-    observation, _ = env.reset(seed=0)
+    env = make_env(policy.config, num_games)
+    # A policy that never had to press FIRE would wait for the ball.
+    fires = presses_fire(policy.config) and policy.config.env.episodic_life
+    observation, info = env.reset(seed=0)
+    lives, lost = info["lives"].copy(), np.zeros(num_games, bool)
     scores, over = np.zeros(num_games), np.zeros(num_games, bool)
     for step in range(max_steps):
-        frames_last = np.moveaxis(observation, 1, -1)  # u8[num_games, 84, 84, 4]
+        frames_last = np.moveaxis(observation, 1, -1)  # u8[num_games, H, W, 4]
         action = policy.act(frames_last, seed=step)
-        observation, reward, terminated, truncated, _ = env.step(action)
+        if fires:
+            action = np.where(lost, policy.action_names.index("FIRE"), action)
+        observation, reward, terminated, truncated, info = env.step(action)
+        lives, lost = info["lives"].copy(), info["lives"] < lives
         scores += reward * ~over
         over |= terminated | truncated
         if over.all():

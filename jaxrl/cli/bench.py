@@ -25,7 +25,7 @@ class Bench:
     fourth, loop, steps EnvPool's emulators from plain Python. The loads take turns; the figures
     are medians, and a share is of the first load's rate in the same turn. The last line divides the
     time of a training step and names the bottleneck.
-    Example: jaxrl bench --config configs/vtrace/vtrace_cpu.toml --game pong --num-envs 40 --json
+    Example: jaxrl bench --config vtrace_cpu --game pong --num-envs 40 --json
     """
 
     settings: Annotated[Config, tyro.conf.arg(name="")]

@@ -1,9 +1,13 @@
 """`jaxrl configs`."""
 
 import re
+import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+
+from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
 
 WIDTH = 62  # of a description, in characters
 
@@ -12,7 +16,8 @@ WIDTH = 62  # of a description, in characters
 class Configs:
     """List the configurations that --config takes by their stems, with a line each.
 
-    Those of the folder configs/ here come before jaxrl's own of the same stem.
+    Those of the folder configs/ here come before jaxrl's own of the same stem. Files that are no
+    configurations are left out, with a line each.
     Example: jaxrl configs
     """
 
@@ -22,19 +27,32 @@ class Configs:
 
 def configs(arguments: Configs) -> int:
     """Prints the configurations."""
-    from jaxrl.config.toml import load, stems
+    from jaxrl.config.toml import stems
     from jaxrl.formatting import count
 
-    found = stems()
+    paths = stems()
+    found = _loaded(paths)
     if arguments.names:
         print("\n".join(found))
         return 0
     print(f"{'stem':<14} {'algorithm':<9} {'steps':>8} {'envs':>6}  description")
-    for stem, path in found.items():
-        config = load(path)
+    for stem, config in found.items():
         print(f"{stem:<14} {config.algorithm:<9} {count(config.total_steps):>8} "
-              f"{config.num_envs:>6}  {describe(path)}")  # fmt: skip
+              f"{config.num_envs:>6}  {describe(paths[stem])}")  # fmt: skip
     return 0
+
+
+def _loaded(paths: dict[str, Path]) -> dict[str, Config]:
+    """Reads configurations by stem; names and leaves out files that are none."""
+    from jaxrl.config.toml import load
+
+    found = {}
+    for stem, path in paths.items():
+        try:
+            found[stem] = load(path)
+        except UserError as error:  # `--config` of its stem says the same
+            print(f"left out: {error}", file=sys.stderr)
+    return found
 
 
 def describe(path: Path) -> str:

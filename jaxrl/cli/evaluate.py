@@ -17,7 +17,7 @@ from jaxrl.cli.parsing import (
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.paths import expand, is_policy
+from jaxrl.runs.paths import expand, is_policy, lacks_checkpoints
 
 if TYPE_CHECKING:
     from jaxrl.runs.evaluation_record import Evaluation
@@ -63,7 +63,8 @@ class Evaluate:
 def evaluate(arguments: Evaluate) -> int:
     """Prints the evaluation of one run, or the aggregates of several."""
     _check(arguments)
-    run_dirs = check_runs(expand(arguments.runs), "evaluate")
+    lacks = None if arguments.recorded else lacks_checkpoints
+    run_dirs = check_runs(expand(arguments.runs, lacks), "evaluate")
     if arguments.output:
         check_target(arguments.output, (".png",))
     if not arguments.recorded and arguments.protocol is None:

@@ -30,7 +30,7 @@ def games(arguments: Games) -> int:
         columns = f"{scores.random:>10} {scores.human:>10}" if scores else f"{'-':>10} {'-':>10}"
         print(f"{game:<20} {len(minimal_actions(game)):>7} {columns}")
     print(f"{'catch':<20} {3:>7} {'-':>10} {'-':>10}   (needs no emulator)")
-    for engine in extensions.names(extensions.ENGINES):
-        for game in extensions.games(engine):
+    for engine, known in extensions.games_by_engine().items():
+        for game in known:
             print(f"{game:<20} {'-':>7} {'-':>10} {'-':>10}   (by the engine {engine})")
     return 0

@@ -74,7 +74,7 @@ def _usage() -> str:
             "",
             *lines,
             "",
-            "Example: jaxrl train --config configs/a2c/a2c.toml --game pong --total-steps 3e6",
+            "Example: jaxrl train --config a2c --game pong --total-steps 3e6",
         ]
     )
 

@@ -241,13 +241,7 @@ def checkpoint_step(run_dir: Path, word: str | None) -> int | None:
     """Returns the agent step that --checkpoint names; None for the newest. Raises `UserError`."""
     from jaxrl.runs import checkpoint_files
 
-    if word in (None, "latest", "newest"):
-        return None
-    if word == "best":
-        return checkpoint_files.best(run_dir)
-    if not word.replace("_", "").isdecimal():
-        raise UserError(f"--checkpoint {word}: must be an agent step, latest or best")
-    return int(word)
+    return checkpoint_files.named(run_dir, word)
 
 
 def check_runs(run_dirs: Sequence[Path], command: str, least: int = 1) -> list[Path]:

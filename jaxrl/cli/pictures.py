@@ -18,7 +18,7 @@ from jaxrl.cli.parsing import (
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.paths import as_run_dir, expand
+from jaxrl.runs.paths import as_run_dir, expand, is_policy, lacks_lines
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,13 @@ class Plot:
     runs: RunDirs
     """run directories or policies; a folder of runs, such as a sweep's, stands for those in it"""
     output: Output = None
-    """file to write; default is learning_curve.png in the (only) run directory"""
+    """file to write; default is learning_curve.png in the (only) run directory, for a policy
+    NAME.png here"""
 
 
 def plot(arguments: Plot) -> int:
     """Draws the learning curves and prints the picture's path."""
-    run_dirs = expand(arguments.runs)
+    run_dirs = expand(arguments.runs, lacks_lines)
     if not run_dirs:
         raise UserError("plot needs at least one run directory")
     if arguments.output is None and len(run_dirs) > 1:
@@ -103,7 +104,9 @@ def plot(arguments: Plot) -> int:
     distinct_names(run_dirs)
     for run_dir in run_dirs:
         check_links(run_dir)
-    target = arguments.output or run_dirs[0] / layout.LEARNING_CURVE
+    # A policy's directory is temporary.
+    of_policy = Path(f"{run_dirs[0].name}.png") if is_policy(run_dirs[0]) else None
+    target = arguments.output or of_policy or run_dirs[0] / layout.LEARNING_CURVE
     if arguments.output:
         check_target(target, (".png",))
     curves.learning_curve(list(run_dirs), target)
@@ -128,7 +131,7 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    run_dirs = expand(arguments.runs)
+    run_dirs = expand(arguments.runs, lacks_lines)
     if not run_dirs:
         raise UserError("report needs at least one run directory")
     check_target(arguments.output, (".html",))

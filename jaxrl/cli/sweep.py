@@ -32,7 +32,7 @@ class Sweep:
     With --slurm the members become one array of jobs, which go on after they were preempted or
     their time was up. --dry-run shows the progress of each; when all have ended, the same command
     without --slurm trains the members that failed and writes the results and the report.
-    Example: jaxrl sweep --games pong breakout --seeds 1 2 --configs configs/vtrace/vtrace_cpu.toml
+    Example: jaxrl sweep --games pong breakout --seeds 1 2 --configs vtrace_cpu
     """
 
     games: tuple[str, ...]

@@ -18,7 +18,7 @@ class Train:
     """Train an agent and leave a run directory.
 
     The options under agent are those of --config's algorithm.
-    Example: jaxrl train --config configs/a2c/a2c.toml --game pong --total-steps 3e6 --seed 1
+    Example: jaxrl train --config a2c --game pong --total-steps 3e6 --seed 1
     """
 
     settings: Annotated[Config, tyro.conf.arg(name="")]

@@ -27,7 +27,7 @@ class Tune:
     The knobs are tried one after another. Each candidate takes turns with the best so far, and must
     be faster in every turn, by 3 % in the median. num_envs changes the recipe, not only its speed:
     leave it out of --knobs to keep the recipe.
-    Example: jaxrl tune --config configs/vtrace/vtrace_cpu.toml --game pong --output tuned.toml
+    Example: jaxrl tune --config vtrace_cpu --game pong --output tuned.toml
     """
 
     settings: Annotated[Config, tyro.conf.arg(name="")]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import typing
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,39 @@ Fraction = Annotated[float, Ge(0), Le(1)]
 Weight = Annotated[float, Ge(0), INT64]
 Positive = Annotated[float, Gt(0), Lt(math.inf)]
 Unlimited = Annotated[float, Ge(0)]  # infinity limits nothing
+
+TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+
+
+def as_type(value: Any, annotation: Any) -> Any:
+    """Returns a value as its field has it, where it is one in another form; else as given.
+
+    A path is a string, NumPy's scalars are Python's, and 1e6 is a whole number.
+    """
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if annotation is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return float(value) if annotation is float and type(value) is int else value
+
+
+def is_of_type(value: Any, annotation: Any) -> bool:
+    """Returns whether a value is of a field's type; Python itself checks none."""
+    if typing.get_origin(annotation) is Literal:
+        choices = typing.get_args(annotation)
+        return any(type(value) is type(choice) and value == choice for choice in choices)
+    if annotation is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return annotation not in TYPE_NAMES or type(value) is annotation
+
+
+def type_name(annotation: Any) -> str:
+    """Returns a field's type in words: "a whole number"."""
+    if typing.get_origin(annotation) is Literal:
+        return "one of " + ", ".join(map(str, typing.get_args(annotation)))
+    return TYPE_NAMES[annotation]
 
 
 def describe(bounds: tuple[Any, ...]) -> str:
@@ -53,22 +87,18 @@ def _check_value(name: str, value: Any, bounds: tuple[Any, ...]) -> None:
                 raise UserError(f"{name} = {value}: must be below {limit}")
 
 
-def _check_choice(name: str, value: Any, annotation: Any) -> None:
-    """Refuses a value that its `Literal` does not name; Python itself checks none."""
-    if typing.get_origin(annotation) is not Literal:
-        return
-    choices = typing.get_args(annotation)
-    if value not in choices:
-        raise UserError(f"{name} = {value!r}: must be one of {', '.join(map(str, choices))}")
-
-
 def check(section: Any, prefix: str = "") -> None:
-    """Raises `UserError` for the first field of a dataclass, or of its parts, out of its bounds."""
+    """Raises `UserError` for the first field of a dataclass, or of its parts, that cannot be.
+
+    Its value is of another type, or out of its bounds.
+    """
     annotations = typing.get_type_hints(type(section))
     for field in dataclasses.fields(section):
         name, value = prefix + field.name, getattr(section, field.name)
         if dataclasses.is_dataclass(value):
             check(value, f"{name}.")
             continue
-        _check_choice(name, value, annotations[field.name])
+        annotation = annotations[field.name]
+        if not is_of_type(value, annotation):
+            raise UserError(f"{name} = {value!r}: must be {type_name(annotation)}")
         _check_value(name, value, of_field(type(section), field.name))

@@ -66,8 +66,6 @@ def apply(config: Config, words: tuple[str, ...]) -> Config:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
         except (ValueError, RecursionError):
             value = text.strip()
-        if isinstance(value, float) and type(known[key]) is int and value.is_integer():
-            value = int(value)  # 2e6 is a whole number here
         section, _, name = key.rpartition(".")
         table = {section: {name: value}} if section else {name: value}
         config = merge(config, table)

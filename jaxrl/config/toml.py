@@ -10,9 +10,10 @@ import typing
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from jaxrl import extensions
+from jaxrl.config import bounds
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import SECTIONS, Config
@@ -146,38 +147,29 @@ def whole_number_hint(text: str) -> str:
     return f": write {text[:-1]}{power}" if power and digits.isdecimal() else ""
 
 
-def _type_name(annotation: Any) -> str:
-    if typing.get_origin(annotation) is Literal:
-        return "one of " + ", ".join(map(str, typing.get_args(annotation)))
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[
-        annotation
-    ]
-
-
 def _convert(value: Any, annotation: Any, name: str) -> Any:
-    if typing.get_origin(annotation) is Literal:
-        right = value in typing.get_args(annotation) and isinstance(value, str)
-    elif annotation is float:
-        right = isinstance(value, int | float) and not isinstance(value, bool)
-        value = float(value) if right else value
-    else:
-        right = type(value) is annotation
-    if not right:
+    value = bounds.as_type(value, annotation)
+    if not bounds.is_of_type(value, annotation):
         hint = whole_number_hint(value) if annotation is int and isinstance(value, str) else ""
-        raise UserError(f"{name} = {value!r}: must be {_type_name(annotation)}{hint}")
+        raise UserError(f"{name} = {value!r}: must be {bounds.type_name(annotation)}{hint}")
     return value
 
 
 def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
-    """Returns a configuration, or a section, with the values of a table. Raises `UserError`."""
+    """Returns a configuration, or a section, with the values of a table. Raises `UserError`.
+
+    A section's value is a table too, or a whole section.
+    """
     annotations = _types(type(default))
     changes: dict[str, Any] = {}
     for key, value in table.items():
         if key not in annotations:
-            hint = _hint(key, prefix, annotations)
+            hint = _hint(str(key), prefix, annotations)
             raise UserError(f"unknown key '{prefix}{key}': {hint}")
         current = getattr(default, key)
         if dataclasses.is_dataclass(current):
+            if isinstance(value, type(current)):
+                value = dataclasses.asdict(typing.cast(Any, value))
             if not isinstance(value, dict):
                 raise UserError(f"{prefix}{key} = {value!r}: must be a table, [{key}]")
             changes[key] = merge(current, value, f"{prefix}{key}.")

@@ -31,14 +31,12 @@ def check(config: Config) -> None:
 
     Raises `UserError`, which names the key and a value that would do.
     """
-    check_game(config.game, known_games())
-    bounds.check(config)
+    check_playable(config)
     if type(config.agent) is not algorithm_config(config.algorithm):
         raise UserError(
             f"algorithm = {config.algorithm}: is set by the configuration file; take one of "
             f"configs/, as --config {config.algorithm}"
         )
-    _check_engine(config)
     if config.evaluation.interval and not config.evaluation.episodes:
         raise UserError("evaluation.interval: evaluation.episodes = 0 leaves evaluations out: take "
                         "30, or an interval of 0")  # fmt: skip
@@ -48,6 +46,23 @@ def check(config: Config) -> None:
     _check_network(config)
     _check_frames(config)
     check_sizes(config, config.parallel.num_devices)
+
+
+def check_playable(config: Config) -> None:
+    """Refuses values out of their bounds, and games, engines and frames that cannot be played.
+
+    This is all that engines ask of a configuration. Raises `UserError`.
+    """
+    if config.env.engine in extensions.names(extensions.ENGINES):
+        extensions.games(config.env.engine)  # who asks for a broken engine gets its error
+    check_game(config.game, known_games())
+    bounds.check(config)
+    _check_engine(config)
+    if config.env.frame_width % 4:
+        near = round(config.env.frame_width / 4) * 4
+        raise UserError(
+            f"env.frame_width = {config.env.frame_width}: must be a multiple of 4: take {near}"
+        )
 
 
 def _check_engine(config: Config) -> None:
@@ -69,11 +84,6 @@ def _check_engine(config: Config) -> None:
 
 def _check_frames(config: Config) -> None:
     network, env = config.network, config.env
-    if env.frame_width % 4:
-        near = round(env.frame_width / 4) * 4
-        raise UserError(
-            f"env.frame_width = {env.frame_width}: must be a multiple of 4: take {near}"
-        )
     if network.torso == "impala":
         if network.layer_norm:
             raise UserError("network.layer_norm = true: impala has none; take nips or nature")

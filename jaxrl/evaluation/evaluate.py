@@ -87,7 +87,11 @@ def evaluate(
       seed: of the games and the actions.
       step: agent steps that the policy was trained for, for the record.
       give_up: asked about once a second; where it says yes, `GaveUpError` is raised.
+
+    Raises `UserError` for an unknown protocol, or if there is no game to play.
     """
+    if num_episodes < 1:
+        raise UserError(f"episodes = {num_episodes}: must be at least 1")
     engine, agent, conditions = set_up(config, protocol, num_episodes)
 
     @jax.jit

@@ -14,6 +14,7 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.evaluation import evaluate
+from jaxrl.runs import checkpoint_files
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
 from jaxrl.runs.paths import as_run_dir
 from jaxrl.types import STACK_SIZE, ActorState, Agent, EnvSpec
@@ -85,8 +86,11 @@ class Policy:
     def evaluate(
         self, protocol: str | None = None, episodes: int = 30, seed: int = 0
     ) -> Evaluation:
-        """Plays whole games by a protocol, noop or sticky, and returns their unclipped scores."""
-        chosen = protocol or protocol_of(self.config)
+        """Plays whole games by a protocol, noop or sticky, and returns their unclipped scores.
+
+        The default is the protocol that is like training. Raises `UserError` for another one.
+        """
+        chosen = protocol_of(self.config) if protocol is None else protocol
         return evaluate.evaluate(self.config, self.actor, chosen, episodes, seed, self.step)
 
     def _predicted(self, observation: np.ndarray) -> Any:
@@ -115,13 +119,14 @@ class Policy:
         return (array[None] if single else array), single
 
 
-def load_policy(path: str | Path, checkpoint: int | None = None) -> Policy:
+def load_policy(path: str | Path, checkpoint: int | str | None = None) -> Policy:
     """Loads a trained policy.
 
     Args:
       path: a run directory, a policy's file, or the name of a policy that comes with jaxrl.
-      checkpoint: agent step of a run's checkpoint; default is the newest.
+      checkpoint: agent step of a run's checkpoint, "latest" or "best"; default is the newest.
 
     Raises `UserError` if there is none, `DamagedError` if it has changed since it was written.
     """
-    return Policy(*evaluate.load_actor(as_run_dir(Path(path)), checkpoint))
+    run_dir = as_run_dir(Path(path))
+    return Policy(*evaluate.load_actor(run_dir, checkpoint_files.named(run_dir, checkpoint)))

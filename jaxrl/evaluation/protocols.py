@@ -60,8 +60,10 @@ def protocol_config(config: Config, protocol: str) -> Config:
 
     Settings that the policy depends on stay as in training: the set of actions, and whether the
     engine presses FIRE at the start and after a lost life (`episodic_life`, `fire_reset`). A
-    value-based agent explores with `evaluation_epsilon`.
+    value-based agent explores with `evaluation_epsilon`. Raises `UserError` if there is no such
+    protocol.
     """
+    check_protocol(protocol)
     whole_games: dict[str, Any] = {
         "reward_clip": False,
         "random_start_steps": 0,

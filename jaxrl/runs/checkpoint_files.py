@@ -87,6 +87,20 @@ def best(run_dir: Path) -> int:
     return max(ranked)[1]
 
 
+def named(run_dir: Path, checkpoint: int | str | None) -> int | None:
+    """Returns the agent step of a checkpoint: a step, "latest" or "best"; None for the newest.
+
+    Raises `UserError`.
+    """
+    if checkpoint in (None, "latest", "newest"):
+        return None
+    if checkpoint == "best":
+        return best(run_dir)
+    if not str(checkpoint).replace("_", "").isdecimal():
+        raise UserError(f"checkpoint = {checkpoint}: must be an agent step, latest or best")
+    return int(checkpoint)
+
+
 def describe(run_dir: Path, step: int) -> Described:
     """Reads a checkpoint's description. Raises `UserError` if it has another format."""
     try:
@@ -168,9 +182,13 @@ def newest_good(run_dir: Path, step: int | None) -> int:
     """Returns the step of the newest good checkpoint, or `step`, if that one is good."""
     present = steps(run_dir)
     if not present:
-        raise UserError("no checkpoint yet: train longer, or lower checkpoint.interval")
+        raise UserError(
+            f"'{run_dir}' has no checkpoint yet: train longer, or lower checkpoint.interval"
+        )
     if step is not None and step not in present:
-        raise UserError(f"no checkpoint {step}: there are {', '.join(map(str, present))}")
+        raise UserError(
+            f"'{run_dir}' has no checkpoint {step}: there are {', '.join(map(str, present))}"
+        )
     if step is not None:
         if wrong := damage(run_dir, step):
             raise DamagedError(

@@ -121,9 +121,16 @@ def summarize(
 
 
 def write(run_dir: Path, result: Evaluation) -> None:
-    """Writes evaluation.json and the protocol's file, each whole or not at all."""
+    """Writes evaluation.json and the protocol's file, each whole or not at all.
+
+    An older run's only evaluation, by another protocol, moves to a file of that protocol.
+    """
     text = json.dumps(dataclasses.asdict(result), indent=2) + "\n"
     (run_dir / layout.EVALUATIONS).mkdir(exist_ok=True)
+    with contextlib.suppress(UserError):  # nothing that could be read is lost
+        before = _path(run_dir, read(run_dir).protocol)
+        if not before.exists():
+            replace_text(before, (run_dir / layout.EVALUATION).read_text(encoding="utf-8"))
     replace_text(_path(run_dir, result.protocol), text)
     replace_text(run_dir / layout.EVALUATION, text)
 

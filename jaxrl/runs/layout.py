@@ -10,6 +10,7 @@ LEARNING_CURVE = "learning_curve.png"
 EVALUATION = "evaluation.json"  # the newest evaluation, by any protocol
 EVALUATIONS = "evaluations"  # directory of the newest evaluation by each protocol: noop.json
 VIDEO = "video.mp4"
-POLICY = "policy.safetensors"  # in place of checkpoints, where a policy's file was unpacked
+# In place of checkpoints, where a policy's file was unpacked; no name that `jaxrl export` is given.
+POLICY = ".unpacked.safetensors"
 SWEEP = "sweep.json"  # of a sweep's directory: its members
 LOCK = "lock"  # held while a process trains

@@ -1,12 +1,14 @@
 """A trained policy as one safe file: its parameters, and what is known of its training.
 
 The format is safetensors: arrays by their path in the actor, and the texts of the run directory by
-the names of their files. Reading it runs no code of the file. Where a run directory is expected, a
-policy's file is unpacked into a temporary one, in which it stands in place of the checkpoints.
+the names of their files, with a checksum of all. Reading it runs no code of the file. Where a run
+directory is expected, a policy's file is unpacked into a temporary one, in which it stands in place
+of the checkpoints.
 """
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -21,14 +23,15 @@ from safetensors.numpy import save_file
 
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
-from jaxrl.errors import UserError
+from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_tables, evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.evaluation_record import PROTOCOLS
 from jaxrl.types import PyTree
 
 FORMAT = "jaxrl policy 1"
-MOST_LINES = 500  # of metrics.jsonl, evenly spread
+CHECKSUM = "sha256"  # of everything else in the file; older files have none
+MOST_LINES = 500  # of metrics.jsonl, evenly spread, beside those that say more than a curve's point
 EVALUATIONS = [f"{layout.EVALUATIONS}/{protocol}.json" for protocol in PROTOCOLS]
 TEXTS = [layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.EVALUATION, *EVALUATIONS]
 
@@ -46,17 +49,29 @@ def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
     """
     if target.exists():
         raise UserError(f"'{target}' exists: choose another name")
-    texts = _texts(run_dir, load_config(run_dir), step)
+    texts = {"format": FORMAT, "step": str(step)} | _texts(run_dir, load_config(run_dir), step)
     table = {name: np.asarray(x) for name, x in checkpoint_tables.flatten(actor).items()}
+    texts[CHECKSUM] = checksum(table, texts)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        save_file(table, temporary, {"format": FORMAT, "step": str(step)} | texts)
+        save_file(table, temporary, texts)
         temporary.chmod(0o644)  # the library writes for the owner alone
         temporary.replace(target)
     except (OSError, safetensors.SafetensorError) as error:
         raise UserError(f"cannot write '{target}': {error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def checksum(table: dict[str, np.ndarray], texts: dict[str, str]) -> str:
+    """Returns the SHA-256 of arrays and texts with their names, without that of a checksum."""
+    digest = hashlib.sha256()
+    for name in sorted(texts.keys() - {CHECKSUM}):
+        digest.update(json.dumps([name, texts[name]]).encode())
+    for name, array in sorted(table.items()):
+        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
@@ -66,8 +81,7 @@ def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
         path = run_dir / layout.PROVENANCE
         texts[layout.PROVENANCE] = json.dumps(json.loads(path.read_text(encoding="utf-8")))
     rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
-    kept = rows[:: -(-len(rows) // MOST_LINES) or 1]
-    texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in kept)
+    texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in _thinned(rows))
     results = evaluation_record.read_all(run_dir)
     results = {name: result for name, result in results.items() if result.step == step}
     for protocol, result in results.items():
@@ -78,9 +92,21 @@ def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
     return texts
 
 
+def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns lines at equal distances, and all that readers look for.
+
+    These are the last line, those of evaluations, and where a session begins its line and the one
+    before, by which `metrics.of_first_games` counts the games of a session.
+    """
+    distance = -(-len(rows) // MOST_LINES) or 1
+    starts = {number for number, row in enumerate(rows) if "compile_seconds" in row}
+    kept = {len(rows) - 1, *range(0, len(rows), distance), *starts, *(n - 1 for n in starts)}
+    return [row for n, row in enumerate(rows) if n in kept or "evaluation/mean" in row]
+
+
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Opens a policy's file and reads its texts. Raises `UserError`."""
+    """Opens a policy's file and reads its texts. Raises `UserError`, or `DamagedError`."""
     try:
         if not path.is_file():  # a pipe would block
             raise OSError("it is no file")
@@ -91,8 +117,22 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
                 raise UserError(f"'{path}' is no policy of this jaxrl: its format is "
                                 f"'{found[:40]}', not '{FORMAT}'")  # fmt: skip
             yield file, texts
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"cannot read the policy '{path}': {error}") from None
+    except safetensors.SafetensorError as error:
+        raise _damaged(path, str(error)) from None
+
+
+def _damaged(path: Path, wrong: str) -> DamagedError:
+    return DamagedError(f"the policy '{path}' is damaged ({wrong}): take another copy of it")
+
+
+def _arrays(file: Any) -> dict[str, np.ndarray]:
+    """Reads all arrays. Raises `ValueError` for one of a type that NumPy does not have."""
+    try:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (AttributeError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
 def restore(path: Path, template: PyTree) -> tuple[PyTree, int]:
@@ -119,8 +159,13 @@ def restore(path: Path, template: PyTree) -> tuple[PyTree, int]:
 
 
 def unpack(path: Path, run_dir: Path) -> None:
-    """Makes a run directory of a policy's file."""
-    with _opened(path) as (_, texts):
+    """Makes a run directory of a policy's file.
+
+    Raises `UserError` if it is none, `DamagedError` if it has changed since it was written.
+    """
+    with _opened(path) as (file, texts):
+        if CHECKSUM in texts and checksum(_arrays(file), texts) != texts[CHECKSUM]:
+            raise _damaged(path, "it is not what was written")
         (run_dir / layout.EVALUATIONS).mkdir(parents=True)
         for name in TEXTS:  # and no other, which could lead elsewhere
             if name in texts:

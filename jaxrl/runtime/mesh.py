@@ -4,6 +4,7 @@ The per-device program is mapped over the 1-D mesh, whether it has one device or
 built on the same `jax.shard_map`. Parameters are replicated, environments are sharded.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,10 @@ SHARDED: Any = PartitionSpec(AXIS)  # rows of all devices along the first axis
 
 
 def simulate_cpu_devices(count: int) -> None:
-    """Splits the CPU into at least `count` devices; call it before anything touches a device."""
+    """Splits the CPU into at least `count` devices, unless JAX has opened its devices before."""
     if jax.config.values["jax_num_cpu_devices"] < count:
-        jax.config.update("jax_num_cpu_devices", count)
+        with contextlib.suppress(RuntimeError):  # `make_mesh` counts those that there are
+            jax.config.update("jax_num_cpu_devices", count)
 
 
 def make_mesh(num_devices: int) -> Mesh:
@@ -49,9 +51,11 @@ def make_mesh(num_devices: int) -> Mesh:
             f"processes have different numbers of devices: {each}; give each the same number"
         )
     if num_devices > most:
+        platform = devices[0].platform
+        late = ": JAX opened them before more could be simulated; begin a new process"
         raise UserError(
-            f"num_devices = {num_devices}: there are {most} "
-            f"{devices[0].platform} device{'s' if most > 1 else ''}"
+            f"num_devices = {num_devices}: there are {most} {platform} device{'s' * (most > 1)}"
+            f"{late * (platform == 'cpu' and processes == 1)}"
         )
     if num_devices % processes:
         below = num_devices // processes * processes

@@ -1,14 +1,17 @@
 """Signals that stop training: after the first one it saves and ends, after the second at once.
 
 Python runs its handlers between two steps of the main thread, which may wait a minute for a
-compiled call. So a thread reads the signals from a pipe as they arrive.
+compiled call. So a thread reads the signals from a pipe as they arrive, and ends the process. A
+process that is not jaxrl's own, as a notebook's, does not end: what cannot be saved goes to the
+handler that was there before, which raises `KeyboardInterrupt` for Ctrl-C.
 """
 
 import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from jaxrl.runtime import processes
 from jaxrl.runtime.exit import exit_now, print_at_once
@@ -20,13 +23,17 @@ SIGNALS = tuple(
 )
 # Set when this process got a signal that stops training: a parent that dies later is no second one.
 stopping = threading.Event()
+Handlers = dict[int, Any]  # number of a signal -> its handler
 HANGUP = getattr(signal, "SIGHUP", None)  # the terminal has gone
 
 
 class StopSignal:
     """A flag that the first signal sets; training reads it, saves and ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends_process: bool = True) -> None:
+        """Takes whether the process ends with training; else the caller goes on with it."""
+        self._ends_process = ends_process
+        self._end: Callable[[int], None] = lambda number: exit_now(128 + number)
         self.signal: int | None = None  # the first signal that any process got
         self._here = False  # whether this process got one
         self.savable = False  # whether ending at once would lose training
@@ -40,13 +47,14 @@ class StopSignal:
     def _note(self, number: int) -> None:
         if self._here:
             print_at_once("jaxrl: stopped at once; training since the newest checkpoint is lost")
-            exit_now(128 + number)
-        if not self.savable and processes.count() == 1:
+            self._end(number)
+        elif not self.savable and processes.count() == 1:
             print_at_once("jaxrl: stopped before training began; there was nothing to save")
-            exit_now(128 + number)
-        self.signal, self._here = number, True
-        stopping.set()
-        print_at_once("saving, then stopping; a second signal stops at once")
+            self._end(number)
+        else:
+            self.signal, self._here = number, True
+            stopping.set()
+            print_at_once("saving, then stopping; a second signal stops at once")
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["StopSignal"]:
@@ -54,12 +62,36 @@ class StopSignal:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
         found = {number: signal.getsignal(number) for number in SIGNALS}
         before = {number: handler for number, handler in found.items() if handler is not None}
         if before.get(HANGUP) == signal.SIG_IGN:  # nohup
             del before[HANGUP]
+        watch = self._watching_from_thread if self._ends_process else self._watching_from_here
+        with watch(before):
+            yield self
+
+    @contextlib.contextmanager
+    def _watching_from_here(self, before: Handlers) -> Iterator[None]:
+        """Notes signals in the main thread; those that cannot be saved go to their handlers."""
+
+        def hand_on(number: int) -> None:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+
+        self._end = hand_on
+        try:
+            for number in before:
+                signal.signal(number, lambda number, _: self._note(number))
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _watching_from_thread(self, before: Handlers) -> Iterator[None]:
+        """Notes signals as they arrive, also during a compiled call."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
 
         def read() -> None:
             while numbers := os.read(reader, 16):
@@ -74,7 +106,7 @@ class StopSignal:
         try:
             for number in before:
                 signal.signal(number, lambda *_: None)  # the thread reads it from the pipe
-            yield self
+            yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -52,10 +52,15 @@ class Outcome(NamedTuple):
     signal: int | None  # that stopped it early
 
 
-def start(config: Config, on_metrics: OnMetrics | None = None) -> Outcome:
+def start(
+    config: Config, on_metrics: OnMetrics | None = None, ends_process: bool = True
+) -> Outcome:
     """Trains a new run, by default in `default_run_dir`.
 
-    `on_metrics` is called with every line of metrics.jsonl, in process 0.
+    Args:
+      config: of the run.
+      on_metrics: called with every line of metrics.jsonl, in process 0.
+      ends_process: whether a signal that cannot wait ends the process, as `StopSignal` says.
 
     Raises `UserError` before anything is compiled or overwritten.
     """
@@ -66,7 +71,7 @@ def start(config: Config, on_metrics: OnMetrics | None = None) -> Outcome:
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
-        return _train(config, run_dir, mesh, ResumePoint(), on_metrics)
+        return _train(config, run_dir, mesh, ResumePoint(), on_metrics, ends_process)
 
 
 def resume(
@@ -74,6 +79,7 @@ def resume(
     num_devices: int | None = None,
     override: tuple[str, ...] = (),
     on_metrics: OnMetrics | None = None,
+    ends_process: bool = True,
 ) -> Outcome:
     """Continues a run from its newest good checkpoint.
 
@@ -82,6 +88,7 @@ def resume(
       num_devices: replaces the configuration's.
       override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
       on_metrics: called with every line of metrics.jsonl, in process 0.
+      ends_process: as for `start`.
     """
     config = overrides.apply(load_config(run_dir), override)
     if num_devices is not None:
@@ -95,7 +102,7 @@ def resume(
         if step is None:
             if first:
                 print("no checkpoint yet: training begins from the start", file=sys.stderr)
-            return _train(config, run_dir, mesh, ResumePoint(), on_metrics)
+            return _train(config, run_dir, mesh, ResumePoint(), on_metrics, ends_process)
         changes = overrides.check(found["config"], config, override, found["overridden"])
         total = resolve(config, mesh.size).total_steps
         if step > total and "total_steps" in changes:
@@ -109,7 +116,8 @@ def resume(
         damaged = {int(number): wrong for number, wrong in found["damaged"].items()}
         # Every process waits here: all must find the same checkpoints afterwards.
         processes.from_first(lambda: checkpoint_files.set_aside(run_dir, damaged))
-        return _train(config, run_dir, mesh, ResumePoint(step, changes), on_metrics)
+        point = ResumePoint(step, changes)
+        return _train(config, run_dir, mesh, point, on_metrics, ends_process)
 
 
 def _all_complete(config: Config, run_dir: Path) -> bool:
@@ -151,6 +159,7 @@ def _train(
     mesh: jax.sharding.Mesh,
     origin: ResumePoint,
     on_metrics: OnMetrics | None,
+    ends_process: bool,
 ) -> Outcome:
     """Builds the session's parts, trains, and finishes the run if no signal stopped it."""
     start_time = time.perf_counter()
@@ -164,7 +173,7 @@ def _train(
     with (
         Display(silent=processes.index() > 0) as display,
         Watchdog(config.env.stuck_after, f"; go on with: {again}") as watchdog,
-        StopSignal().watching() as stop,
+        StopSignal(ends_process).watching() as stop,
     ):
         session = TrainingSession(
             plan=plan,

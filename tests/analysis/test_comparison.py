@@ -8,13 +8,16 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+import jaxrl
 from jaxrl.analysis.groups import by_configuration
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
-from jaxrl.runs import evaluation_record, layout
+from jaxrl.errors import UserError
+from jaxrl.runs import checkpoint_files, evaluation_record, layout
 from jaxrl.runs.directory import write_config
 from jaxrl.runs.evaluation_record import Conditions
+from jaxrl.runs.paths import expand, lacks_checkpoints
 from tests.conftest import recipe_file
 
 # Scores of Pong at which a run is at 0, 1 and 2 humans: -20.7 is random play, 14.6 a human.
@@ -89,6 +92,29 @@ def test_a_sweep_stands_for_its_runs_and_logs_beside_them_for_nothing(tmp_path, 
         assert f"{members[1]}: pong" in capsys.readouterr().out
     assert main(["compare", *map(str, logs)]) == 2
     assert "compare needs at least two run directories" in capsys.readouterr().err
+
+
+def test_the_young_runs_of_a_folder_are_left_out_and_named(tmp_path, capsys):
+    """A member that compiles has a configuration, and neither a line nor a checkpoint."""
+    old, young = (
+        evaluated(tmp_path / f"a2c-pong-seed{n}", "a2c_fast", "pong", n, n) for n in (1, 2)
+    )
+    picture = ["-o", str(tmp_path / "x.png")]
+    assert main(["plot", str(tmp_path), *picture]) == 2
+    assert f"is old enough: '{old}' has no metrics.jsonl yet" in capsys.readouterr().err
+    line = {"step": 1, "frames": 4, "seconds": 1.0, "return_mean": 2.0}
+    (old / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    for command in (["plot", *picture], ["report", "-o", str(tmp_path / "x.html")]):
+        assert main([*command, str(tmp_path)]) == 0
+        assert capsys.readouterr().err == f"left out: '{young}' has no metrics.jsonl yet\n"
+        assert main([*command, str(young)]) == 2  # where it is named itself
+        assert "is no run directory: it has no metrics.jsonl" in capsys.readouterr().err
+    assert list(jaxrl.load_runs(tmp_path)["run"]) == [old.name]
+    (old / "checkpoints" / "1").mkdir(parents=True)
+    (young / "checkpoints").mkdir()
+    assert expand([tmp_path], lacks_checkpoints) == (old,)
+    with pytest.raises(UserError, match=f"'{young}' has no checkpoint yet"):
+        checkpoint_files.newest_good(young, None)
 
 
 def test_a_single_recorded_evaluation_is_printed_again(four, capsys):

@@ -163,6 +163,21 @@ def test_an_evaluation_is_read_as_it_was_written(tmp_path):
     assert "no sticky actions), epsilon 0.05, 2 games" in evaluation_record.describe(explores)
 
 
+def test_an_older_run_keeps_the_evaluation_by_its_other_protocol(tmp_path):
+    """Such a run has evaluation.json alone; a newer one has a file for each protocol."""
+
+    def result(protocol, mean):
+        return evaluation_record.summarize("pong", protocol, 1, np.array([mean]), np.ones(1, int))
+
+    sticky, noop, later = result("sticky", 3.0), result("noop", 5.0), result("noop", 7.0)
+    evaluation_record.write(tmp_path, sticky)
+    (tmp_path / layout.EVALUATIONS / "sticky.json").unlink()
+    evaluation_record.write(tmp_path, noop)
+    assert evaluation_record.read_all(tmp_path) == {"noop": noop, "sticky": sticky}
+    evaluation_record.write(tmp_path, later)  # the newest by each protocol stays
+    assert evaluation_record.read_all(tmp_path) == {"noop": later, "sticky": sticky}
+
+
 GOOD = {"game": "pong", "protocol": "noop", "step": 1, "scores": [1.0], "lengths": [2]}
 
 

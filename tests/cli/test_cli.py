@@ -88,7 +88,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
             ["play", "{here}/a/b/run", "--checkpoint", "last"],
             "must be an agent step, latest or best",
         ),
-        (["evaluate", "{here}/a/b/run", "--checkpoint", "-3"], "--checkpoint"),
+        (["evaluate", "{here}/a/b/run", "--checkpoint", "-3"], "checkpoint = -3"),
         (["plot"], "run director"),
         (["plot", "{here}", "{here}"], "-o comparison.png"),
         (["plot", "{here}"], "is no run directory"),
@@ -141,3 +141,27 @@ def test_help_lists_the_commands(capsys):
     assert main([]) == 0
     said = capsys.readouterr().out
     assert all(command in said for command in COMMANDS)
+
+
+def test_files_that_are_no_configurations_are_left_out_of_the_list(tmp_path, capsys, monkeypatch):
+    """Many projects have a folder configs/ with files of other programs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    for name, text in (("mine", "num_envs = 3"), ("other", "[tool]\nx = 1"), ("broken", "]")):
+        (tmp_path / "configs" / f"{name}.toml").write_text(text)
+    for words in (["--names"], []):
+        assert main(["configs", *words]) == 0
+        out, errors = capsys.readouterr()
+        stems = {line.split()[0] for line in out.splitlines()}
+        assert {"mine", "ppo_pong"} <= stems
+        assert not {"other", "broken"} & stems
+        broken, other = errors.splitlines()
+        assert broken.startswith("left out: 'configs/broken.toml' is no TOML")
+        assert other.startswith("left out: 'configs/other.toml': unknown key 'tool'")
+
+
+def test_examples_in_help_name_configurations_that_a_wheel_has(capsys):
+    """By their stems: the files are those of a checkout."""
+    assert main([]) == 0
+    examples = [capsys.readouterr().out, *(c.arguments.__doc__ for c in COMMANDS.values())]
+    assert not [text for text in examples if "configs/" in text.partition("Example:")[2]]

@@ -1,9 +1,12 @@
 import dataclasses
+import math
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jaxrl.cli.parsing import parse
@@ -38,7 +41,8 @@ def test_every_configuration_file_is_valid_and_only_overrides(path):
         ({"optimizer": {"lerning_rate": 1.0}}, "did you mean 'optimizer.learning_rate'?"),
         ({"qqqq": 1}, "known are algorithm, game"),
         ({"num_envs": "many"}, "num_envs = 'many': must be a whole number"),
-        ({"num_envs": 4.0}, "must be a whole number"),
+        ({"num_envs": 4.5}, "must be a whole number"),
+        ({"num_envs": math.inf}, "must be a whole number"),
         ({"num_envs": True}, "must be a whole number"),
         ({"env": {"reward_clip": 1}}, "must be true or false"),
         ({"game": 3}, "must be a string"),
@@ -56,6 +60,29 @@ def test_mistakes_in_a_file_are_named(table, message):
 
 def test_a_whole_number_will_do_for_a_number():
     assert from_table({"optimizer": {"learning_rate": 1}}).optimizer.learning_rate == 1.0
+
+
+def test_a_whole_number_may_be_written_with_an_exponent():
+    """As on the command line."""
+    found = from_table(tomllib.loads("total_steps = 2e6\nnum_envs = 4.0"))
+    assert (found.total_steps, found.num_envs) == (2_000_000, 4)
+    assert type(found.total_steps) is type(found.num_envs) is int
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"total_steps": 1e6}, r"total_steps = 1000000\.0: must be a whole number"),
+        ({"seed": np.int64(3)}, "seed = .*3.*: must be a whole number"),
+        ({"run_dir": Path("x")}, r"run_dir = PosixPath\('x'\): must be a string"),
+        ({"optimizer": {"eps": "1e-5"}}, "optimizer.eps = '1e-5': must be a number"),
+        ({"env": {"reward_clip": 1}}, "env.reward_clip = 1: must be true or false"),
+    ],
+)
+def test_values_of_another_type_are_refused_wherever_they_come_from(changes, told):
+    """`replaced` takes anything; config.toml would hold it, and no command could read the run."""
+    with pytest.raises(UserError, match=told):
+        check(Config().replaced(**changes))
 
 
 @pytest.mark.parametrize(

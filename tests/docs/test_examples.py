@@ -9,7 +9,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from jaxrl.atari.games import full_actions, minimal_actions
 from jaxrl.cli import main
+from jaxrl.config.schema import Config
 from jaxrl.runs import layout
 from jaxrl.runs.directory import load_config
 from jaxrl.types import AXIS
@@ -121,6 +123,46 @@ def test_another_trainer_learns_the_same_from_our_games_as_from_ales(capsys):
     assert speeds == ["ours", "ours", "ale", "ale"]
     one, other = (line for line in lines if line.startswith("parameters: "))
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("env", "fires"),
+    [
+        ({}, True),
+        ({"episodic_life": False}, False),
+        ({"fire_reset": False}, False),
+        ({"full_action_space": True, "frame_height": 104, "frame_width": 80}, False),
+    ],
+)
+def test_a_policy_plays_the_game_that_it_was_trained_on(monkeypatch, env, fires):
+    """A life is lost in the second step, so FIRE is pressed in the third."""
+    example = load("play_policy")
+    config = Config(game="breakout").replaced(env=env)
+    actions = (full_actions if config.env.full_action_space else minimal_actions)("breakout")
+    policy = types.SimpleNamespace(
+        config=config, action_names=actions, act=lambda frames, seed: np.zeros(len(frames), int)
+    )
+    monkeypatch.setattr(example.jaxrl, "load_policy", lambda _: policy)
+    sent = []
+
+    def step(real, action):
+        sent.append(int(action[0]))
+        observation, reward, terminated, truncated, info = real_step(real, action)
+        lives = np.array([5 if len(sent) < 2 else 4], np.int32)
+        return observation, reward, terminated, truncated, info | {"lives": lives}
+
+    real_step = example.VectorEnv.step
+    monkeypatch.setattr(example.VectorEnv, "step", step)
+    made = example.make_env(config, 1)
+    shape = (config.env.frame_height, config.env.frame_width)
+    assert made.single_observation_space.shape == (4, *shape)
+    assert made.single_action_space.n == len(actions)
+    assert made.options.rules().fire_reset == (
+        config.env.fire_reset and not config.env.full_action_space
+    )
+    made.close()
+    example.play("breakout", num_games=1, max_steps=4)
+    assert sent == [0, 0, actions.index("FIRE") if fires else 0, 0]
 
 
 def test_a_policy_plays_in_a_gymnasium_environment():

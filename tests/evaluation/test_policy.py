@@ -77,6 +77,15 @@ def test_other_observations_are_refused(trained, observation, message):
         load_policy(trained).act(observation, 0)
 
 
+def test_evaluations_that_nobody_can_play_are_refused(trained):
+    policy = load_policy(trained)
+    for protocol in ("nop", ""):
+        with pytest.raises(UserError, match=f"protocol '{protocol}': must be one of noop, sticky"):
+            policy.evaluate(protocol)
+    with pytest.raises(UserError, match="episodes = 0: must be at least 1"):
+        policy.evaluate("noop", episodes=0)
+
+
 def test_its_evaluation_is_that_of_the_command(trained):
     config, actor, step = evaluate.load_actor(trained, None)
     expected = evaluate.evaluate(config, actor, "noop", 4, 7, step)

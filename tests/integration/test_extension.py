@@ -97,6 +97,19 @@ def test_mistakes_end_in_one_line(package, words, message):
     assert told.count("\n") == 1
 
 
+def test_an_engine_that_cannot_be_imported_stops_only_who_asks_for_it(package):
+    with (package / "jaxrl_example-0.1.dist-info" / "entry_points.txt").open("a") as file:
+        file.write("gone = jaxrl_example.absent\n")
+    wrong = "jaxrl.engines: 'gone' of the package jaxrl-example cannot be imported"
+    assert run(package, "games", "--names").split()[-1] == "lights"
+    warning, error = run(package, "train", "--game", "light", status=2).splitlines()
+    assert warning.startswith(f"warning: {wrong}")
+    assert "unknown game 'light': did you mean lights" in error
+    told = run(package, "train", "--game", "light", "--env.engine", "gone", status=2)
+    assert told.startswith(f"jaxrl: {wrong}")
+    assert told.count("\n") == 1
+
+
 def test_its_games_are_listed(package):
     listed = run(package, "games")
     assert "(by the engine lights)" in listed

@@ -1,7 +1,6 @@
 """A policy as one file: whole, safe to read, and taken wherever a run is."""
 
 import json
-import os
 import re
 import shutil
 
@@ -13,12 +12,13 @@ from safetensors.numpy import load_file, save_file
 
 from jaxrl.cli.main import main
 from jaxrl.config.diff import flat
-from jaxrl.errors import UserError
+from jaxrl.errors import DamagedError, UserError
 from jaxrl.evaluation.evaluate import load_actor
 from jaxrl.evaluation.policy import load_policy
-from jaxrl.runs import evaluation_record, layout, policy_file
+from jaxrl.policies import policies
+from jaxrl.runs import evaluation_record, layout, metrics, policy_file
 from jaxrl.runs.directory import load_config
-from jaxrl.runs.paths import as_run_dir, expand
+from jaxrl.runs.paths import as_run_dir, expand, is_policy
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,10 @@ def exported(trained, tmp_path_factory):
 
 
 def rewritten(path, target, **changes):
-    """A copy with other texts or arrays."""
+    """A copy with other texts or arrays, and without a checksum as older files."""
     with safe_open(path, framework="numpy") as file:
         texts = file.metadata()
+    texts.pop(policy_file.CHECKSUM)
     table = load_file(path)
     for name, value in changes.items():
         part = texts if isinstance(value, str) else table
@@ -89,12 +90,20 @@ def test_evaluations_of_other_steps_are_left_out(exported, tmp_path, capsys):
     assert "It has not been evaluated." in (tmp_path / "y.md").read_text()
 
 
-def test_long_logs_are_thinned(exported, tmp_path, monkeypatch):
-    monkeypatch.setattr(policy_file, "MOST_LINES", 1)
-    _, actor, step = load_actor(exported[0], None)
-    policy_file.write(tmp_path / "x.safetensors", exported[0], actor, step)
-    unpacked = as_run_dir(tmp_path / "x.safetensors")
-    assert (unpacked / layout.METRICS).read_text().count("\n") == 1
+def test_long_logs_are_thinned_but_for_lines_that_say_more(exported, tmp_path, monkeypatch):
+    """Every fourth of 11 lines, the last, a resume's, the one before it, and an evaluation's."""
+    monkeypatch.setattr(policy_file, "MOST_LINES", 3)
+    run_dir = shutil.copytree(exported[0], tmp_path / "x")
+    _, actor, step = load_actor(run_dir, None)
+    more = {0: {"compile_seconds": 1.0}, 6: {"compile_seconds": 1.0}, 7: {"evaluation/mean": 0.5}}
+    rows = [
+        {"step": 40 * n, "frames": 160 * n, "seconds": n, "episodes": n} | more.get(n, {})
+        for n in range(11)
+    ]
+    (run_dir / layout.METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    policy_file.write(tmp_path / "x.safetensors", run_dir, actor, step)
+    kept = metrics.read(as_run_dir(tmp_path / "x.safetensors"))
+    assert [row["seconds"] for row in kept] == [0, 4, 5, 6, 7, 8, 10]
 
 
 def test_the_card_says_what_the_policy_is(exported):
@@ -134,6 +143,10 @@ def test_commands_take_the_file_like_a_run(exported, tmp_path, capsys, monkeypat
     page = (tmp_path / "report.html").read_text()
     assert "has no line yet" not in page
     assert main(["plot", str(path), "-o", "x.png"]) == 0
+    capsys.readouterr()
+    assert main(["plot", str(path)]) == 0
+    assert capsys.readouterr().out == "catch.png\n"  # here: the file's directory is temporary
+    assert (tmp_path / "catch.png").stat().st_size > 1000
     assert main(["play", str(path), "--checkpoint", "300"]) == 2
     assert "the file holds the policy of step 400" in capsys.readouterr().err
 
@@ -156,17 +169,52 @@ def test_other_files_are_refused(exported, tmp_path, changes, message):
         load_policy(path)
 
 
+def test_a_file_that_was_replaced_is_read_again(exported, tmp_path):
+    """In one process, as a notebook: the new policy, not the first that had this name."""
+    path = rewritten(exported[1], tmp_path / "x.safetensors")
+    first = as_run_dir(path)
+    assert load_policy(path).step == 400
+    rewritten(exported[1], path, step="500")
+    assert load_policy(path).step == 500
+    assert as_run_dir(path) != first
+
+
 def test_damaged_files_are_refused_in_one_line(exported, tmp_path, capsys):
     whole = exported[1].read_bytes()
     path = tmp_path / "x.safetensors"
     for damaged in (whole[:1000], b"", b"\xff" * 64, whole[:-1], whole[: len(whole) // 2]):
         path.write_bytes(damaged)
-        assert main(["play", str(path)]) == 2
-        assert re.fullmatch("jaxrl: cannot read the policy .*\n", capsys.readouterr().err)
-        os.utime(path)
+        assert main(["play", str(path)]) == 65
+        assert re.fullmatch("jaxrl: the policy .* is damaged .*\n", capsys.readouterr().err)
     path.unlink()
     assert main(["play", str(path)]) == 2
     assert "it is no file" in capsys.readouterr().err
+
+
+def test_a_file_that_has_changed_since_it_was_written_is_refused(exported, tmp_path):
+    """A flipped bit of a parameter, and an edited text."""
+    path = tmp_path / "x.safetensors"
+    whole = exported[1].read_bytes()
+    for changed in (whole[:-1] + bytes([whole[-1] ^ 1]), whole.replace(b'"episodes', b'"epizodes')):
+        assert changed != whole
+        path.write_bytes(changed)
+        with pytest.raises(DamagedError, match=r"is damaged .it is not what was written"):
+            load_policy(path)
+    with safe_open(exported[1], framework="numpy") as file:
+        texts = file.metadata()
+    save_file(load_file(exported[1]), path, texts)
+    assert load_policy(path).step == 400
+    save_file(load_file(exported[1]), path, texts | {policy_file.CHECKSUM: "0"})
+    with pytest.raises(DamagedError):
+        load_policy(path)
+
+
+def test_policies_that_come_with_jaxrl_have_checksums():
+    for path in policies().values():
+        with safe_open(path, framework="numpy") as file:
+            assert file.metadata()[policy_file.CHECKSUM] == policy_file.checksum(
+                load_file(path), file.metadata()
+            )
 
 
 def test_texts_of_other_names_lead_nowhere(exported, tmp_path):
@@ -175,6 +223,18 @@ def test_texts_of_other_names_lead_nowhere(exported, tmp_path):
     names = {p.relative_to(unpacked).as_posix() for p in unpacked.rglob("*")}
     assert names <= {*policy_file.TEXTS, layout.EVALUATIONS, layout.POLICY}
     assert not list(unpacked.parent.parent.glob("**/evil"))
+
+
+def test_an_export_into_the_run_leaves_its_checkpoints_in_charge(trained, tmp_path):
+    """Not that file, which further training does not change: `policy.safetensors` above all."""
+    run_dir = shutil.copytree(trained, tmp_path / "x")
+    for name in ("policy.safetensors", "x.safetensors"):
+        assert main(["export", str(run_dir), str(run_dir / name)]) == 0
+    assert not is_policy(run_dir)
+    shutil.rmtree(run_dir / layout.CHECKPOINTS / "400")
+    with pytest.raises(UserError, match="x' has no checkpoint yet"):
+        load_policy(run_dir)
+    assert load_policy(run_dir / "policy.safetensors").step == 400
 
 
 def test_a_policy_stands_among_runs(exported):

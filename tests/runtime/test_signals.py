@@ -15,8 +15,11 @@ import time
 import numpy as np
 import pytest
 
+import jaxrl
 from jaxrl.runs import checkpoint_files, layout, metrics
 from jaxrl.runtime import processes, signals
+from jaxrl.training import train
+from tests.conftest import catch_config
 from tests.survival import ROOT, SMALL, begin, check_metrics, environment, finish
 
 # Python's handlers would wait for the end of this compiled call: half a minute.
@@ -140,6 +143,68 @@ def test_what_another_process_was_sent_is_no_second_signal(monkeypatch):
     assert ended == []
     stop._note(signal.SIGTERM)
     assert ended == [128 + signal.SIGTERM]
+
+
+def watched(stop, savable, *numbers):
+    """Sends signals to a process that watches for them."""
+    with stop.watching():
+        stop.savable = savable
+        for number in numbers:
+            signal.raise_signal(number)
+
+
+@pytest.fixture
+def handled():
+    """The signals that reach a caller's own handler of SIGTERM; SIGINT has Python's."""
+    numbers = []
+    terminate = signal.signal(signal.SIGTERM, lambda number, _: numbers.append(number))
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield numbers
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def test_a_caller_s_process_goes_on_after_what_ends_jaxrl_s_own(handled, capfd):
+    """The first signal in time is noted; others go to the handlers that were there before."""
+    stop = signals.StopSignal(ends_process=False)
+    with pytest.raises(KeyboardInterrupt):
+        watched(stop, False, signal.SIGINT)
+    assert stop.signal is None
+    assert "stopped before training began" in capfd.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        watched(stop, True, signal.SIGINT, signal.SIGTERM, signal.SIGINT)
+    assert (stop.signal, handled) == (signal.SIGINT, [signal.SIGTERM])
+    assert capfd.readouterr().err.count("saving, then stopping") == 1
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+@pytest.mark.usefixtures("handled")
+def test_an_interrupted_cell_of_a_notebook_leaves_its_variables(tmp_path, monkeypatch):
+    """While it compiles, and by a second interrupt while it trains."""
+
+    def interrupts(*_):
+        signal.raise_signal(signal.SIGINT)
+
+    config = catch_config(
+        total_steps=400, num_envs=4, log={"interval": 40}, run_dir=str(tmp_path / "x")
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(train.memory_budget, "check_compiled", interrupts)
+        with pytest.raises(KeyboardInterrupt):
+            jaxrl.train(config)
+    rows = []
+
+    def interrupts_twice(row):
+        rows.append(row)
+        interrupts()
+        interrupts()
+
+    with pytest.raises(KeyboardInterrupt):  # in the place of the one before
+        jaxrl.train(config, on_metrics=interrupts_twice)
+    assert [row["step"] for row in rows] == [40]
+    run = jaxrl.resume(tmp_path / "x", on_metrics=interrupts)
+    assert run.signal == signal.SIGINT
+    assert 0 < run.step < 400
 
 
 def test_outside_the_main_thread_training_goes_without_handlers():
