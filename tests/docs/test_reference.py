@@ -4,11 +4,12 @@ import dataclasses
 
 import jaxrl
 from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.descriptions import descriptions
 from jaxrl.config.schema import SECTIONS, Config
 from tests.docs import check as docs_check
 from tests.survival import ROOT
 from tools import api_reference
-from tools.config_reference import _descriptions, markdown
+from tools.config_reference import markdown
 
 
 def test_the_page_is_up_to_date():
@@ -29,7 +30,7 @@ def test_every_key_has_its_description_and_default():
         "| `num_envs` | whole number, at least 1 | `16` | environments over all devices |" in page
     )
     for kind in (Config, *SECTIONS.values(), *ALGORITHMS.values()):
-        described = _descriptions(kind)
+        described = descriptions(kind)
         keys = {field.name for field in dataclasses.fields(kind)} - {*SECTIONS, "agent"}
         assert set(described) >= keys
         assert all(described.values())
