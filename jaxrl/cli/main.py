@@ -17,6 +17,7 @@ from typing import Any
 
 import jaxrl
 from jaxrl.cli.bench import Bench, bench
+from jaxrl.cli.completion import Completion, completion
 from jaxrl.cli.configs import Configs, configs
 from jaxrl.cli.doctor import Doctor, doctor
 from jaxrl.cli.evaluate import Compare, Evaluate, compare, evaluate
@@ -60,6 +61,7 @@ COMMANDS = {
     "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),
     "tune": Command(Tune, tune),
     "doctor": Command(Doctor, doctor),
+    "completion": Command(Completion, completion),
 }
 
 

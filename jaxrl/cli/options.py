@@ -23,6 +23,12 @@ class Option(NamedTuple):
     section: str = ""  # of the configuration, or another part; empty for the command itself
     summary: str = ""  # of the section
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that the option takes, where it names them."""
+        words, bracket, _ = self.metavar.removeprefix("{").partition("}")
+        return tuple(words.split(",")) if bracket else ()
+
 
 def options_of(part: Any, section: str = "", prefix: str = "") -> Iterator[Option]:
     """Yields the options in their order.
