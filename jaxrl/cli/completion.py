@@ -10,9 +10,7 @@ import tyro
 from jaxrl.cli.help import FLAGS
 from jaxrl.cli.options import Option, options_of
 
-Shell = Annotated[
-    Literal["bash", "zsh"], tyro.conf.Positional, tyro.conf.arg(metavar="{bash,zsh}")
-]
+Shell = Annotated[Literal["bash", "zsh"], tyro.conf.Positional, tyro.conf.arg(metavar="{bash,zsh}")]
 
 # tyro writes such scripts too: theirs start Python for every word, and know neither the games nor
 # the options of an algorithm that is not the default.
