@@ -31,7 +31,7 @@ INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constrain
 EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev test test-long test-thorough lint format clean games docs docs-check suite performance $(GAMES) $(SWEEPS)
+.PHONY: help setup setup-dev test test-long test-thorough lint format clean games docs docs-check site suite performance $(GAMES) $(SWEEPS)
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
@@ -49,7 +49,8 @@ help:
 	@echo "make docs-check         run what the documents show"
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
 	@echo "make performance        take RUN=suite into docs/results/performance.md as the machine NAME"
-	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/performance.md"
+	@echo "make site               build documentation and API reference into site/, and check its links"
+	@echo "make docs               write docs/reference/configuration.md and the tables of docs/results/performance.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100
@@ -102,8 +103,11 @@ lint: .venv/jaxrl-dev-installed
 
 docs: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tools.config_reference > docs/reference/configuration.md
-	.venv/bin/python -m tools.api_reference > docs/reference/api.md
 	.venv/bin/python -m jaxrl.experiments.suite.table
+
+site: .venv/jaxrl-dev-installed
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	.venv/bin/python -m tools.site_links
 
 suite: .venv/jaxrl-installed
 	@$(JAXRL) bench --suite --minutes $(MINUTES) $(if $(RUN),--output '$(RUN)')
@@ -120,5 +124,5 @@ format: .venv/jaxrl-dev-installed
 	.venv/bin/ruff check --fix .
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache *.egg-info build
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache *.egg-info build site
 	find jaxrl tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,14 +1,13 @@
 """The reference of all keys, made from the dataclasses: `python -m tools.config_reference`."""
 
-import ast
 import dataclasses
-import inspect
 import json
 import typing
 from typing import Any, Literal
 
 from jaxrl.config import bounds
 from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.descriptions import descriptions
 from jaxrl.config.schema import SECTIONS, Config
 
 HEAD = """# Configuration
@@ -22,22 +21,6 @@ file contains overrides only; the other keys have the defaults below, and
 `jaxrl train --config FILE --help` shows the defaults of that file. Whole numbers may be written
 `3e6` or `3_000_000`. A run's `config.toml` contains every key.
 """
-
-
-def _descriptions(kind: type) -> dict[str, str]:
-    """The text under each field of a dataclass, and of those that it inherits."""
-    found: dict[str, str] = {}
-    for base in kind.__bases__:
-        if dataclasses.is_dataclass(base):
-            found |= _descriptions(base)
-    body = ast.parse(inspect.getsource(kind)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            assert isinstance(field.target, ast.Name)
-            assert isinstance(text.value, ast.Constant)
-            found[field.target.id] = " ".join(str(text.value.value).split())
-    return found
 
 
 def _type(annotation: Any) -> str:
@@ -54,7 +37,7 @@ def _values(kind: type, name: str, annotation: Any) -> str:
 
 
 def _table(kind: type) -> list[str]:
-    texts, types = _descriptions(kind), typing.get_type_hints(kind)
+    texts, types = descriptions(kind), typing.get_type_hints(kind)
     lines = ["| key | values | default | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
         if field.name in (*SECTIONS, "agent"):

@@ -8,17 +8,21 @@ only after its options are checked, because a mistake must be reported at once.
 """
 
 import difflib
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jaxrl
 from jaxrl.cli.bench import Bench, bench
+from jaxrl.cli.completion import Completion, completion
 from jaxrl.cli.configs import Configs, configs
 from jaxrl.cli.doctor import Doctor, doctor
 from jaxrl.cli.evaluate import Compare, Evaluate, compare, evaluate
 from jaxrl.cli.games import Games, games
+from jaxrl.cli.help import NARROWEST
 from jaxrl.cli.outcome import missing_devices, print_error
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.pictures import Play, Plot, Report, play, plot, report
@@ -57,18 +61,20 @@ COMMANDS = {
     "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),
     "tune": Command(Tune, tune),
     "doctor": Command(Doctor, doctor),
+    "completion": Command(Completion, completion),
 }
 
 
 def _usage() -> str:
     """Returns the help of `jaxrl` itself: each command with the first line of its docstring."""
-    lines = []
+    lines, width = [], max(shutil.get_terminal_size().columns, NARROWEST)
     for name, command in COMMANDS.items():
         summary, *_ = (command.arguments.__doc__ or "").splitlines()
-        lines.append(f"  {name:<10} {summary}")
+        line = f"  {name:<10} {summary}"
+        lines.append(textwrap.fill(line, width - 2, subsequent_indent=" " * 13))
     return "\n".join(
         [
-            "usage: jaxrl COMMAND ...      (jaxrl COMMAND --help lists all options of a command)",
+            "usage: jaxrl COMMAND ...   (jaxrl COMMAND --help lists a command's options)",
             "",
             "Reinforcement learning on Atari 2600, compiled from end to end by JAX.",
             "",

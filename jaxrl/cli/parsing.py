@@ -9,13 +9,15 @@ import dataclasses
 import difflib
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 
 from jaxrl.atari.games import game_name, known_games
+from jaxrl.cli.help import FLAGS, page
+from jaxrl.cli.options import options_of
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import (
     ALIASES,
@@ -122,23 +124,24 @@ def _config_file(words: Sequence[str]) -> Path | None:
 
 def _read(kind: Any, command: str, words: Sequence[str], settings: Config | None) -> Any:
     """Calls tyro, and raises `UserError` where it would draw a box; `command` is for messages."""
+    part = kind if settings is None else kind(settings=settings)
 
     def refuse(error: Any) -> NoReturn:
-        options = [*_options(kind), *(_options(settings) if settings else ())]
+        options = [name for one in options_of(part) for name in one.names if name[:2] == "--"]
         raise UserError(f"{_message(error, options)} (jaxrl {command} --help lists all options)")
 
     # tyro has the hook since 1.0.16 and keeps it private. Without it, its box is shown, and
     # the exit status is the same.
     errors = getattr(tyro, "_errors", None)
     hook = errors.on_parse_error(refuse) if errors else contextlib.nullcontext()
-    prog = f"jaxrl {command.partition(' --config')[0]}"
     avoid_subcommands: Any = tyro.conf.AvoidSubcommands
+    if not set(FLAGS).isdisjoint(words):
+        print(page(kind, command.partition(" --config")[0], part), end="")
+        raise SystemExit(0)
     with hook, _REGISTRY:
         if settings is None:
-            return tyro.cli(kind, args=words, prog=prog)
-        return tyro.cli(
-            avoid_subcommands[kind], args=words, prog=prog, default=kind(settings=settings)
-        )
+            return tyro.cli(kind, args=words, add_help=False)
+        return tyro.cli(avoid_subcommands[kind], args=words, default=part, add_help=False)
 
 
 # --- mistakes ------------------------------------------------------------------------------------
@@ -200,24 +203,6 @@ def _meaning(word: str, options: Sequence[str]) -> str:
     if "--config" in options and find(Path(word)).is_file():
         return f": did you mean --config {word}?"
     return ""
-
-
-def _options(part: Any, prefix: str = "") -> Iterator[str]:
-    """Yields the options of a command's dataclass, or of a configuration."""
-    hints = typing.get_type_hints(part if isinstance(part, type) else type(part))
-    for field in dataclasses.fields(part):
-        value = hints[field.name] if isinstance(part, type) else getattr(part, field.name)
-        if field.name == "settings":  # the configuration says which options there are
-            continue
-        if field.name == "launch":  # its options have no prefix
-            yield from _options(value)
-        elif dataclasses.is_dataclass(value):
-            yield from _options(value, f"{prefix}{field.name}.")
-        else:
-            name = field.name.replace("_", "-")
-            yield f"--{prefix}{name}"
-            if hints[field.name] is bool:
-                yield f"--{prefix}no-{name}"
 
 
 # --- checks that several commands share ----------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
@@ -21,6 +21,20 @@ class Train:
     Example: jaxrl train --config a2c --game pong --total-steps 3e6 --seed 1
     """
 
+    first_options: ClassVar[tuple[str, ...]] = (  # of the help
+        "--config",
+        "--game",
+        "--seed",
+        "--total-steps",
+        "--num-envs",
+        "--run-dir",
+        "--env.engine",
+        "--parallel.num-devices",
+        "--optimizer.learning-rate",
+        "--log.interval",
+        "--checkpoint.interval",
+        "--evaluation.episodes",
+    )
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None
     """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""

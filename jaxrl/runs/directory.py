@@ -51,7 +51,7 @@ def _names(run_dir: Path) -> set[str]:
 def never_trained(run_dir: Path) -> bool:
     """Returns whether a directory holds nothing but what a run writes before its first step."""
     names = _names(run_dir)
-    files = {layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.CHECKPOINTS}
+    files = {layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.CHECKPOINTS, layout.WANDB}
     began = (run_dir / layout.LOCK).is_file() and layout.CONFIG in names
     if not began or any(n not in files and not n.startswith(layout.EVENTS) for n in names):
         return False

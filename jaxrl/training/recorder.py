@@ -6,6 +6,7 @@ from typing import Any
 from jaxrl.errors import StorageError
 from jaxrl.runs import metrics
 from jaxrl.runs.checkpoint_files import Progress
+from jaxrl.runs.wandb_log import WandbLog
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
 from jaxrl.types import LoopState
@@ -17,6 +18,10 @@ class Recorder:
     def __init__(self, session: TrainingSession, step: int) -> None:
         self._session = session
         self._log = metrics.MetricsLog(session.run_dir, step) if processes.index() == 0 else None
+        self._wandb: WandbLog | None = None
+        if self._log and session.config.log.wandb:
+            with session.display.busy("starting Weights & Biases"):
+                self._wandb = WandbLog(session.run_dir, session.config, session.display.say)
         self._interval = session.config.checkpoint.interval
         self._next_save = (step // self._interval + 1) * self._interval  # agent steps
         self._failures = 0  # saves that failed in a row
@@ -38,6 +43,8 @@ class Recorder:
                     "until they can"
                 )
             self._buffering = True
+        if self._wandb is not None:
+            self._wandb.write(row)
         if self._session.on_metrics is not None:
             self._session.on_metrics(row)
 
@@ -82,6 +89,9 @@ class Recorder:
             raise StorageError(f"{error}{self._advice()}") from error
         except OSError as error:
             raise StorageError(f"metrics could not be written: {error.strerror}") from error
+        finally:
+            if self._wandb is not None:
+                self._wandb.close()
 
     def _save(self, state: LoopState, progress: Progress, mean_return: float | None) -> None:
         """Flushes the metrics and starts to save a checkpoint."""

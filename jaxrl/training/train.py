@@ -27,6 +27,7 @@ from jaxrl.runs.checkpoint import Checkpoints, Kept
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.runs.directory import create_run, default_run_dir, load_config, write_config
 from jaxrl.runs.provenance import write_provenance
+from jaxrl.runs.wandb_log import check_installed
 from jaxrl.runtime import malloc, processes
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.runtime.signals import StopSignal
@@ -129,6 +130,7 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     """Returns the devices to train on. Raises `UserError` if the configuration does not fit."""
     malloc.share_arenas()  # before JAX and the emulators start their threads
     check(config)
+    check_installed(config)
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
     check_engine(config)

@@ -1,0 +1,153 @@
+"""Weights & Biases: the lines of metrics.jsonl in one run there, also across resumes.
+
+A step is sent once. The run directory holds the run's id and the newest step that was sent, so that
+a resumed run goes on there, sends the lines that are missing and repeats none: of steps that a kill
+undid, the lines of the first time stay. Whatever fails there, training goes on without it. Its own
+files lie where it puts them, ./wandb or WANDB_DIR: they hold links that leave the run directory.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import math
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
+from jaxrl.runs import layout, metrics
+from jaxrl.runs.directory import replace_text
+
+SECONDS_TO_START, SECONDS_TO_END = 30.0, 60.0  # that training waits for the network
+
+
+def check_installed(config: Config) -> None:
+    """Raises `UserError` if the package is needed and missing."""
+    # A folder "wandb", as the package itself leaves one behind, has no origin.
+    spec = importlib.util.find_spec("wandb") if config.log.wandb else None
+    if config.log.wandb and (spec is None or spec.origin is None):
+        raise UserError(
+            "log.wandb = true needs Weights & Biases: pip install 'jaxrl[wandb]', or leave "
+            "--log.wandb out"
+        )
+
+
+class WandbLog:
+    """The writer of a run's rows to Weights & Biases; after a failure it is silent.
+
+    It begins with the rows of metrics.jsonl that are not there yet. `say` shows a line to the user.
+    """
+
+    def __init__(self, run_dir: Path, config: Config, say: Callable[[str], None]) -> None:
+        self._file, self._say = run_dir / layout.WANDB, say
+        self._run: Any = None
+        self._guarded(self._start, run_dir, config)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Sends a row, except for values that are missing or not finite."""
+        if self._run is not None:
+            self._guarded(self._send, row)
+
+    def close(self) -> None:
+        """Waits until the rows are sent, but not for long."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        try:
+            run.finish()
+        except Exception as error:
+            self._say(
+                f"warning: Weights & Biases did not take everything ({_first_line(error)}): "
+                f"`wandb sync {Path(run.dir).parent}` sends the rest"
+            )
+
+    def _guarded(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Calls `step`; a failure ends the log, and a line says so."""
+        try:
+            step(*arguments)
+        except Exception as error:  # of another package, its service or its files
+            self._run = None
+            self._say(
+                f"warning: Weights & Biases failed ({_first_line(error)}): training goes on "
+                "without it, and the next resume sends the lines that are missing"
+            )
+
+    def _start(self, run_dir: Path, config: Config) -> None:
+        import wandb
+
+        known = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self._id, self._sent = known.get("id") or uuid.uuid4().hex[:8], known.get("step", -1)
+        run = _open(wandb, run_dir, config, self._id, self._say)
+        if run.disabled:  # WANDB_MODE=disabled
+            return
+        self._run = run
+        self._record()
+        for row in metrics.read(run_dir):
+            self._send(row)
+
+    def _send(self, row: dict[str, Any]) -> None:
+        step = int(row["step"])
+        if step <= self._sent:
+            return
+        values = {
+            name: value
+            for name, value in row.items()
+            if name != "step" and value is not None and math.isfinite(value)
+        }
+        self._run.log(values, step=step)
+        self._sent = step
+        self._record()
+
+    def _record(self) -> None:
+        text = json.dumps({"id": self._id, "step": self._sent})
+        replace_text(self._file, text + "\n")
+
+
+def _open(wandb: Any, run_dir: Path, config: Config, name: str, say: Callable[[str], None]) -> Any:
+    """Returns the run at Weights & Biases; it is kept here where there is no login or network."""
+    limits = {"init_timeout": SECONDS_TO_START, "finish_timeout": SECONDS_TO_END}
+    chosen = {
+        key: value for key, value in limits.items() if f"WANDB_{key.upper()}" not in os.environ
+    }
+    # Its words would break the line of progress.
+    settings = wandb.Settings(silent=True, console="off", finish_timeout_raises=True, **chosen)
+    online = wandb.setup(settings=settings).settings.mode == "online"
+
+    def start(**options: Any) -> Any:
+        return wandb.init(
+            id=name,
+            resume="allow",
+            reinit="create_new",
+            project=config.log.wandb_project,
+            name=os.environ.get("WANDB_NAME") or run_dir.name,
+            config=dataclasses.asdict(config),
+            allow_val_change=True,
+            settings=settings,
+            **options,
+        )
+
+    if not online:
+        return start()
+    try:
+        if wandb.login(prompt=False, verify=False):
+            run = start()
+            say(f"Weights & Biases: {run.url}")
+            return run
+        reason = "no login here (wandb login)"
+    except wandb.errors.Error as error:
+        reason = _first_line(error)
+        wandb.teardown()  # which ends the attempt: it holds the id
+    run = start(mode="offline")
+    say(
+        f"warning: Weights & Biases: {reason}: the lines stay in a directory, which "
+        f"`wandb sync {Path(run.dir).parent}` sends"
+    )
+    return run
+
+
+def _first_line(error: Exception) -> str:
+    """Returns the first line of an error's message, or its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
