@@ -50,7 +50,7 @@ help:
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
 	@echo "make performance        take RUN=suite into docs/results/performance.md as the machine NAME"
 	@echo "make site               build documentation and API reference into site/, and check its links"
-	@echo "make docs               write docs/reference/configuration.md and the tables of docs/results/performance.md"
+	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/performance.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100
@@ -103,6 +103,7 @@ lint: .venv/jaxrl-dev-installed
 
 docs: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tools.config_reference > docs/reference/configuration.md
+	.venv/bin/python -m tools.api_reference > docs/reference/api.md
 	.venv/bin/python -m jaxrl.experiments.suite.table
 
 site: .venv/jaxrl-dev-installed

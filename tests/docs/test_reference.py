@@ -1,8 +1,6 @@
 """The configuration reference says what the dataclasses say."""
 
 import dataclasses
-import inspect
-import re
 
 import jaxrl
 from jaxrl.config.algorithms import ALGORITHMS
@@ -10,6 +8,7 @@ from jaxrl.config.descriptions import descriptions
 from jaxrl.config.schema import SECTIONS, Config
 from tests.docs import check as docs_check
 from tests.survival import ROOT
+from tools import api_reference
 from tools.config_reference import markdown
 
 
@@ -18,16 +17,11 @@ def test_the_page_is_up_to_date():
     assert page == markdown(), "run `make docs`"
 
 
-def test_the_page_of_the_api_has_every_public_name_with_the_first_sentence_of_its_docstring():
+def test_the_page_of_the_api_is_up_to_date():
     page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `jaxrl\.(\w+)` \| (.*) \|$", page, re.MULTILINE))
-    assert sorted(rows) == sorted(jaxrl.__all__)
-    for name, text in rows.items():
-        first, *_ = inspect.getdoc(getattr(jaxrl, name)).split("\n")
-        assert text.startswith(first)
-    shown = re.findall(r"^::: jaxrl\.(\w+)$", page, re.MULTILINE)
-    # The page of the configuration has the keys of `Config`.
-    assert {*shown, "Config"} == {*jaxrl.__all__, "types"}
+    assert page == api_reference.markdown(), "run `make docs`"
+    for name in jaxrl.__all__:
+        assert f"jaxrl.{name}" in page
 
 
 def test_every_key_has_its_description_and_default():
