@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxrl.errors import UserError
 from jaxrl.policies import SUFFIX, policies
@@ -44,6 +45,41 @@ def _unpacked(path: Path) -> Path:
 def is_policy(run_dir: Path) -> bool:
     """Returns whether a run directory was unpacked from a policy's file."""
     return (run_dir / layout.POLICY).is_file()
+
+
+class Expanded(NamedTuple):
+    """The runs that paths stand for."""
+
+    run_dirs: tuple[Path, ...]
+    left_out: dict[Path, str]  # runs of folders that cannot be drawn, with the reason
+
+
+def expand_to_drawn(paths: Iterable[Path]) -> Expanded:
+    """Returns the runs that are meant, without those within folders that have no metrics to draw.
+
+    A run that is named itself is never left out. Raises `UserError` if all of them are.
+    """
+    from jaxrl.runs import metrics
+
+    paths = tuple(paths)
+    named = {as_run_dir(path) for path in paths}
+    run_dirs = expand(paths)
+    left_out: dict[Path, str] = {}
+    for run_dir in run_dirs:
+        if run_dir in named:
+            continue
+        try:
+            rows = metrics.read(run_dir)
+        except UserError as error:
+            has_file = os.path.exists(run_dir / layout.METRICS)
+            left_out[run_dir] = str(error) if has_file else f"no {layout.METRICS} yet"
+            continue
+        if not rows:
+            left_out[run_dir] = f"no line in {layout.METRICS} yet"
+    if run_dirs and len(left_out) == len(run_dirs):
+        run_dir, reason = next(iter(left_out.items()))
+        raise UserError(f"no run can be drawn; '{run_dir.name}': {reason}")
+    return Expanded(tuple(path for path in run_dirs if path not in left_out), left_out)
 
 
 def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
