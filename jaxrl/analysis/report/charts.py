@@ -29,6 +29,7 @@ DARK_TOOLBAR = "@media (prefers-color-scheme: dark) { :host { filter: invert(0.8
 PROGRESS = ("steps_per_second", "goodput", "memory_gb")
 
 
+HOLLOW = "hollow"  # circles that the page fills with its own color
 UNKNOWN_GAME = "unknown game"
 
 
@@ -166,10 +167,8 @@ def _item(
             plot.scatter("frames", "y", source=line.data_source, name=name, color=color, size=5)
         if any(early.get(name, [])):
             first = {axis: values[early[name]] for axis, values in columns.items()}
-            plot.scatter(
-                "frames", "y", source=first, name=name, size=6, line_color=color,
-                fill_color="white",
-            )  # fmt: skip
+            circles = plot.scatter("frames", "y", source=first, name=name, size=6, line_color=color)
+            circles.tags = [HOLLOW]
     return dict(json_item(plot, ID(target)))
 
 

@@ -21,6 +21,9 @@
         major_tick_line_color: line, minor_tick_line_color: null,
       });
     }
+    for (const renderer of lines(plot).filter(({tags}) => tags.includes("hollow"))) {
+      renderer.glyph.fill_color = color("--page");
+    }
     for (const grid of plot.center) {
       grid.setv({grid_line_color: line, grid_line_alpha: 0.6});
     }
