@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from jaxrl.analysis.drawing import GREY, legend_beside, line_style, save
+from jaxrl.analysis.drawing import GREY, legend_below, legend_beside, line_style, save
 from jaxrl.analysis.groups import RunGroup, groups_of_any, single_runs
 from jaxrl.errors import UserError
 from jaxrl.formatting import no_game
@@ -177,7 +177,7 @@ def comparison(
                 axes.legend_.remove()
         for axes in row[1:]:
             axes.set_ylabel("")
-        row[0].set_title(game, loc="left", fontweight="bold")
+        row[0].set_title(game, loc="left", fontweight="bold", parse_math=False)
     for axes in grid[:-1].flat:
         axes.set_xlabel("")
     if alone:
@@ -201,7 +201,8 @@ def _many_games(
         draw_seeds(axes, [one for one in groups if one.game == game], axis, smooth, order)
         if axes.legend_:
             axes.legend_.remove()
-        axes.set(title=game, xlabel="", ylabel="")
+        axes.set_title(game, parse_math=False)
+        axes.set(xlabel="", ylabel="")
     for axes in panels[len(games) :]:
         axes.set_axis_off()
     for axes in panels[max(0, len(games) - COLUMNS) : len(games)]:  # a legend is below the figure
@@ -210,8 +211,7 @@ def _many_games(
     lines = [Line2D([], [], label=label, **line_style(n)) for n, label in enumerate(order)]
     seeds = any(len(one.run_dirs) > 1 for one in groups)
     title = "means of seeds, bands from lowest to highest; " * seeds + f"circle: {EARLY}"
-    figure.legend(handles=lines, loc="outside lower center", ncols=COLUMNS, fontsize="small",
-                  title=title.replace("\n", " "), title_fontsize="small")  # fmt: skip
+    legend_below(figure, handles=lines, ncols=COLUMNS, title=title.replace("\n", " "))
     return figure
 
 
@@ -230,7 +230,7 @@ def _name_run(axes: "matplotlib.axes.Axes", run_dir: Path) -> None:
     games = int(rows[-1].get("episodes") or 0) if rows else 0
     few = 0 < games < WINDOW
     so_far = f": {games} {'game' if games == 1 else 'games'} so far" if few else ""
-    axes.set_title(", ".join(names) + so_far, loc="left", fontweight="bold")
+    axes.set_title(", ".join(names) + so_far, loc="left", fontweight="bold", parse_math=False)
     if few:
         axes.set_ylabel("return, mean of the games so far")
 
@@ -327,6 +327,6 @@ def _finish(axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis, smoo
         legend_beside(axes)
         return
     words = _without_curve(run_dirs)
-    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center")
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", parse_math=False)
     axes.set_xticks([])
     axes.set_yticks([])

@@ -33,7 +33,20 @@ def line_style(place: int) -> dict[str, Any]:
 def legend_beside(axes: "matplotlib.axes.Axes", **options: Any) -> "matplotlib.legend.Legend":
     """Adds a legend to the right of the axes, where it covers no curve."""
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
-    return axes.legend(**({"fontsize": "small"} | place | options))
+    return _without_formulas(axes.legend(**({"fontsize": "small"} | place | options)))
+
+
+def legend_below(figure: "matplotlib.figure.Figure", **options: Any) -> "matplotlib.legend.Legend":
+    """Adds a legend for all axes below them, to a figure with constrained layout."""
+    given = {"fontsize": "small", "title_fontsize": "small"} | options
+    return _without_formulas(figure.legend(loc="outside lower center", **given))
+
+
+def _without_formulas(legend: "matplotlib.legend.Legend") -> "matplotlib.legend.Legend":
+    """Returns the legend, which shows dollars as they are: a directory's name may have some."""
+    for words in legend.get_texts():
+        words.set_parse_math(False)
+    return legend
 
 
 def save(figure: "matplotlib.figure.Figure", target: Path) -> None:

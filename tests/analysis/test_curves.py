@@ -222,6 +222,19 @@ def test_seeds_without_a_common_range_and_runs_of_one_seed_are_named_so(tmp_path
     assert label == "x: mean of 2 runs,\nwhich have no range in common"
 
 
+def test_names_with_dollars_are_no_formulas(tmp_path):
+    """Matplotlib would refuse this one, as TeX."""
+    run = make_run(tmp_path / r"$\frac$", [1.0, 2.0])
+    (run / "config.toml").write_text("game = '$\\frac$'\n")
+    silent = make_run(tmp_path / r"$\bad$", [None])
+    many = [make_run(tmp_path / f"$\\{n}$", [1.0, 2.0]) for n in range(curves.MOST_ROWS)]
+    for n, path in enumerate(many):
+        (path / "config.toml").write_text(f"game = '$\\{n}$'\n")
+    for run_dirs in ([run], [run, silent], [silent], [run, *many]):
+        curves.learning_curve(run_dirs, tmp_path / "x.png")
+        assert (tmp_path / "x.png").is_file()
+
+
 def test_each_run_has_a_curve_if_that_is_asked_for(tmp_path):
     runs = [
         make_run(tmp_path / f"pong-x-seed{n}", [1.0, n], Config(seed=n), episodes=[200, 300])
