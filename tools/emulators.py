@@ -146,27 +146,27 @@ def ratio(rates_of: dict[str, list[float]]) -> float:
 
 def draw(found: dict[str, dict[str, Any]]) -> None:
     """Draws the ratio of every game, sorted, on one core and on two."""
-    import matplotlib
+    import matplotlib.figure
 
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    from jaxrl.analysis.drawing import COLORS, GREY
 
     kinds = [kind for kind in ("speed-1", "speed-2") if kind in found]
     games = sorted(found[kinds[-1]], key=lambda game: ratio(found[kinds[-1]][game]))
-    figure, axes = plt.subplots(figsize=(8, 10), layout="constrained")
-    for kind, marker in zip(kinds, "ox", strict=False):
+    figure = matplotlib.figure.Figure(figsize=(8, 10), layout="constrained")
+    axes = figure.subplots()
+    for kind, marker, color in zip(kinds, "ox", COLORS, strict=False):
         cores = kind[-1]
         label = f"{cores} core{'s' * (cores != '1')}"
         ratios = [ratio(found[kind][game]) if game in found[kind] else np.nan for game in games]
-        axes.plot(ratios, range(len(games)), marker, label=label, markersize=5)
+        axes.plot(ratios, range(len(games)), marker, color=color, label=label, markersize=5)
     axes.set_yticks(range(len(games)), games, fontsize=7)
     axes.set_xlim(left=0)
     axes.set_ylim(-1, len(games))
-    axes.axvline(1, color="grey", linewidth=0.8)
-    axes.text(1, -0.6, " EnvPool", fontsize=8, color="grey")
+    axes.axvline(1, color=GREY, linewidth=0.8)
+    axes.text(1, -0.6, " EnvPool", fontsize=8, color=GREY)
     axes.set_xlabel("steps per second, as multiples of EnvPool's on the same cores")
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(loc="lower right")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)  # above
     figure.savefig(PICTURE, dpi=110)
 
 

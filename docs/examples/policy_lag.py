@@ -6,20 +6,26 @@
         optimizer.schedule=constant
 
 Trains one configuration with every lag and seed, one after another, into
-ROOT/GAME-lagLAG-seedSEED; those that are there are not trained again. Then it draws
-ROOT/policy_lag_GAME.png.
+ROOT/GAME-lagLAG-seedSEED; those that are there are not trained again. Then it writes the returns
+to ROOT/policy_lag_GAME.json and draws ROOT/policy_lag_GAME.png.
+
+    python docs/examples/policy_lag.py --recorded docs/results/policy_lag_pong.json
+
+Draws recorded returns into a picture beside them, and trains nothing.
 """
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import matplotlib.figure
+import numpy as np
 import tyro
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from jaxrl.analysis.curves import UNITS, band
-from jaxrl.analysis.drawing import COLORS
+from jaxrl.analysis.drawing import COLORS, legend_beside
 from jaxrl.config.diff import differences
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
@@ -29,11 +35,75 @@ A2C = Path("a2c_fast")
 OPTIONS = ("parallel.order=overlapped", "optimizer.learning-rate=3e-4")
 
 
-def score(run_dir: Path, share: float) -> float:
+class Returns(NamedTuple):
+    """The mean return of the last 100 games at each line of a run's log that has one."""
+
+    step: list[int]
+    return_mean: list[float]
+
+
+Study = dict[int, list[Returns]]  # lag -> seeds
+
+
+def read(run_dir: Path) -> Returns:
+    """The returns of a run."""
+    rows = [row for row in metrics.read(run_dir) if row["return_mean"] is not None]
+    return Returns([row["step"] for row in rows], [row["return_mean"] for row in rows])
+
+
+def write(game: str, study: Study, target: Path) -> None:
+    """Writes the returns, which `--recorded` draws again."""
+    lags = {str(lag): [run._asdict() for run in runs] for lag, runs in study.items()}
+    target.write_text(json.dumps({"game": game, "lags": lags}) + "\n")
+
+
+def recorded(path: Path) -> tuple[str, Study]:
+    """The game and the returns that `write` wrote."""
+    found = json.loads(path.read_text())
+    study = {int(lag): [Returns(**run) for run in runs] for lag, runs in found["lags"].items()}
+    return found["game"], study
+
+
+def score(run: Returns, share: float) -> float:
     """The mean of the lines in the last `share` of training; each is of the last 100 games."""
-    returns = [row["return_mean"] for row in metrics.read(run_dir)]
-    found = [value for value in returns[int((1 - share) * len(returns)) :] if value is not None]
+    ends = run.step[-1] if run.step else 0
+    lines = zip(run.step, run.return_mean, strict=True)
+    found = [value for step, value in lines if step > (1 - share) * ends]
     return sum(found) / len(found) if found else float("nan")
+
+
+def draw(game: str, study: Study) -> matplotlib.figure.Figure:
+    """The returns against steps, and the score against the lag."""
+    figure = matplotlib.figure.Figure(figsize=(12, 4), layout="constrained")
+    curves, scores = figure.subplots(1, 2)
+    seeds = len(next(iter(study.values())))
+    for place, (lag, runs) in enumerate(study.items()):
+        first, last = max(run.step[0] for run in runs), min(run.step[-1] for run in runs)
+        x = np.linspace(first, last, 200)
+        y = np.mean([np.interp(x, *run) for run in runs], axis=0)
+        # Dashes do not cover an equal curve below them.
+        line = "-" if place % 2 == 0 else (0, (4, 3))
+        curves.plot(x, y, color=COLORS[place % len(COLORS)], linestyle=line, label=f"lag {lag}")
+    curves.xaxis.set_major_locator(MaxNLocator(5))
+    curves.xaxis.set_major_formatter(EngFormatter())
+    curves.set_xlabel("agent steps")
+    curves.set_ylabel("return of the last 100 games" + f", mean of {seeds} seeds" * (seeds > 1))
+    for color, share, marker in ((COLORS[0], 1.0, "o"), (COLORS[1], 0.2, "s")):
+        values = [[score(run, share) for run in runs] for runs in study.values()]
+        part = "whole training" if share == 1 else f"last {share:.0%}\nof training"
+        means = [sum(x) / len(x) for x in values]
+        scores.plot(range(len(values)), means, marker=marker, color=color, label=f"mean of {part}")
+        if seeds > 1:
+            places = np.repeat(range(len(values)), [len(x) for x in values])
+            scores.plot(places, np.concatenate(values), ".", color=color, alpha=0.5)
+    scores.set_xticks(range(len(study)), [str(lag) for lag in study])
+    scores.set_xlabel("lag of the acting policy (updates)")
+    scores.set_ylabel("return of 100 games" + "; a dot for each seed" * (seeds > 1))
+    curves.set_title(game, loc="left", fontweight="bold")
+    for axes in (curves, scores):
+        axes.grid(alpha=0.3)
+        legend_beside(axes)
+    return figure
 
 
 def _run(*command: str) -> None:
@@ -70,6 +140,7 @@ def main(
     lags: tuple[int, ...] = (0, 1, 2, 4, 8, 16),
     root: Path = Path("runs/policy_lag"),
     options: tuple[str, ...] = OPTIONS,
+    recorded_file: Annotated[Path | None, tyro.conf.arg(name="recorded")] = None,
 ) -> None:
     """Trains with each lag and draws what became of the score.
 
@@ -81,7 +152,13 @@ def main(
         lags: in updates
         root: directory of the runs and the picture
         options: further options of `jaxrl train`, instead of those of the default
+        recorded_file: JSON of an earlier study to draw; trains nothing
     """
+    if recorded_file:
+        target = recorded_file.with_suffix(".png")
+        draw(*recorded(recorded_file)).savefig(target, dpi=120)
+        print(target)
+        return
     further = [word for option in options for word in f"--{option}".split("=", 1)]
     found: dict[int, list[Path]] = {lag: [] for lag in sorted(lags)}
     for lag, run_dirs in found.items():
@@ -111,33 +188,10 @@ def main(
             ]
             _run(*command)
     _check_alike(everything, total_steps)
-    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
-    curves, axes = figure.subplots(1, 2)
-    for place, (lag, run_dirs) in enumerate(found.items()):
-        color = COLORS[place % len(COLORS)]
-        mean = band(run_dirs, "step")  # of the seeds
-        curves.plot(mean.x * UNITS["step"], mean.mean, color=color, label=f"lag {lag}")
-    curves.xaxis.set_major_formatter(EngFormatter())
-    curves.set_xlabel("agent steps")
-    number = f", mean of {len(seeds)} seeds" if len(seeds) > 1 else ""
-    curves.set_ylabel(f"return of the last 100 games{number}")
-    curves.legend(fontsize="small")
-    for share, marker in ((1.0, "o"), (0.2, "s")):
-        values = {lag: [score(run_dir, share) for run_dir in dirs] for lag, dirs in found.items()}
-        places = range(len(values))
-        means = [sum(x) / len(x) for x in values.values()]
-        what = "whole training" if share == 1 else f"last {share:.0%} of training"
-        (line,) = axes.plot(places, means, marker=marker, label=f"mean of {what}")
-        for place, of_seeds in zip(places, values.values(), strict=True):
-            axes.plot([place] * len(of_seeds), of_seeds, ".", color=line.get_color(), alpha=0.5)
-    axes.set_xticks(range(len(found)), [str(lag) for lag in found])
-    axes.set_xlabel("lag of the acting policy (updates)")
-    axes.set_ylabel("return of 100 games; a dot for each seed")
-    axes.legend(fontsize="small")
-    for each in (curves, axes):
-        each.grid(alpha=0.3)
+    study = {lag: [read(run_dir) for run_dir in run_dirs] for lag, run_dirs in found.items()}
     target = root / f"policy_lag_{game}.png"
-    figure.savefig(target, dpi=120)
+    write(game, study, target.with_suffix(".json"))
+    draw(game, study).savefig(target, dpi=120)
     print(target)
 
 

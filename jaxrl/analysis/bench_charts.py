@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, line_style, save
+from jaxrl.analysis.drawing import COLORS, GREY, legend_beside, line_style, save
 
 
 def draw_throughput(
@@ -24,7 +24,7 @@ def draw_throughput(
     numbers = sorted(rates)
     for place, load in enumerate(rates[numbers[0]]):
         values = [rates[number][load] for number in numbers]
-        line: dict[str, Any] = {"linestyle": "--", "color": "grey"}
+        line: dict[str, Any] = {"linestyle": "--", "color": GREY}
         if load != "loop":
             line = line_style(place) | {"marker": "o"}
         axes[0].plot(numbers, values, label=load, **line)
@@ -40,7 +40,7 @@ def draw_throughput(
         axis.set_xlabel("environments")
         axis.set_ylabel(f"agent steps per second, {unit}")
         axis.grid(alpha=0.3)
-    axes[1].legend(fontsize="small", loc="upper right")  # curves fall, so it is empty there
+    legend_beside(axes[1])
 
 
 def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> None:
@@ -74,7 +74,7 @@ def draw_shares(axes: "matplotlib.axes.Axes", shares: dict[int, dict[str, float]
         bottom += heights
     axes.set_xlabel("environments")
     axes.set_ylabel("share of a step of training (%)")
-    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))
+    legend_beside(axes)
 
 
 def draw_scaling(
@@ -91,7 +91,7 @@ def draw_scaling(
         devices = sorted(found)
         line = line_style(number) | {"marker": "."}
         ideal = [found[1] * count for count in devices]
-        axes[0].plot(devices, ideal, color="grey", linestyle=":", label="_" if number else "ideal")
+        axes[0].plot(devices, ideal, color=GREY, linestyle=":", label="_" if number else "ideal")
         axes[0].plot(devices, [found[count] for count in devices], label=label, **line)
         share = [found[count] / best for count, best in zip(devices, ideal, strict=True)]
         axes[1].plot(devices, share, label=label, **line)
@@ -105,4 +105,4 @@ def draw_scaling(
         axis.xaxis.set_major_formatter("{x:.0f}")
         axis.set_xlabel("devices")
         axis.grid(alpha=0.3)
-    axes[0].legend(fontsize="small", loc="upper left")
+    legend_beside(axes[1], handles=axes[0].get_legend_handles_labels()[0])

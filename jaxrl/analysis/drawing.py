@@ -1,4 +1,4 @@
-"""Colors, lines and files that all pictures share."""
+"""The colors, lines, legends and files of all pictures: plots, reports, notebooks and films."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,13 @@ import numpy as np
 
 from jaxrl.errors import UserError
 
-# Distinct also with defective color vision (Okabe & Ito 2008, without the yellow).
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Distinct also with defective color vision (Okabe & Ito 2008), without the yellow, which white
+# swallows, and the black, which a dark page swallows.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", ":", "-.")  # a further round of the colors takes the next one
+GOOD, BAD = COLORS[2], COLORS[1]  # rewards and their opposite
+GREY = "#808080"  # what curves are compared with: an ideal, a human, a frame around a screen
+PALE = "#9FB8C8"  # what stands behind the thing that is meant
 
 
 def palette(number: int) -> list[Any]:
@@ -24,6 +28,25 @@ def line_style(place: int) -> dict[str, Any]:
     """Returns the color and the line of the curve at this place."""
     line = LINES[place // len(COLORS) % len(LINES)]
     return {"color": COLORS[place % len(COLORS)], "linestyle": line}
+
+
+def legend_beside(axes: "matplotlib.axes.Axes", **options: Any) -> "matplotlib.legend.Legend":
+    """Adds a legend to the right of the axes, where it covers no curve."""
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
+    return _without_formulas(axes.legend(**({"fontsize": "small"} | place | options)))
+
+
+def legend_below(figure: "matplotlib.figure.Figure", **options: Any) -> "matplotlib.legend.Legend":
+    """Adds a legend for all axes below them, to a figure with constrained layout."""
+    given = {"fontsize": "small", "title_fontsize": "small"} | options
+    return _without_formulas(figure.legend(loc="outside lower center", **given))
+
+
+def _without_formulas(legend: "matplotlib.legend.Legend") -> "matplotlib.legend.Legend":
+    """Returns the legend, which shows dollars as they are: a directory's name may have some."""
+    for words in legend.get_texts():
+        words.set_parse_math(False)
+    return legend
 
 
 def save(figure: "matplotlib.figure.Figure", target: Path) -> None:

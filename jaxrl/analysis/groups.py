@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
-from jaxrl.runs.directory import load_config
+from jaxrl.runs.directory import load_config, settings_by_key
 
 
 def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
@@ -69,6 +69,36 @@ def group_runs(run_dirs: Iterable[Path]) -> list[RunGroup]:
         for kind, games in found.items()
         for game, members in games.items()
     ]
+
+
+def single_runs(run_dirs: Sequence[Path]) -> list[RunGroup]:
+    """Returns a group for each run, under its name. Raises `UserError` if one is given twice."""
+    return [
+        RunGroup(_game(run_dir), name, [run_dir])
+        for run_dir, name in zip(run_dirs, distinct_names(run_dirs), strict=True)
+    ]
+
+
+def groups_of_any(run_dirs: Sequence[Path]) -> list[RunGroup]:
+    """Groups runs; one whose configuration is missing or invalid is a group under its name."""
+    alone = [one for one in single_runs(run_dirs) if not _has_config(one.run_dirs[0])]
+    others = {one.run_dirs[0] for one in alone}
+    return group_runs(run_dir for run_dir in run_dirs if run_dir not in others) + alone
+
+
+def _has_config(run_dir: Path) -> bool:
+    """Returns whether a run's configuration can be loaded."""
+    try:
+        load_config(run_dir)
+    except UserError:
+        return False
+    return True
+
+
+def _game(run_dir: Path) -> str:
+    """Returns a run's game, from whatever its configuration says."""
+    game = settings_by_key(run_dir).get("game")
+    return game if isinstance(game, str) else "unknown game"
 
 
 def _kind(config: Config) -> Config:

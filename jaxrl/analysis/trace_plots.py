@@ -9,14 +9,14 @@ import imageio.v2 as imageio
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, palette
+from jaxrl.analysis.drawing import BAD, COLORS, GOOD, GREY, PALE, legend_beside, palette
 from jaxrl.errors import UserError
 from jaxrl.evaluation.trace import Trace
-from jaxrl.evaluation.video import REAL_TIME, quiet_fork
+from jaxrl.evaluation.video import pictures_per_second, quiet_fork
 
 WIDTH = 9.5  # inches
 FRAMES_SHOWN = 8  # pictures above the curves
-REWARDS = {1: ("reward", "^", COLORS[2]), -1: ("negative reward", "v", COLORS[1])}
+REWARDS = {1: ("reward", "^", GOOD), -1: ("negative reward", "v", BAD)}
 
 
 def draw(trace: Trace) -> "matplotlib.figure.Figure":
@@ -64,7 +64,7 @@ def draw_step(trace: Trace, step: int) -> "matplotlib.figure.Figure":
     for action, axes in enumerate(grid.flat[: len(trace.action_names)]):
         chosen = bool(action == trace.actions[step])
         axes.bar(trace.atoms, trace.distributions[step, action], width,
-                 color=COLORS[0] if chosen else "#9fb8c8")  # fmt: skip
+                 color=COLORS[0] if chosen else PALE)  # fmt: skip
         mean = trace.action_values[step, action]
         axes.axvline(mean, color=COLORS[1], linestyle=":")
         name = f"{trace.action_names[action]}{', chosen' * chosen}"
@@ -74,11 +74,15 @@ def draw_step(trace: Trace, step: int) -> "matplotlib.figure.Figure":
     return figure
 
 
-def film(trace: Trace, frames_per_second: float = REAL_TIME) -> bytes:
+def film(trace: Trace, frames_per_second: float | None = None) -> bytes:
     """Returns an mp4 of the game and the policy, above curves that a cursor follows.
 
-    15 steps per second are the speed of Atari's console.
+    15 steps per second are the speed of Atari's console, and the default, but for games of few
+    steps.
     """
+    if frames_per_second is None:
+        games = max(1, int(trace.ends.sum()))
+        frames_per_second = pictures_per_second(len(trace.frames) / games)
     import matplotlib.figure
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -141,7 +145,7 @@ def _show(axes: Any, frame: np.ndarray) -> Any:
     """Draws a frame with a border and without ticks."""
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.spines[:].set_color("grey")
+    axes.spines[:].set_color(GREY)
     return axes.imshow(frame, interpolation="nearest")
 
 
@@ -184,7 +188,7 @@ def _draw_values(axes: Any, trace: Trace) -> None:
     axes.set_ylabel("value")
     axes.grid(alpha=0.3)
     axes.set_xlim(0, len(trace.actions))
-    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1))
+    legend_beside(axes, fontsize="x-small")
 
 
 def _draw_action_values(axes: Any, trace: Trace) -> None:
@@ -212,7 +216,7 @@ def _draw_distribution(axes: Any, trace: Trace) -> None:
 
 def _legend(axes: Any, trace: Trace) -> None:
     columns = 1 if len(trace.action_names) <= 6 else 2
-    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1), ncols=columns)
+    legend_beside(axes, fontsize="x-small", ncols=columns)
 
 
 class _Moving(NamedTuple):
@@ -266,7 +270,7 @@ def _return_distributions(axes: Any, trace: Trace) -> _Moving:
     axes.set_ylim(0, 1.05 * np.nanmax(trace.distributions))
     axes.set_xlabel("return (atoms)")
     axes.set_ylabel("probability")
-    axes.legend(fontsize="x-small", loc="upper left")
+    _legend(axes, trace)
 
     def move(step: int) -> None:
         for line, y in zip(lines, trace.distributions[step], strict=True):

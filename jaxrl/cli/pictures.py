@@ -18,13 +18,15 @@ from jaxrl.cli.parsing import (
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.paths import as_run_dir, expand, is_policy, lacks_lines
+from jaxrl.runs.paths import as_run_dir, is_policy, lacks_lines, select
 
 
 @dataclass(frozen=True)
 class Play:
     """Record a game as an mp4 or a GIF in real time, with the score written into it.
 
+    A game of a few steps, as of Catch, is slowed so that it can be seen. Pictures of Atari games
+    are 320 pixels wide.
     Example: jaxrl play runs/x, or jaxrl play pong
     """
 
@@ -80,6 +82,8 @@ def play(arguments: Play) -> int:
 class Plot:
     """Draw the runs' learning curves into one PNG: return against frames, and against time.
 
+    Several runs have a row for each game. Runs that differ only in their seed are one curve, their
+    mean, with a band from the lowest to the highest. Of more than six games each has one panel.
     Example: jaxrl plot runs/x runs/y -o comparison.png
     """
 
@@ -88,11 +92,13 @@ class Plot:
     output: Output = None
     """file to write; default is learning_curve.png in the (only) run directory, for a policy
     NAME.png here"""
+    each: bool = False
+    """draw a curve for each run, under its name, instead of means over seeds"""
 
 
 def plot(arguments: Plot) -> int:
     """Draws the learning curves and prints the picture's path."""
-    run_dirs = expand(arguments.runs, lacks_lines)
+    run_dirs, _ = select(arguments.runs, lacks_lines)
     if not run_dirs:
         raise UserError("plot needs at least one run directory")
     if arguments.output is None and len(run_dirs) > 1:
@@ -109,7 +115,7 @@ def plot(arguments: Plot) -> int:
     target = arguments.output or of_policy or run_dirs[0] / layout.LEARNING_CURVE
     if arguments.output:
         check_target(target, (".png",))
-    curves.learning_curve(list(run_dirs), target)
+    curves.learning_curve(list(run_dirs), target, each=arguments.each)
     print(target)
     return 0
 
@@ -131,12 +137,12 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    run_dirs = expand(arguments.runs, lacks_lines)
+    run_dirs, left_out = select(arguments.runs, lacks_lines)
     if not run_dirs:
         raise UserError("report needs at least one run directory")
     check_target(arguments.output, (".html",))
     from jaxrl.analysis.report import page
 
-    page.write(list(run_dirs), arguments.output, video=arguments.video)
+    page.write(list(run_dirs), arguments.output, video=arguments.video, left_out=left_out)
     print(arguments.output)
     return 0

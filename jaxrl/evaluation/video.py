@@ -1,6 +1,7 @@
 """Records a game as an mp4 or a GIF, with the score above the picture."""
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,7 +21,9 @@ from jaxrl.program import rollout
 from jaxrl.types import ActorState, EnvEngine, TimeStep
 
 REAL_TIME = 15  # pictures per second: an agent step is 4 of the console's 60 frames
-HEIGHT = {".mp4": 420, ".gif": 210}  # of the game, in pixels
+SHORTEST = 5.0  # seconds of film, so that a game of a few steps can be seen
+SLOWEST = 2  # pictures per second
+HEIGHT = 420  # of the game, in pixels: twice an Atari game's, which is then 320 wide
 CAPTION = 28  # height of the text above the game, in pixels
 
 Step = Callable[[rollout.RolloutState], rollout.RolloutState]
@@ -34,16 +37,21 @@ def quiet_fork() -> Iterator[None]:
         yield
 
 
-def _writer(target: Path) -> Any:
-    """Opens a GIF or an mp4 for writing, by the target's suffix."""
+def pictures_per_second(steps: float, shortest: float = SHORTEST) -> float:
+    """Returns the speed of a film: that of the console, slower for a game of few steps."""
+    return min(REAL_TIME, max(SLOWEST, steps / shortest))
+
+
+def _writer(target: Path, speed: float) -> Any:
+    """Opens a GIF that repeats or an mp4 for writing, by the target's suffix."""
     if target.suffix == ".gif":
-        return imageio.get_writer(target, format="GIF-PIL", fps=REAL_TIME, loop=0)
-    return imageio.get_writer(target, format="FFMPEG", fps=REAL_TIME, macro_block_size=2)
+        return imageio.get_writer(target, format="GIF-PIL", fps=speed, loop=0)
+    return imageio.get_writer(target, format="FFMPEG", fps=speed, macro_block_size=2)
 
 
-def _picture(game: np.ndarray, caption: str, height: int) -> np.ndarray:
-    """Returns u8[H, W, 3], enlarged to `height`, under a caption; codecs require even sides."""
-    scale = max(1, height // game.shape[0])
+def _picture(game: np.ndarray, caption: str) -> np.ndarray:
+    """Returns u8[H, W, 3], enlarged to `HEIGHT`, under a caption; codecs require even sides."""
+    scale = max(1, HEIGHT // game.shape[0])
     large = game.repeat(scale, 0).repeat(scale, 1)
     height, width = large.shape[0] + CAPTION, large.shape[1]
     picture = Image.new("RGB", (width + width % 2, height + height % 2))
@@ -80,7 +88,7 @@ def record(
       protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
       target: the mp4 or GIF.
       seed: of the game and the actions.
-      max_seconds: of video; a longer game is cut.
+      max_seconds: of video; a longer game is cut. One of few steps is slowed within this limit.
       from_step: agent steps to play before the video begins.
 
     Raises `UserError`, and writes nothing, if the game ends before `from_step`.
@@ -130,23 +138,42 @@ def _film(
     engine: EnvEngine, step: Step, game: _Progress, target: Path, max_length: float
 ) -> _Progress:
     """Plays to the end of the game, or to `max_length` agent steps, and writes the pictures."""
-    # Pictures are encoded at once: those of a long game would fill the host memory.
     writer: Any
-    with (
-        quiet_fork(),
-        _writer(target) as writer,
-    ):
-        while not game.over and game.length < max_length:
-            game = _advance(engine, step, game)
-            if game.is_next_game:
-                break
-            shown = engine.render() if engine.render else _gray(game.state.timestep)
-            caption = f"{engine.spec.game}   score {game.score:g}"
-            picture = _picture(shown, caption, HEIGHT[target.suffix])
+    longest = (max_length - game.length) / REAL_TIME
+    first: list[np.ndarray] = []
+    pictures = _pictures(engine, step, game, max_length)
+    for played, picture in itertools.islice(pictures, int(SHORTEST * REAL_TIME)):
+        game = played
+        first.append(picture)
+    # By the length of the whole game: the end of a long one keeps its speed.
+    slow = pictures_per_second(game.length, min(SHORTEST, longest))
+    speed = slow if game.over else REAL_TIME
+    with quiet_fork(), _writer(target, speed) as writer:
+        for picture in first:
             writer.append_data(picture)
-        for _ in range(REAL_TIME):  # a second to read the result
+        # The others are encoded at once: those of a long game would fill the host memory.
+        for played, picture in pictures:
+            game = played
+            writer.append_data(picture)
+        for _ in range(round(speed)):  # a second to read the result
             writer.append_data(picture)
     return game
+
+
+def _pictures(
+    engine: EnvEngine, step: Step, game: _Progress, max_length: float
+) -> Iterator[tuple[_Progress, np.ndarray]]:
+    """Yields the game after each row, and its picture under a caption with the score.
+
+    A game that ends during a reset yields its last screen again: the newest one is the next game's.
+    """
+    shown: np.ndarray | None = None
+    while not game.over and game.length < max_length:
+        game = _advance(engine, step, game)
+        if shown is None or not game.is_next_game:
+            shown = np.array(engine.render()) if engine.render else _gray(game.state.timestep)
+        caption = f"{engine.spec.game}   score {game.score:g}{', game over' * game.over}"
+        yield game, _picture(shown, caption)
 
 
 def _gray(timestep: TimeStep) -> np.ndarray:

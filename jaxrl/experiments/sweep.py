@@ -266,5 +266,6 @@ def report(members: list[SweepMember], root: Path) -> Path | None:
     run_dirs = [x.run_dir for x in members if (x.run_dir / layout.METRICS).is_file()]
     if not run_dirs:
         return None
-    page.write(run_dirs, root / REPORT)
+    left_out = {x.run_dir: "not trained" for x in members if x.run_dir not in run_dirs}
+    page.write(run_dirs, root / REPORT, left_out=left_out)
     return root / REPORT

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxrl.errors import UserError
 from jaxrl.policies import SUFFIX, policies
@@ -57,24 +58,46 @@ def is_policy(run_dir: Path) -> bool:
     return (run_dir / layout.POLICY).is_file()
 
 
+class Selected(NamedTuple):
+    """The runs that paths stand for."""
+
+    run_dirs: tuple[Path, ...]
+    left_out: dict[Path, str]  # runs of folders that are not ready, with the reason
+
+
+Lacks = Callable[[Path], str]  # what a run lacks; empty if nothing
+
+
 def lacks_lines(run_dir: Path) -> str:
-    """Returns what a run lacks that is still compiling, for `expand`; empty if nothing."""
-    return "" if os.path.lexists(run_dir / layout.METRICS) else f"no {layout.METRICS}"
+    """Returns why a run cannot be drawn yet, as one that still compiles; empty if it can."""
+    from jaxrl.runs import metrics
+
+    try:
+        return "" if metrics.read(run_dir) else f"no line in {layout.METRICS} yet"
+    except UserError as error:
+        return str(error) if (run_dir / layout.METRICS).exists() else f"no {layout.METRICS} yet"
 
 
 def lacks_checkpoints(run_dir: Path) -> str:
-    """Returns what a run lacks that cannot be played yet, for `expand`; empty if nothing."""
-    return "" if checkpoint_files.steps(run_dir) else "no checkpoint"
+    """Returns why a run cannot be played yet; empty if it can."""
+    return "" if checkpoint_files.steps(run_dir) else "no checkpoint yet"
 
 
-def expand(paths: Iterable[Path], lacks: Callable[[Path], str] | None = None) -> tuple[Path, ...]:
+def expand(paths: Iterable[Path], lacks: Lacks | None = None) -> tuple[Path, ...]:
+    """Returns the run directories that are meant, as `select` does, without those left out."""
+    return select(paths, lacks).run_dirs
+
+
+def select(paths: Iterable[Path], lacks: Lacks | None = None) -> Selected:
     """Returns the run directories that are meant: of a folder of runs or sweeps, those within.
 
     Policies are unpacked. The logs of a sweep's members, which a shell's `*` gives too, are left
-    out. So are, with a line, runs of a folder that are too young: those of which `lacks` names
-    what is missing. Raises `UserError` if a sweep has begun no member, or all runs are too young.
+    out. So are, with a line, runs of a folder that are not ready: those of which `lacks` says why.
+    A run that is named itself is never left out. Raises `UserError` if a sweep has begun no member,
+    or no run of a folder is ready.
     """
     found: list[Path] = []
+    left_out: dict[Path, str] = {}
     for path in map(as_run_dir, paths):
         if path.suffix == ".log" and os.path.isfile(path):
             continue
@@ -86,18 +109,18 @@ def expand(paths: Iterable[Path], lacks: Callable[[Path], str] | None = None) ->
         members = sorted({config.parent for config in configs})
         if not members and os.path.isfile(path / layout.SWEEP):
             raise UserError(f"the sweep in '{path}' has no run yet: wait for its first member")
-        if lacks is not None:
-            members = _old_enough(path, members, lacks)
-        found += members or [path]
-    return tuple(found)
+        young = _not_ready(path, members, lacks) if lacks else {}
+        left_out |= young
+        found += [member for member in members if member not in young] or [path]
+    return Selected(tuple(found), left_out)
 
 
-def _old_enough(folder: Path, members: list[Path], lacks: Callable[[Path], str]) -> list[Path]:
-    """Returns the members of a folder that lack nothing. Raises `UserError` if all lack it."""
+def _not_ready(folder: Path, members: list[Path], lacks: Lacks) -> dict[Path, str]:
+    """Returns the members that lack something, with a line each. Raises `UserError` if all do."""
     young = {member: lacking for member in members if (lacking := lacks(member))}
     if members and len(young) == len(members):
-        raise UserError(f"no run in '{folder}' is old enough: '{members[0]}' has "
-                        f"{young[members[0]]} yet")  # fmt: skip
-    for member, lacking in young.items():
-        print(f"left out: '{member}' has {lacking} yet", file=sys.stderr)
-    return [member for member in members if member not in young]
+        name, reason = members[0].name, young[members[0]]
+        raise UserError(f"no run in '{folder}' is ready; '{name}': {reason}")
+    for member, reason in young.items():
+        print(f"jaxrl: left out '{member.name}': {reason}", file=sys.stderr)
+    return young

@@ -101,12 +101,14 @@ def test_the_young_runs_of_a_folder_are_left_out_and_named(tmp_path, capsys):
     )
     picture = ["-o", str(tmp_path / "x.png")]
     assert main(["plot", str(tmp_path), *picture]) == 2
-    assert f"is old enough: '{old}' has no metrics.jsonl yet" in capsys.readouterr().err
+    assert f"is ready; '{old.name}': no metrics.jsonl yet" in capsys.readouterr().err
     line = {"step": 1, "frames": 4, "seconds": 1.0, "return_mean": 2.0}
     (old / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     for command in (["plot", *picture], ["report", "-o", str(tmp_path / "x.html")]):
         assert main([*command, str(tmp_path)]) == 0
-        assert capsys.readouterr().err == f"left out: '{young}' has no metrics.jsonl yet\n"
+        assert capsys.readouterr().err == (
+            f"jaxrl: left out '{young.name}': no metrics.jsonl yet\n"
+        )
         assert main([*command, str(young)]) == 2  # where it is named itself
         assert "is no run directory: it has no metrics.jsonl" in capsys.readouterr().err
     assert list(jaxrl.load_runs(tmp_path)["run"]) == [old.name]

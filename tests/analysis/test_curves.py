@@ -174,6 +174,103 @@ def test_a_comparison_has_a_row_for_each_game_and_one_color_for_each_configurati
     ]
 
 
+def titles(figure):
+    return [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
+
+
+def test_a_single_run_is_named_with_its_game_algorithm_and_seed(tmp_path):
+    run = make_run(tmp_path / "x", [1.0, 2.0], Config(game="boxing", seed=7), episodes=[99, 200])
+    figure = curves.comparison([run])
+    assert titles(figure) == ["boxing, a2c, seed 7"]
+    assert figure.axes[0].get_ylabel() == "return, mean of the last 100 games"
+    assert legend(figure.axes[-1]) == ["x", curves.EARLY]
+
+
+@pytest.mark.parametrize(("games", "words"), [(1, "1 game so far"), (99, "99 games so far")])
+def test_a_run_of_few_games_shows_their_mean_and_says_how_many(games, words, tmp_path):
+    run = make_run(tmp_path / "x", [None, -20.5], episodes=[0, games])
+    figure = curves.comparison([run])
+    assert titles(figure) == [f"pong, a2c, seed 1: {words}"]
+    left = figure.axes[0]
+    assert left.get_ylabel() == "return, mean of the games so far"
+    assert (list(left.lines[0].get_ydata()), left.lines[0].get_marker()) == ([-20.5], "o")
+    assert legend(figure.axes[-1])[-1] == curves.EARLY
+
+
+def test_runs_without_a_game_are_named_beside_the_others(tmp_path):
+    """Of three seeds one has no game; the mean is of the two others, at their only step."""
+    parts = ((1, [-20.0], [30]), (2, [None], [0]), (3, [-18.0], [33]))
+    seeds = [
+        make_run(tmp_path / f"pong-x-seed{n}", returns, Config(seed=n), episodes=ended)
+        for n, returns, ended in parts
+    ]
+    silent = make_run(tmp_path / "pong-y-seed1", [None], Config(num_envs=4, total_steps=250_000))
+    figure = curves.comparison([*seeds, silent])
+    assert legend(figure.axes[1]) == [
+        "x: mean of 2 of 3 seeds,\nband from lowest to highest",
+        "y: no game ended in this run",
+        curves.EARLY,
+    ]
+    (mean,) = [line for line in figure.axes[0].lines if line.get_label().startswith("x: mean")]
+    assert (mean.get_ydata()[0], mean.get_marker()) == (-19.0, "o")
+
+
+def test_seeds_without_a_common_range_and_runs_of_one_seed_are_named_so(tmp_path):
+    early = make_run(tmp_path / "pong-x-seed1", [0.0, 1.0], Config(seed=1), steps=[1, 2])
+    late = make_run(tmp_path / "pong-x-seed1-20261121-101500", [2.0, 3.0], Config(seed=1), [3, 4])
+    (label, _) = legend(curves.comparison([early, late]).axes[1])
+    assert label == "x: mean of 2 runs,\nwhich have no range in common"
+
+
+def test_names_with_dollars_are_no_formulas(tmp_path):
+    """Matplotlib would refuse this one, as TeX."""
+    run = make_run(tmp_path / r"$\frac$", [1.0, 2.0])
+    (run / "config.toml").write_text("game = '$\\frac$'\n")
+    silent = make_run(tmp_path / r"$\bad$", [None])
+    many = [make_run(tmp_path / f"$\\{n}$", [1.0, 2.0]) for n in range(curves.MOST_ROWS)]
+    for n, path in enumerate(many):
+        (path / "config.toml").write_text(f"game = '$\\{n}$'\n")
+    for run_dirs in ([run], [run, silent], [silent], [run, *many]):
+        curves.learning_curve(run_dirs, tmp_path / "x.png")
+        assert (tmp_path / "x.png").is_file()
+
+
+def test_each_run_has_a_curve_if_that_is_asked_for(tmp_path):
+    runs = [
+        make_run(tmp_path / f"pong-x-seed{n}", [1.0, n], Config(seed=n), episodes=[200, 300])
+        for n in (1, 2)
+    ]
+    together, apart = curves.comparison(runs), curves.comparison(runs, each=True)
+    assert legend(together.axes[1]) == ["x: mean of 2 seeds,\nband from lowest to highest"]
+    assert legend(apart.axes[1]) == ["pong-x-seed1", "pong-x-seed2"]
+    assert len({line.get_color() for line in apart.axes[0].lines}) == 2
+
+
+def test_a_run_without_a_configuration_is_compared_under_its_name(tmp_path):
+    runs = [make_run(tmp_path / name, [1.0, 2.0]) for name in ("a", "b", "c")]
+    (runs[0] / "config.toml").unlink()
+    (runs[1] / "config.toml").write_text('game = "pong"\nlog_interval = 5\n')  # of older versions
+    figure = curves.comparison(runs)
+    assert titles(figure) == ["pong", "unknown game"]
+    assert legend(figure.axes[1])[:2] == ["a2c: 1 seed", "b"]
+    assert legend(figure.axes[3])[0] == "a"
+
+
+@pytest.mark.parametrize(("games", "panels"), [(1, 2), (6, 12), (7, 7), (9, 9)])
+def test_every_game_has_a_panel(games, panels, tmp_path):
+    names = ["pong", "boxing", "breakout", "alien", "amidar", "qbert", "freeway", "hero", "krull"]
+    runs = [
+        make_run(tmp_path / f"{game}-{name}-seed1", [1.0, 2.0], Config(game=game, num_envs=envs))
+        for game in names[:games]
+        for name, envs in (("a", 8), ("b", 16))
+    ]
+    figure = curves.comparison(runs)
+    assert sum(axes.axison for axes in figure.axes) == panels
+    shown = titles(figure) or [axes.get_title() for axes in figure.axes if axes.axison]
+    assert shown == names[:games]
+    assert all(len(axes.lines) == 2 for axes in figure.axes if axes.axison)
+
+
 def test_the_time_to_a_score_is_that_of_the_first_line_that_has_it(tmp_path):
     # The first line, of 60 games, does not count.
     run = make_run(tmp_path / "x", [11.0, 5.0, 12.0, 9.0, 18.0])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxrl.analysis import drawing
 from jaxrl.analysis.report import charts as report_charts
 from jaxrl.analysis.report import page as report_page
 from jaxrl.analysis.report import reader
@@ -234,6 +235,39 @@ def test_a_run_without_a_line_or_a_game(tmp_path):
     assert "There is nothing to draw yet" in text
     text = visible(page_of(tmp_path, make_run(tmp_path / "y", [row(300, goodput=0.99)])))
     assert "No game has ended yet" in text
+
+
+def test_each_game_has_a_panel_with_its_runs_in_their_colors(tmp_path):
+    boxing = CONFIG.replace("pong", "boxing")
+    made = [
+        make_run(tmp_path / "a"),
+        make_run(tmp_path / "b", config=boxing),
+        make_run(tmp_path / "c"),
+        make_run(tmp_path / "d", [row(300)], config=boxing),
+        make_run(tmp_path / "e", [row(300)], config=CONFIG.replace("pong", "catch")),
+    ]
+    runs = reader.read(made)
+    pong, other = report_charts.return_charts(runs)
+    assert [chart.target for chart in (pong, other)] == ["return-0", "return-1"]
+    assert [chart.caption.split(":")[0] for chart in (pong, other)] == ["pong", "boxing"]
+    assert [chart.without for chart in (pong, other)] == [[], ["d"]]
+    drawn = set(re.findall(r"#[0-9A-F]{6}", str(pong.item)))
+    assert drawn & set(drawing.COLORS) == {report_charts.style(n)[0] for n in (0, 2)}
+    assert report_charts.without_return(runs) == ["e"]
+    text = visible(page_of(tmp_path, *made))
+    assert "Left out, because no game has ended: d" in text
+    assert "Left out, because no game has ended: e" in text
+
+
+def test_runs_that_are_left_out_are_counted_with_their_reasons(tmp_path):
+    run_dir = make_run(tmp_path / "x")
+    missing = {tmp_path / "y": "no metrics.jsonl yet", tmp_path / "<script>alert(1)": "z"}
+    page = page_of(tmp_path, run_dir, left_out=missing)
+    assert "2 runs are left out y: no metrics.jsonl yet" in visible(page)
+    assert "<script>alert" not in page
+    one = visible(page_of(tmp_path, run_dir, left_out={tmp_path / "y": "not trained"}))
+    assert "1 run is left out y: not trained" in one
+    assert "left out" not in visible(page_of(tmp_path, run_dir))
 
 
 def test_mistakes_are_refused(tmp_path):

@@ -44,11 +44,13 @@ def opened(chromium, tmp_path):
         if not request.url.startswith(("file:", "data:", "blob:")):
             wrong.append(request.url)
 
-    def open_report(*run_dirs, width=1280, scheme="light"):
+    def open_report(*run_dirs, width=1280, scheme="light", touch=False):
         target = tmp_path / "opened.html"
         write(list(run_dirs), target)
         viewport = {"width": width, "height": 900}
-        context = chromium.new_context(viewport=viewport, color_scheme=scheme, offline=True)
+        context = chromium.new_context(
+            viewport=viewport, color_scheme=scheme, offline=True, has_touch=touch, is_mobile=touch
+        )
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else 0)
@@ -172,6 +174,83 @@ def test_the_page_is_never_wider_than_the_window(opened, tmp_path, width):
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.wait_for_timeout(500)
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def hints(page):
+    """Of each table on the page: whether it is wider than its box, whether the page says so."""
+    return page.evaluate(
+        "() => [...document.querySelectorAll('.scroll')].filter(b => b.clientWidth).map(b => "
+        "[b.scrollWidth > b.clientWidth + 1, !b.previousElementSibling.hidden && "
+        "b.previousElementSibling.className === 'hint', b.className.split(' ').slice(1).sort()"
+        ".join()])"
+    )
+
+
+def swipe(page, x, y, dx, dy):
+    """Draws a finger over the screen."""
+    session = page.context.new_cdp_session(page)
+
+    def touch(kind, share=None):
+        points = [] if share is None else [{"x": x + dx * share, "y": y + dy * share}]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        page.wait_for_timeout(20)
+
+    touch("touchStart", 0)
+    for n in range(1, 11):
+        touch("touchMove", n / 10)
+    touch("touchEnd")
+    page.wait_for_timeout(500)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_says_which_tables_scroll_and_scrolls_them(opened, tmp_path, scheme):
+    run_dir = make_run(tmp_path / "x", evaluation=evaluation())
+    page = opened(run_dir, width=390, scheme=scheme, touch=True)
+    found = hints(page)
+    assert found[0] == [True, True, "more-right"]
+    assert all(wide == said for wide, said, _ in found)
+    page.evaluate("document.querySelector('.scroll').scrollIntoView({block: 'center'})")
+    box = page.locator(".scroll").first.bounding_box()
+    swipe(page, 300, box["y"] + box["height"] - 20, -200, 0)
+    assert page.evaluate("document.querySelector('.scroll').scrollLeft") > 50
+    assert hints(page)[0] == [True, True, "more-left,more-right"]
+    page.evaluate("document.querySelector('.scroll').scrollLeft = 1e4")
+    page.wait_for_timeout(300)
+    assert hints(page)[0] == [True, True, "more-left"]
+
+
+def test_a_finger_on_a_chart_scrolls_the_page(opened, tmp_path):
+    page = opened(make_run(tmp_path / "x"), width=390, touch=True)
+    page.evaluate("document.querySelector('#return-0').scrollIntoView({block: 'center'})")
+    before, box = page.evaluate("scrollY"), page.locator("#return-0").bounding_box()
+    swipe(page, box["x"] + 150, box["y"] + 150, 0, 100)
+    assert page.evaluate("scrollY") < before - 50
+
+
+def test_a_table_that_fits_has_no_hint(opened, tmp_path):
+    found = hints(opened(make_run(tmp_path / "x")))
+    assert found
+    assert not any(wide or said for wide, said, _ in found)
+
+
+def test_every_game_has_a_panel_beside_the_others(opened, tmp_path):
+    config = 'algorithm = "a2c"\ngame = "{}"\n'
+    made = [make_run(tmp_path / g, config=config.format(g)) for g in ("pong", "boxing", "alien")]
+    page = opened(*made)
+    boxes = [page.locator(f"#return-{n}").bounding_box() for n in range(3)]
+    assert boxes[0]["y"] == boxes[1]["y"] < boxes[2]["y"]
+    assert all(has_color(picture(page, f"#return-{n}"), charts.style(n)[0]) for n in range(3))
+    assert page.locator("#return-3").count() == 0
+
+
+@pytest.mark.parametrize(("scheme", "fill"), [("light", "#ffffff"), ("dark", "#14171b")])
+def test_circles_are_hollow_on_both_pages(opened, tmp_path, scheme, fill):
+    page = opened(make_run(tmp_path / "x"), scheme=scheme)
+    found = page.evaluate(
+        "Bokeh.documents[0].roots()[0].renderers.filter(r => r.tags.includes('hollow'))"
+        ".map(r => r.glyph.fill_color.value ?? r.glyph.fill_color)"
+    )
+    assert found == [fill]
 
 
 def luminance(color):

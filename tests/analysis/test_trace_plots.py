@@ -93,6 +93,14 @@ def test_a_film_has_a_picture_for_each_row(num_atoms, tmp_path):
     assert 0 < curves.mean() < 0.03
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_a_film_of_a_short_game_is_slowed(tmp_path):
+    (tmp_path / "film.mp4").write_bytes(trace_plots.film(make_trace(0)))
+    assert imageio.get_reader(tmp_path / "film.mp4").get_meta_data()["fps"] == 2
+    (tmp_path / "film.mp4").write_bytes(trace_plots.film(make_trace(0), 15))
+    assert imageio.get_reader(tmp_path / "film.mp4").get_meta_data()["fps"] == 15
+
+
 def test_more_actions_than_colors_have_shades():
     trace = make_trace()._replace(action_names=tuple(f"A{n}" for n in range(18)))
     assert len({tuple(color) for color in trace_plots._colors(trace)}) == 18

@@ -59,6 +59,7 @@ def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, mo
             "overlapped",
             "catch",
         )
+    assert (tmp_path / "lag" / "policy_lag_catch.json").is_file()
     picture = tmp_path / "lag" / "policy_lag_catch.png"
     assert matplotlib.image.imread(picture).shape[2] >= 3
     assert str(picture) in capsys.readouterr().out
@@ -85,8 +86,21 @@ def test_the_score_is_of_the_share_that_is_asked_for(study, tmp_path):
             for step, value in lines
         )
     )
-    assert study.score(tmp_path, 1.0) == 1.0
-    assert study.score(tmp_path, 0.5) == 2.0
+    run = study.read(tmp_path)
+    assert study.score(run, 1.0) == 1.0
+    assert study.score(run, 0.5) == 2.0
+
+
+def test_a_study_is_drawn_again_from_its_returns(study, tmp_path, capsys):
+    lags = {lag: [study.Returns([100, 200], [0.0, 1.0 - lag])] * 2 for lag in (0, 2)}
+    study.write("catch", lags, tmp_path / "policy_lag_catch.json")
+    assert study.recorded(tmp_path / "policy_lag_catch.json") == ("catch", lags)
+    study.main(recorded_file=tmp_path / "policy_lag_catch.json")
+    assert capsys.readouterr().out == f"{tmp_path / 'policy_lag_catch.png'}\n"
+    assert matplotlib.image.imread(tmp_path / "policy_lag_catch.png").shape[2] >= 3
+    curves, scores = study.draw("catch", lags).axes
+    assert curves.get_title(loc="left") == "catch"
+    assert scores.get_ylabel().endswith("a dot for each seed")
 
 
 @pytest.mark.slow

@@ -292,9 +292,9 @@ def test_a_film_ends_with_a_game_that_ends_during_a_reset(monkeypatch, tmp_path)
 @pytest.mark.parametrize(
     ("from_step", "scores"),
     [
-        (0, [1, 3, 3, 7]),  # the third is the reset after the lost life
-        (1, [3, 3, 7]),
-        (2, [7]),  # a life is lost there: the film begins after the reset
+        (0, ["1", "3", "3", "7", "7, game over"]),  # the third is the reset after the lost life
+        (1, ["3", "3", "7", "7, game over"]),
+        (2, ["7", "7, game over"]),  # a life is lost there: the film begins after the reset
     ],
 )
 def test_a_film_begins_at_a_step_with_the_score_of_the_whole_game(
@@ -302,8 +302,8 @@ def test_a_film_begins_at_a_step_with_the_score_of_the_whole_game(
 ):
     config, actor = scripted(monkeypatch)
     captions, draw = [], video._picture
-    monkeypatch.setattr(video, "_picture", lambda game, caption, height: captions.append(caption)
-                        or draw(game, caption, height))  # fmt: skip
+    monkeypatch.setattr(video, "_picture", lambda game, caption: captions.append(caption)
+                        or draw(game, caption))  # fmt: skip
     found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0, from_step)
     assert found == (7.0, 3, True)
     assert captions == [f"catch   score {score}" for score in scores]

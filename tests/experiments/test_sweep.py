@@ -85,6 +85,17 @@ def run(plan, root, capsys):
     return rows, capsys.readouterr().err
 
 
+def test_the_report_counts_members_that_were_not_trained(tmp_path):
+    members = sweep_plan.plan(FILES, ("pong",), (1,), tmp_path)
+    assert sweep.report(members, tmp_path) is None
+    trained = members[0].run_dir
+    trained.mkdir(parents=True)
+    (trained / layout.METRICS).write_text('{"step": 1, "frames": 4, "seconds": 1}\n')
+    page = sweep.report(members, tmp_path).read_text()
+    assert "1 run is left out" in page
+    assert f'{members[1].run_dir.name}: <span class="plain">not trained' in page
+
+
 # --- which, and in which order --------------------------------------------------------------------
 
 

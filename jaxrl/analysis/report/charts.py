@@ -7,20 +7,18 @@ from typing import Any
 import numpy as np
 
 from jaxrl.analysis.curves import LABELS, UNITS
-from jaxrl.analysis.drawing import COLORS as ALL_COLORS
-from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number
+from jaxrl.analysis.drawing import COLORS, LINES
+from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number, text
 from jaxrl.runs.metrics import of_first_games
 
-# Colors that are visible on white and on black; a second round is dashed.
-COLORS = tuple(color for color in ALL_COLORS if color != "#000000")
-DASHES = ("solid", "dashed", "dotted", "dotdash")
+BOKEHS = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dotdash"}  # names of the lines
 POINTS = 1000  # of a curve; more are not visible, and enlarge the page
 LARGEST = 1e38  # about the largest float32
 FEW = 40  # curves of at most this many points mark each point
 RETURN = "return_mean"
 LOSSES = ("loss/", "policy/", "value/")
 CAPTIONS = {
-    RETURN: "Return, mean of the last 100 games of training; circles: means of first games, which "
+    RETURN: "return, mean of the last 100 games of training; circles: means of first games, which "
     "favor short ones",
     "steps_per_second": "Throughput, agent steps per second",
     "goodput": "Goodput, share of all time that was training",
@@ -31,6 +29,10 @@ DARK_TOOLBAR = "@media (prefers-color-scheme: dark) { :host { filter: invert(0.8
 PROGRESS = ("steps_per_second", "goodput", "memory_gb")
 
 
+HOLLOW = "hollow"  # circles that the page fills with its own color
+UNKNOWN_GAME = "unknown game"
+
+
 @dataclass(frozen=True)
 class Chart:
     """One plot with a curve for every run that has its key."""
@@ -38,12 +40,14 @@ class Chart:
     target: str  # id of the HTML element that holds the plot
     key: str  # of metrics.jsonl
     caption: str
+    without: list[str]  # names of runs that should have a curve here, and have none
     item: dict[str, Any] = dataclasses.field(repr=False)  # Bokeh's JSON
 
 
 def style(place: int) -> tuple[str, str]:
     """Returns color and dashes of the run at this place."""
-    return COLORS[place % len(COLORS)], DASHES[place // len(COLORS) % len(DASHES)]
+    line = LINES[place // len(COLORS) % len(LINES)]
+    return COLORS[place % len(COLORS)], BOKEHS[line]
 
 
 def axes() -> dict[str, str]:
@@ -57,18 +61,50 @@ def loss_keys(runs: list[ReportedRun]) -> list[str]:
     return sorted(keys)
 
 
+def game(run: ReportedRun) -> str:
+    """Returns the run's game."""
+    return text(run.config.get("game")) or UNKNOWN_GAME
+
+
+def return_charts(runs: list[ReportedRun]) -> list[Chart]:
+    """Returns a chart of returns for each game in which any run has ended one.
+
+    A run has the color of its place among all runs, as in the other charts.
+    """
+    found: list[Chart] = []
+    for name in dict.fromkeys(map(game, runs)):
+        of_game = [run for run in runs if game(run) == name]
+        curves = {run.name: curve(run, RETURN) for run in of_game}
+        without = [run for run, columns in curves.items() if not len(columns["y"])]
+        if len(without) < len(curves):
+            target, caption = f"return-{len(found)}", f"{name}: {CAPTIONS[RETURN]}"
+            early = {run.name: _early(run) for run in of_game}
+            item = _item(curves, early, _styles(runs), 380, target)
+            found.append(Chart(target, RETURN, caption, without, item))
+    return found
+
+
+def without_return(runs: list[ReportedRun]) -> list[str]:
+    """Returns the names of runs whose game has no chart of returns, because none has ended."""
+    shown = {game(run) for run in runs if len(_rows(run, RETURN))}
+    return [run.name for run in runs if game(run) not in shown]
+
+
 def charts(runs: list[ReportedRun], keys: list[str] | tuple[str, ...], prefix: str) -> list[Chart]:
     """Returns a chart for each key with a number in any run; their ids begin with `prefix`."""
     found: list[Chart] = []
     for key in keys:
         curves = {run.name: curve(run, key) for run in runs}
-        early = {run.name: _early(run) if key == RETURN else [] for run in runs}
         if any(len(columns["y"]) for columns in curves.values()):
             target = f"{prefix}-{len(found)}"
-            caption = CAPTIONS.get(key, key)
-            height = 380 if key == RETURN else 200
-            found.append(Chart(target, key, caption, _item(curves, early, height, target)))
+            item = _item(curves, {}, _styles(runs), 200, target)
+            found.append(Chart(target, key, CAPTIONS.get(key, key), [], item))
     return found
+
+
+def _styles(runs: list[ReportedRun]) -> dict[str, tuple[str, str]]:
+    """Returns color and dashes of each run."""
+    return {run.name: style(place) for place, run in enumerate(runs)}
 
 
 def curve(run: ReportedRun, key: str) -> dict[str, np.ndarray]:
@@ -101,13 +137,18 @@ def _drawable(value: Any) -> bool:
 
 
 def _item(
-    curves: dict[str, dict[str, np.ndarray]], early: dict[str, list[bool]], height: int, target: str
+    curves: dict[str, dict[str, np.ndarray]],
+    early: dict[str, list[bool]],
+    styles: dict[str, tuple[str, str]],
+    height: int,
+    target: str,
 ) -> dict[str, Any]:
     """Returns a plot of the curves as Bokeh's JSON.
 
     Args:
       curves: run -> axis or y -> f32[N].
       early: run -> whether each point covers first games; such points are circles.
+      styles: run -> color and dashes.
       height: of the plot in pixels.
       target: id of the HTML element that holds the plot.
     """
@@ -115,21 +156,19 @@ def _item(
     from bokeh.embed import json_item
 
     plot = _empty_plot(height)
-    for place, (name, columns) in enumerate(curves.items()):
+    for name, columns in curves.items():
         if not len(columns["y"]):
             continue
-        color, dash = style(place)
+        color, dash = styles[name]
         line = plot.line(
             "frames", "y", source=columns, name=name, color=color, line_dash=dash, line_width=2
         )
         if len(columns["y"]) <= FEW:
             plot.scatter("frames", "y", source=line.data_source, name=name, color=color, size=5)
-        if any(early[name]):
+        if any(early.get(name, [])):
             first = {axis: values[early[name]] for axis, values in columns.items()}
-            plot.scatter(
-                "frames", "y", source=first, name=name, size=6, line_color=color,
-                fill_color="white",
-            )  # fmt: skip
+            circles = plot.scatter("frames", "y", source=first, name=name, size=6, line_color=color)
+            circles.tags = [HOLLOW]
     return dict(json_item(plot, ID(target)))
 
 

@@ -3,13 +3,24 @@
 import base64
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jaxrl import formatting
-from jaxrl.analysis.report.charts import POINTS, PROGRESS, RETURN, Chart, axes, loss_keys, style
+from jaxrl.analysis.report.charts import (
+    POINTS,
+    PROGRESS,
+    Chart,
+    axes,
+    loss_keys,
+    return_charts,
+    style,
+    without_return,
+)
 from jaxrl.analysis.report.charts import charts as make_charts
 from jaxrl.analysis.report.reader import ReportedEvaluation, ReportedRun, number, read, short, text
 from jaxrl.atari.scores import PublishedScore, published_scores
@@ -39,7 +50,12 @@ class Video:
     note: str
 
 
-def write(run_dirs: list[Path], target: Path, video: bool = True) -> None:
+def write(
+    run_dirs: list[Path],
+    target: Path,
+    video: bool = True,
+    left_out: Mapping[Path, str] = MappingProxyType({}),
+) -> None:
     """Writes one HTML page about the runs, whole or not at all.
 
     Args:
@@ -47,19 +63,20 @@ def write(run_dirs: list[Path], target: Path, video: bool = True) -> None:
         are missing or damaged.
       target: the page.
       video: whether to embed each run's video.mp4, up to `LARGEST_VIDEO` bytes.
+      left_out: other runs that belong here, each with the reason why it is not shown.
 
     Raises `UserError` if a directory has no metrics, or the page cannot be written.
     """
     if not run_dirs:
         raise UserError("a report needs at least one run directory")
-    page = text(_page(read(run_dirs), video))
+    page = text(_page(read(run_dirs), video, left_out))
     try:
         replace_text(target, page)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot write '{target}': {error}") from None
 
 
-def _page(runs: list[ReportedRun], video: bool) -> str:
+def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) -> str:
     """Returns the rendered template."""
     import jinja2
 
@@ -70,7 +87,7 @@ def _page(runs: list[ReportedRun], video: bool) -> str:
         "figure": figure, "count": count, "duration": duration, "short": short, "shown": shown,
     }  # fmt: skip
     template = environment.from_string(_asset(TEMPLATE))
-    main = make_charts(runs, [RETURN], "return")
+    main = return_charts(runs)
     progress = make_charts(runs, PROGRESS, "progress")
     losses = make_charts(runs, loss_keys(runs), "loss")
     thinned = any(len(run.rows) > POINTS for run in runs)
@@ -79,6 +96,8 @@ def _page(runs: list[ReportedRun], video: bool) -> str:
         written=time.strftime("%Y-%m-%d %H:%M"),
         runs=runs,
         warnings=warnings(runs),
+        left_out=[(text(path.name), text(reason)) for path, reason in left_out.items()],
+        without=without_return(runs),
         styles={run.name: style(place) for place, run in enumerate(runs)},
         devices={run.name: devices(run) for run in runs},
         differing=differing(runs),

@@ -21,6 +21,9 @@
         major_tick_line_color: line, minor_tick_line_color: null,
       });
     }
+    for (const renderer of lines(plot).filter(({tags}) => tags.includes("hollow"))) {
+      renderer.glyph.fill_color = color("--page");
+    }
     for (const grid of plot.center) {
       grid.setv({grid_line_color: line, grid_line_alpha: 0.6});
     }
@@ -102,6 +105,25 @@
     }
   }
 
+  // Says above a box that it is wider than the page, and pales the side where more of it is hidden.
+  function hint(box) {
+    const words = document.createElement("p");
+    words.className = "hint";
+    words.textContent = "← scroll the table sideways →";
+    words.setAttribute("aria-hidden", "true");
+    box.before(words);
+    const show = () => {
+      const left = box.scrollWidth - box.clientWidth;
+      words.hidden = left <= 1;
+      box.classList.toggle("more-left", box.scrollLeft > 1);
+      box.classList.toggle("more-right", box.scrollLeft < left - 1);
+    };
+    box.addEventListener("scroll", show, {passive: true});
+    new ResizeObserver(show).observe(box);
+    show();
+  }
+
+  document.querySelectorAll(".scroll").forEach(hint);
   dark.addEventListener("change", () => plots.forEach(paint));
   for (const input of document.querySelectorAll("input[name=axis]")) {
     input.addEventListener("change", () => {

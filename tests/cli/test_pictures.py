@@ -1,0 +1,57 @@
+"""`jaxrl plot` and `jaxrl report`: what they draw of folders in which some runs have no metrics."""
+
+import imageio.v2 as imageio
+import pytest
+
+from jaxrl.analysis import curves
+from jaxrl.cli.main import main
+from jaxrl.config.schema import Config
+from tests.analysis.test_curves import make_run
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """A folder of three runs: one with games, one that has not begun, and a damaged one."""
+    root = tmp_path / "sweep"
+    make_run(root / "pong-x-seed1", [1.0, 2.0], Config(seed=1))
+    make_run(root / "pong-x-seed2", [1.0], Config(seed=2)).joinpath("metrics.jsonl").unlink()
+    (make_run(root / "pong-x-seed3", [1.0], Config(seed=3)) / "metrics.jsonl").write_text("{}\n")
+    return root
+
+
+def test_runs_of_a_folder_that_cannot_be_drawn_are_left_out_and_named(sweep, tmp_path, capsys):
+    for command, target in (("plot", tmp_path / "x.png"), ("report", tmp_path / "x.html")):
+        assert main([command, str(sweep), "-o", str(target)]) == 0
+        said = capsys.readouterr()
+        assert said.out == f"{target}\n"
+        first, second = said.err.splitlines()
+        assert first == "jaxrl: left out 'pong-x-seed2': no metrics.jsonl yet"
+        assert "left out 'pong-x-seed3'" in second
+        assert "line 1: has no number 'step'" in second
+    assert "2 runs are left out" in (tmp_path / "x.html").read_text()
+
+
+def test_a_run_that_is_named_is_never_left_out(sweep, tmp_path, capsys):
+    members = [str(path) for path in sorted(sweep.iterdir())]
+    assert main(["plot", *members[:2], "-o", str(tmp_path / "x.png")]) == 2
+    assert "it has no metrics.jsonl" in capsys.readouterr().err
+
+
+def test_a_folder_without_any_metrics_is_refused(sweep, tmp_path, capsys):
+    (sweep / "pong-x-seed1" / "metrics.jsonl").write_text("")
+    assert main(["report", str(sweep), "-o", str(tmp_path / "x.html")]) == 2
+    words = "is ready; 'pong-x-seed1': no line in metrics.jsonl yet"
+    assert words in capsys.readouterr().err
+
+
+def test_several_runs_are_drawn_as_the_notebook_draws_them(sweep, tmp_path, monkeypatch):
+    """The picture is that of `curves.comparison`, with `--each` a curve for each run."""
+    asked, comparison = [], curves.comparison
+    monkeypatch.setattr(
+        curves, "comparison", lambda runs, each: asked.append(each) or comparison(runs, each=each)
+    )
+    target = tmp_path / "x.png"
+    assert main(["plot", str(sweep), "-o", str(target)]) == 0
+    assert main(["plot", str(sweep), "--each", "-o", str(target)]) == 0
+    assert asked == [False, True]
+    assert imageio.imread(target).shape[2] >= 3

@@ -1,0 +1,55 @@
+"""Films are as fast as the console, but for games too short to be seen, and as wide as a page."""
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxrl.evaluation import video
+from tests.evaluation.test_protocols import scripted
+
+
+@pytest.mark.parametrize(
+    ("steps", "shortest", "speed"),
+    [
+        (2000, 5.0, 15),  # of Pong
+        (75, 5.0, 15),  # five seconds of the console
+        (50, 5.0, 10),  # 50 steps in 5 seconds
+        (6, 5.0, 2),  # of Catch: not slower than 2
+        (6, 1.0, 6),  # where a second is the limit
+    ],
+)
+def test_the_speed_of_a_film(steps, shortest, speed):
+    assert video.pictures_per_second(steps, shortest) == speed
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.parametrize(("max_seconds", "speed"), [(60.0, 2), (1.0, 3)])
+def test_a_film_of_a_short_game_is_slowed_within_its_limit(
+    max_seconds, speed, monkeypatch, tmp_path
+):
+    """Three agent steps and two more rows."""
+    config, actor = scripted(monkeypatch)
+    video.record(config, actor, "noop", tmp_path / "x.mp4", 0, max_seconds)
+    found = imageio.get_reader(tmp_path / "x.mp4").get_meta_data()
+    assert found["fps"] == speed
+    assert found["duration"] == pytest.approx(5 / speed + 1, abs=0.1)
+    video.record(config, actor, "noop", tmp_path / "x.gif", 0, max_seconds)
+    with Image.open(tmp_path / "x.gif") as gif:
+        assert gif.info["duration"] == pytest.approx(1000 / speed, abs=10)
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_a_game_that_is_cut_keeps_its_speed(monkeypatch, tmp_path):
+    config, actor = scripted(monkeypatch)
+    video.record(config, actor, "noop", tmp_path / "x.mp4", 0, 2 / 15)
+    assert imageio.get_reader(tmp_path / "x.mp4").get_meta_data()["fps"] == 15
+
+
+@pytest.mark.parametrize(("game", "size"), [((210, 160), (448, 320)), ((84, 84), (448, 420))])
+def test_pictures_are_enlarged_below_their_caption(game, size):
+    pixels = np.full((*game, 3), 200, np.uint8)
+    picture = video._picture(pixels, "pong   score 3")
+    assert picture.shape == (*size, 3)
+    assert (picture[video.CAPTION :] == 200).all()
+    assert picture[: video.CAPTION].max() == 255
