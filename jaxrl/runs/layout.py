@@ -12,4 +12,5 @@ EVALUATIONS = "evaluations"  # directory of the newest evaluation by each protoc
 VIDEO = "video.mp4"
 POLICY = "policy.safetensors"  # in place of checkpoints, where a policy's file was unpacked
 SWEEP = "sweep.json"  # of a sweep's directory: its members
+STUDY = "study.db"  # of a search's directory: its trials, by Optuna
 LOCK = "lock"  # held while a process trains
