@@ -91,7 +91,7 @@ def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
             again = shlex.join(["jaxrl", "search", *words])
             print(f"stopped; go on with: {again}", file=sys.stderr)
             return 128 + stop.signal
-        search_results.write(root, plan, trials)
+        search_results.write(root, plan, trials, search_results.importances(study))
         pictures = search_results.draw(study, plan, root)
     for path in (*pictures, root / search_results.STUDY_JSON):
         print(path)

@@ -70,13 +70,19 @@ def best(trials: list[StudyTrial], plan: StudyPlan) -> StudyTrial | None:
     return max(valued, key=lambda trial: sign * (trial.value or 0.0), default=None)
 
 
-def write(root: Path, plan: StudyPlan, trials: list[StudyTrial]) -> None:
-    """Writes study.json, and best.toml where a trial has a value, each whole or not at all."""
+def write(
+    root: Path, plan: StudyPlan, trials: list[StudyTrial], shares: dict[str, float] | None = None
+) -> None:
+    """Writes study.json, and best.toml where a trial has a value, each whole or not at all.
+
+    `shares` are the importances of the keys, once the search has ended.
+    """
     asked = {key: value for key, value in plan.to_json().items() if key != "base"}
     found = best(trials, plan)
     table = {
         "study": asked | {"config": plan.options.config, "trials": plan.options.trials},
         "best": None if found is None else found.number,
+        "importance": shares,
         "trials": [_row(trial) for trial in trials],
     }
     replace_text(root / STUDY_JSON, json.dumps(table, indent=2, allow_nan=False) + "\n")
@@ -120,7 +126,9 @@ def best_toml(plan: StudyPlan, trials: list[StudyTrial], found: StudyTrial) -> s
         ),
     ]
     config = plan.recipe(found.settings).replaced(seed=plan.seeds[0])
-    return "".join(f"# {line}\n" for line in lines) + to_toml(config, without=("run_dir",))
+    return "".join(f"# {' '.join(line.split())}\n" for line in lines) + to_toml(
+        config, without=("run_dir",)
+    )
 
 
 def importances(study: "optuna.Study") -> dict[str, float]:

@@ -334,6 +334,9 @@ def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsy
     text = (tmp_path / "s" / "best.toml").read_text()
     assert f"# trial-{best['number']:03}, the best of 8: " in text
     assert "the recipe a2c_fast: -3.84\n" in text
+    shares = json.loads((tmp_path / "s" / "study.json").read_text())["importance"]
+    assert sum(shares.values()) == pytest.approx(1)
+    assert set(shares) == {RATE, TORSO}
     for name in search_results.PICTURES:
         assert matplotlib.image.imread(tmp_path / "s" / name)[..., :3].std() > 0.05
 
@@ -502,7 +505,9 @@ def test_a_damaged_study_is_refused_in_one_line(study, fake, tmp_path, capsys):
 
 
 def test_the_example_is_a_study_whose_values_can_train(tmp_path):
-    plan = search_plan.load(ROOT / "docs" / "examples" / "study_catch.toml")
+    file = ROOT / "docs" / "examples" / "study_catch.toml"
+    assert f"```toml\n{file.read_text()}```" in (ROOT / "docs/guides/studies.md").read_text()
+    plan = search_plan.load(file)
     low = {RATE: 1e-4, "agent.rollout_length": 5, "network.normalize_observations": True}
     high = {RATE: 1e-2, "agent.rollout_length": 20, "network.normalize_observations": False}
     assert list(plan.spaces) == list(low)
@@ -517,24 +522,30 @@ def test_the_example_is_a_study_whose_values_can_train(tmp_path):
 @pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_and_finds_a_better_recipe(study, tmp_path):
     """Eight trials of A2C on Catch with small frames, from a rate at which nothing is learned."""
-    frames = "env.frame_height = 36\nenv.frame_width = 36\nenv.random_start_steps = 10"
+    small = "env = { frame_height = 44, frame_width = 44, random_start_steps = 10 }"
     words = study(
-        ("total_steps = 4000", "total_steps = 12_000"),
-        ("[set]", f"[set]\n{frames}\nparallel.num_devices = 1"),
+        ("total_steps = 4000", "total_steps = 8000"),
+        ("evaluation.episodes = 0", f"evaluation.episodes = 0\n{small}\nparallel.num_devices = 1"),
+        (
+            "optimizer.learning_rate = 1e-6",
+            "optimizer = { learning_rate = 1e-6, schedule = 'constant' }",
+        ),
         (SPACE, "{ low = 5e-4, high = 5e-3, log = true }"),
         (f"network.torso = {LIST}", ""),
     )
     (member,) = planned(words).members(2, {RATE: 1.0}, tmp_path / "s")
     options = {"stdout": subprocess.PIPE, "start_new_session": True}
     process = begin("search", *words, **options)
-    until(lambda: (member.run_dir / layout.METRICS).is_file(), process)
-    until(lambda: metrics.read(member.run_dir), process)
-    process.kill()  # the third trial has begun
-    process.communicate()
+    try:
+        until(lambda: (member.run_dir / layout.METRICS).is_file(), process, seconds=300)
+        until(lambda: metrics.read(member.run_dir), process)
+    finally:
+        process.kill()  # the third trial has begun
+        process.communicate()
     until(lambda: not is_locked(member.run_dir))
     saved = checkpoint_files.steps(member.run_dir)[-1]  # as after SIGTERM
 
-    status, errors = finish(begin("search", *words, **options))
+    status, errors = finish(begin("search", *words, **options), timeout=500)
     assert status == 0, errors
     assert "2 of 8 trials done already" in errors
     if saved < member.total_steps:

@@ -458,16 +458,17 @@ def test_what_slurm_is_asked_for(tmp_path, monkeypatch, capsys, submitit):
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     words = f"--games pong catch --seeds 1 2 --configs {FILES[0]} --slurm --slurm-partition fast "
     words += "--slurm-time 90 --slurm-gpus-per-node 2 --slurm-cpus-per-task 6 "
-    words += "--slurm-array-parallelism 3"
+    words += "--slurm-array-parallelism 3 --set num_envs=4,8"
     assert main.run("sweep", [*words.split(), "--root", str(tmp_path / "s")]) == 0
-    assert "4 of 4 submitted as job 12" in capsys.readouterr().out
+    assert "8 of 8 submitted as job 12" in capsys.readouterr().out
     asked = (tmp_path / "job.sh").read_text()
     for option in (
-        "array=0-3%3", "partition=fast", "time=90", "gpus-per-node=2", "cpus-per-task=6", "requeue",
+        "array=0-7%3", "partition=fast", "time=90", "gpus-per-node=2", "cpus-per-task=6", "requeue",
         "signal=USR2@180",
     ):  # fmt: skip
         assert f"#SBATCH --{option}\n" in asked
-    assert len(list((tmp_path / "s/slurm").glob("*submitted.pkl"))) == 4
+    assert len(list((tmp_path / "s/slurm").glob("*submitted.pkl"))) == 8
+    assert (tmp_path / "s/a2c_fast-num_envs=8.toml").is_file()  # which its jobs train from
     assert not list((tmp_path / "s").glob("*seed*"))  # nothing but the jobs makes run directories
 
 
