@@ -174,7 +174,7 @@ def _ticks(values: Sequence[float], log: bool) -> list[float]:
 def _words(values: Sequence[Any]) -> Scale:
     """Returns the places of listed values: numbers in their order, others as they occur."""
     kinds = list(dict.fromkeys(values))
-    if all(type(kind) in (int, float) for kind in kinds):
+    if all(isinstance(kind, int | float) for kind in kinds):
         kinds.sort()
     if len(kinds) == 1:
         return Scale([0.5] * len(values), [(0.5, shown(kinds[0]))])
