@@ -27,6 +27,7 @@ from jaxrl.cli.outcome import missing_devices, print_error
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.pictures import Play, Plot, Report, play, plot, report
 from jaxrl.cli.policies import Export, Policies, export, list_policies
+from jaxrl.cli.search import Search, search
 from jaxrl.cli.suite import Suite, suite
 from jaxrl.cli.sweep import Sweep, sweep
 from jaxrl.cli.train import Resume, Train, resume, train
@@ -56,6 +57,7 @@ COMMANDS = {
     "export": Command(Export, export),
     "policies": Command(Policies, list_policies),
     "sweep": Command(Sweep, sweep),
+    "search": Command(Search, search),
     "configs": Command(Configs, configs),
     "games": Command(Games, games),
     "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),

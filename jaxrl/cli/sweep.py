@@ -6,7 +6,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
 
 from jaxrl.cli.parsing import Words, at_least
 from jaxrl.errors import UserError
@@ -29,6 +31,10 @@ class Sweep:
     ROOT/sweep.json has the results, rewritten after each member, and ROOT/report.html compares them
     at the end.
 
+    With --set KEY=VALUE,VALUE every configuration is trained with each value of that key; several
+    such keys are combined. CONFIG in the names of the members then ends in their values, as in
+    a2c_fast-learning_rate=0.001-torso=nips-pong-seed1.
+
     With --slurm the members become one array of jobs, which go on after they were preempted or
     their time was up. --dry-run shows the progress of each; when all have ended, the same command
     without --slurm trains the members that failed and writes the results and the report.
@@ -41,6 +47,11 @@ class Sweep:
     """seeds of parameters, actions and games"""
     configs: tuple[Path, ...]
     """TOML files; a file's name is the name of its members"""
+    set: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE,VALUE")
+    ] = ()
+    """values to try of any option of train, as optimizer.learning_rate=3e-4,1e-3; may be repeated
+    for other keys"""
     total_steps: int | None = None
     """agent steps of each member; default is that of its configuration"""
     num_devices: int | None = None
@@ -78,7 +89,9 @@ def sweep(arguments: Sweep) -> int:
         asked["total_steps"] = arguments.total_steps
     if arguments.num_devices is not None:
         asked["parallel"] = {"num_devices": arguments.num_devices}
-    members = sweep_plan.plan(arguments.configs, arguments.games, arguments.seeds, root, **asked)
+    members = sweep_plan.plan(
+        arguments.configs, arguments.games, arguments.seeds, root, arguments.set, **asked
+    )
     if root.exists() and not root.is_dir():
         raise UserError(f"'{root}' is no directory: choose another --root")
     for member in members:

@@ -25,8 +25,9 @@ class Tune:
     """Search for the settings that train fastest on this machine, and write them as a TOML.
 
     The knobs are tried one after another. Each candidate takes turns with the best so far, and must
-    be faster in every turn, by 3 % in the median. num_envs changes the recipe, not only its speed:
-    leave it out of --knobs to keep the recipe.
+    be faster in every turn, by 3 % in the median. At the end it says for each knob which value it
+    kept, and why. num_envs changes the recipe, not only its speed: leave it out of --knobs to keep
+    the recipe. Settings that score better are found by jaxrl search.
     Example: jaxrl tune --config vtrace_cpu --game pong --output tuned.toml
     """
 
@@ -50,16 +51,18 @@ class Tune:
 
 
 def tune(arguments: Tune) -> int:
-    """Searches, prints every trial, and writes the configuration that was found."""
+    """Searches, prints every trial and what was kept, and writes the configuration found."""
     _check(arguments)
-    from jaxrl.experiments.tune import search, with_value
+    from jaxrl.experiments.tune import search, summarize, with_value
     from jaxrl.training.display import Display
 
     lines: list[str] = []
+    trials: list[Trial] = []
     found = arguments.settings
 
     def report(trial: "Trial") -> None:
         nonlocal found
+        trials.append(trial)
         lines.append(_line(trial))
         if trial.kept:
             found = with_value(found, trial.knob, trial.value)
@@ -76,12 +79,15 @@ def tune(arguments: Tune) -> int:
         stopped = True
         lines.append(STOPPED)
         print(f"jaxrl: {STOPPED}", file=sys.stderr)
-    header = [f"found by: {shlex.join(['jaxrl', 'tune', *arguments.words])}", *lines]
+    summary = summarize(arguments.settings, arguments.knobs, trials)
+    command = shlex.join(["jaxrl", "tune", *arguments.words])
+    header = [f"found by: {command}", *summary, "in turns with the best so far:", *lines]
     text = "".join(f"# {line}\n" for line in header) + to_toml(found)
     try:
         arguments.output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write '{arguments.output}': {error}") from None
+    print("\n".join(summary))
     print(f"train with it: jaxrl train --config {arguments.output}")
     return 130 if stopped else 0
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import tomllib
+from collections.abc import Iterable
 from typing import Any
 
 from jaxrl.config.diff import flat
@@ -39,11 +40,9 @@ def _key(word: str) -> str:
     return word.partition("=")[0].strip().replace("-", "_")
 
 
-def _hint(key: str, known: dict[str, Any]) -> str:
-    """Returns a remedy for a key that the configuration does not have."""
+def hint(key: str, known: Iterable[str]) -> str:
+    """Returns a remedy for a dotted key that is not among the known ones."""
     before, dot, name = key.rpartition(".")
-    if name == "num_devices":  # which is free to change
-        return "give --num-devices instead"
     if belongs := elsewhere(name, before + dot):
         return belongs
     section = before + dot
@@ -53,22 +52,40 @@ def _hint(key: str, known: dict[str, Any]) -> str:
     return f"did you mean '{near}'?" if near else "it is no key that may change"
 
 
+def parse_value(text: str) -> Any:
+    """Returns a word of a command line as TOML reads it, and as a string where it is no TOML."""
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except (ValueError, RecursionError):
+        return text.strip()
+
+
+def value_of(config: Config, key: str) -> Any:
+    """Returns the value of a dotted key."""
+    section, _, name = key.rpartition(".")
+    return getattr(getattr(config, section) if section else config, name)
+
+
+def with_value(config: Config, key: str, value: Any) -> Config:
+    """Returns the configuration with another value of a dotted key, which it must have.
+
+    Raises `UserError` if the value is not of the key's type.
+    """
+    section, _, name = key.rpartition(".")
+    return merge(config, {section: {name: value}} if section else {name: value})
+
+
 def apply(config: Config, words: tuple[str, ...]) -> Config:
     """Returns the configuration with the values of words like `optimizer.learning_rate=1e-4`."""
     known = _flat(config)
     for word in words:
         key, equals, text = _key(word), *word.partition("=")[1:]
         if key not in known:
-            raise UserError(f"--override {word}: unknown key '{key}': {_hint(key, known)}")
-        if not equals:
-            continue
-        try:
-            value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except (ValueError, RecursionError):
-            value = text.strip()
-        section, _, name = key.rpartition(".")
-        table = {section: {name: value}} if section else {name: value}
-        config = merge(config, table)
+            free = key.rpartition(".")[2] == "num_devices"  # which is free to change
+            remedy = "give --num-devices instead" if free else hint(key, known)
+            raise UserError(f"--override {word}: unknown key '{key}': {remedy}")
+        if equals:
+            config = with_value(config, key, parse_value(text))
     return config
 
 

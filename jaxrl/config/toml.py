@@ -7,7 +7,7 @@ import json
 import sys
 import tomllib
 import typing
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -240,10 +240,13 @@ def load_recipe(path: Path) -> Config:
     return as_recipe(load(path))
 
 
-def to_toml(config: Config) -> str:
-    """Returns every key with its value; `load` of it gives the same configuration."""
+def to_toml(config: Config, without: Collection[str] = ()) -> str:
+    """Returns every key with its value; `load` of it gives the same configuration.
+
+    `without` names keys at the top to leave out.
+    """
     # A JSON scalar of these types is a TOML scalar.
-    values = dataclasses.asdict(config)
+    values = {k: v for k, v in dataclasses.asdict(config).items() if k not in without}
     lines = [f"{k} = {json.dumps(v)}" for k, v in values.items() if not isinstance(v, dict)]
     for section, table in values.items():
         if isinstance(table, dict):

@@ -49,6 +49,11 @@ class SignalRelay:
         if self._process is not None:
             self._process.send_signal(number)
 
+    def end_member(self) -> None:
+        """Lets the member in progress save and end; the sweep goes on."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
     def wait_ended(self) -> None:
         """Waits until the member has ended; also within a handler that interrupts its parent."""
         if self._process is not None:
@@ -106,15 +111,15 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 def copy_recipes(members: list[SweepMember]) -> None:
     """Copies each configuration, for members that begin hours later."""
-    for recipe, file in {member.recipe: member.file for member in members}.items():
+    for recipe, member in {member.recipe: member for member in members}.items():
         try:
-            text = file.read_text(encoding="utf-8")
+            text = member.recipe_text()
             if recipe.exists() and recipe.read_text(encoding="utf-8") != text:
-                raise UserError(f"'{recipe}' is there and differs from '{file}': choose another "
-                                "--root")  # fmt: skip
+                raise UserError(f"'{recipe}' is there and differs from '{member.file}': choose "
+                                "another --root")  # fmt: skip
             replace_text(recipe, text)
         except (OSError, ValueError) as error:
-            raise UserError(f"cannot copy '{file}' to '{recipe}': {error}") from None
+            raise UserError(f"cannot copy '{member.file}' to '{recipe}': {error}") from None
 
 
 def train(member: SweepMember, stop: SignalRelay, shown: Callable[[], None] | None = None) -> int:

@@ -4,19 +4,21 @@ JAX is imported only where metrics are read, because a mistake must be reported 
 """
 
 import dataclasses
+import itertools
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from jaxrl.atari.games import game_name, known_games
 from jaxrl.atari.scores import reference_scores
+from jaxrl.config import variations
 from jaxrl.config.diff import flat
 from jaxrl.config.overrides import FREE
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import find, load_recipe
+from jaxrl.config.toml import find, load_recipe, to_toml
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, layout
@@ -37,6 +39,15 @@ HARD = (
     "venture",
 )
 
+LONGEST_NAME = 240  # bytes of a member's name; a file system takes 255, and its files are longer
+# Keys that --set may not vary.
+GIVEN = {
+    "game": "give --games",
+    "seed": "give --seeds",
+    "run_dir": "give --root",
+    "algorithm": "give --configs",
+}
+
 State = Literal["new", "begun", "done"]
 Row = dict[str, Any]  # the object of one member in sweep.json
 
@@ -47,6 +58,7 @@ class SweepMember:
 
     file: Path  # its configuration, as the user named it
     config: Config  # with its game, seed and run directory
+    settings: tuple[tuple[str, Any], ...] = ()  # keys that vary, with this member's values
 
     @property
     def run_dir(self) -> Path:
@@ -55,8 +67,13 @@ class SweepMember:
 
     @property
     def name(self) -> str:
-        """CONFIG-GAME-seedSEED."""
+        """CONFIG-GAME-seedSEED, where CONFIG ends in the values of the keys that vary."""
         return self.run_dir.name
+
+    @property
+    def label(self) -> str:
+        """Its configuration's part of the name, the same for all games and seeds."""
+        return self.name.removesuffix(f"-{self.config.game}-seed{self.config.seed}")
 
     @property
     def log(self) -> Path:
@@ -66,7 +83,15 @@ class SweepMember:
     @property
     def recipe(self) -> Path:
         """The sweep's copy of its configuration, made when the sweep began."""
-        return self.run_dir.with_name(f"{self.file.stem}.toml")
+        return self.run_dir.with_name(f"{self.label}.toml")
+
+    def recipe_text(self) -> str:
+        """Returns the contents of `recipe`: the file, or all keys where some of them vary."""
+        if not self.settings:
+            return self.file.read_text(encoding="utf-8")
+        varied = ", ".join(f"{key} = {variations.shown(value)}" for key, value in self.settings)
+        of_member = ("game", "seed", "run_dir")  # which each member is given
+        return f"# {self.file} with {varied}\n{to_toml(self.config, without=of_member)}"
 
     @property
     def total_steps(self) -> int:
@@ -103,34 +128,71 @@ def plan(
     words: tuple[str, ...],
     seeds: tuple[int, ...],
     root: Path,
+    sets: tuple[str, ...] = (),
     **settings: Any,
 ) -> list[SweepMember]:
     """Returns the members in the order of training; `settings` change all configurations.
 
     All games with the first seed come before the second seed, because games differ more than
-    seeds. The configurations are innermost: each game compares them as soon as it is trained.
-    Raises `UserError`.
+    seeds. The configurations are innermost, each with every combination of the values of `sets`,
+    words like `num_envs=16,32`: each game compares them as soon as it is trained. Raises
+    `UserError`.
     """
     for name, given in (("games", words), ("seeds", seeds), ("configs", files)):
         if not given:
             raise UserError(f"--{name} is empty: a sweep needs at least one of each")
+    varied = variations.read(sets)
+    for key in flat(settings):
+        if key in varied:
+            raise UserError(f"--set {key}: it is given by an option of sweep too: leave one out")
     games = games_of(words)
-    files = tuple(find(file) for file in files)
-    recipes = [load_recipe(file).replaced(**settings) for file in files]
+    variants = [one for file in files for one in _variants(find(file), varied, settings)]
     members: dict[str, SweepMember] = {}
-    for seed in seeds:
-        for game in games:
-            for file, recipe in zip(files, recipes, strict=True):
-                run_dir = root / f"{file.stem}-{game}-seed{seed}"
-                config = dataclasses.replace(recipe, game=game, seed=seed, run_dir=str(run_dir))
-                check(config)
-                if run_dir.name in members:
-                    raise UserError(
-                        f"'{run_dir.name}' is there twice: name each game, seed and configuration "
-                        "once, and give configurations different file names"
-                    )
-                members[run_dir.name] = SweepMember(file, config)
+    names: dict[Config, str] = {}
+    for seed, game, variant in itertools.product(seeds, games, variants):
+        run_dir = root / f"{variant.label}-{game}-seed{seed}"
+        config = dataclasses.replace(variant.recipe, game=game, seed=seed)
+        check(config)
+        _check_name(run_dir.name, members, names.setdefault(config, run_dir.name))
+        config = dataclasses.replace(config, run_dir=str(run_dir))
+        settings_of_member = tuple(variant.settings.items())
+        members[run_dir.name] = SweepMember(variant.file, config, settings_of_member)
     return list(members.values())
+
+
+class _Variant(NamedTuple):
+    """A configuration with values of the keys that vary."""
+
+    file: Path
+    recipe: Config
+    settings: variations.Settings
+
+    @property
+    def label(self) -> str:
+        """Its part of its members' names."""
+        return "-".join([self.file.stem, *filter(None, [variations.label(self.settings)])])
+
+
+def _variants(file: Path, varied: dict[str, list[Any]], settings: dict[str, Any]) -> list[_Variant]:
+    """Returns a configuration with every combination of values. Raises `UserError`."""
+    recipe = load_recipe(file).replaced(**settings)
+    return [
+        _Variant(file, variations.with_settings(recipe, chosen), chosen)
+        for chosen in variations.combinations(recipe, varied, GIVEN)
+    ]
+
+
+def _check_name(name: str, members: dict[str, SweepMember], same: str) -> None:
+    """Refuses a name that is taken or too long, and a member that `same` is already."""
+    if name in members:
+        raise UserError(
+            f"'{name}' is there twice: name each game, seed, configuration and value of --set "
+            "once, and give configurations different file names"
+        )
+    if same != name:
+        raise UserError(f"'{same}' and '{name}' are the same run: leave one configuration out")
+    if len(name.encode()) > LONGEST_NAME:
+        raise UserError(f"'{name}' is too long for the name of a directory: vary fewer keys")
 
 
 # --- how far they are -----------------------------------------------------------------------------
@@ -222,6 +284,7 @@ def describe(member: SweepMember, status: str, exit_status: int | None = None) -
     return {
         "name": member.name,
         "config": str(member.file),
+        "settings": dict(member.settings),
         "algorithm": member.config.algorithm,
         "game": member.config.game,
         "seed": member.config.seed,
@@ -255,7 +318,8 @@ def seconds_left(rows: list[Row]) -> float | None:
         return None if left else 0.0
     seconds = 0.0
     for row in left:
-        alike = [other for other in paced if other["config"] == row["config"]] or paced
+        same = [other for other in paced if other["config"] == row["config"]]
+        alike = [x for x in same if x.get("settings") == row.get("settings")] or same or paced
         pace = sum(x["wall_seconds"] for x in alike) / sum(x["step"] for x in alike)
         seconds += pace * max(row["total_steps"] - row["step"], 0)
     return seconds

@@ -6,6 +6,7 @@ is faster in every turn, and by more than the noise.
 """
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -137,3 +138,34 @@ def search(
     finally:
         best.close()
     return config
+
+
+def summarize(config: Config, knobs: Sequence[str], trials: Sequence[Trial]) -> list[str]:
+    """Returns a line for each knob: the value that was kept, and by how much it is faster.
+
+    Args:
+      config: where the search began.
+      knobs: of KNOBS, as they were asked for.
+      trials: all that were reported, also of a search that was stopped.
+    """
+    return [
+        _outcome(knob, _get(config, knob), [t for t in trials if t.knob == knob]) for knob in knobs
+    ]
+
+
+def _outcome(knob: str, before: int, trials: list[Trial]) -> str:
+    """Returns which value of a knob was kept, and why."""
+    kept, raced = [t for t in trials if t.kept], [t for t in trials if not t.refused]
+    if kept:
+        ratio = math.prod(trial.ratio for trial in kept)
+        return f"{knob} = {kept[-1].value}: kept, {ratio:.2f} times as fast as {before}"
+    stays = f"{knob} = {before}: stays,"
+    if not trials:
+        return f"{stays} nothing else was tried"
+    if not raced:
+        return f"{stays} nothing else can train"
+    best = max(raced, key=lambda trial: trial.ratio)
+    if best.ratio > GAIN:
+        return f"{stays} {best.value} was {best.ratio:.2f} times as fast, but not in every turn"
+    found = f"{best.value} came nearest with {best.ratio:.2f} times its speed"
+    return f"{stays} nothing was {100 * (GAIN - 1):.0f} % faster: {found}"

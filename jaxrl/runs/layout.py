@@ -13,5 +13,6 @@ VIDEO = "video.mp4"
 # In place of checkpoints, where a policy's file was unpacked; no name that `jaxrl export` is given.
 POLICY = ".unpacked.safetensors"
 SWEEP = "sweep.json"  # of a sweep's directory: its members
+STUDY = "study.db"  # of a search's directory: its trials, by Optuna
 WANDB = "wandb.json"  # the run's id at Weights & Biases, and the newest step that was sent
 LOCK = "lock"  # held while a process trains

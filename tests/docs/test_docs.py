@@ -50,7 +50,10 @@ PAGES = {
     for path in sorted(DOCS.rglob("*.md"))
 }
 # Commands that end well without a run.
-WELL = ("train", "bench", "tune", "configs", "games", "policies", "sweep", "doctor", "completion")
+WELL = (
+    *("train", "bench", "tune", "configs", "games", "policies", "sweep", "search", "doctor"),
+    "completion",
+)
 EXAMPLE = DOCS / "examples" / "reinforce.py"
 
 
@@ -112,6 +115,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     if command == "sweep":
         root = [] if "--root" in arguments else ["--root", str(tmp_path)]
         arguments = [*arguments, "--dry-run", *root]
+    if command == "search":
+        arguments = [*arguments, "--dry-run"]
     if "--suite" in arguments:
         arguments += ["--output", str(tmp_path / "suite")]
     status = main([command, *arguments])
@@ -191,13 +196,21 @@ def test_links_lead_somewhere():
 
 
 def test_files_and_tests_that_are_named_exist():
-    made = {"config.toml", "tuned.toml", "agents/reinforce.py", "reinforce.toml", "pyproject.toml"}
+    made = {
+        "config.toml",
+        "tuned.toml",
+        "best.toml",
+        "agents/reinforce.py",
+        "reinforce.toml",
+        "pyproject.toml",
+    }
     for name, page in PAGES.items():
         for file in re.findall(r"`(?:jaxrl/)?([\w/]+\.py)\b", page):
             places = [ROOT / file, ROOT / "jaxrl" / file, *(ROOT / "jaxrl").glob(f"*/{file}")]
             assert file in made or any(p.exists() for p in places), f"{name}.md: {file}"
-        for file in re.findall(r"\b([\w*]+\.toml)\b", page):
-            assert file in made | {"FILE.toml"} or list(CONFIGS.glob(f"*/{file}")), (
+        for file in re.findall(r"(?<![=-])\b([\w*]+\.toml)\b", page):  # not of a trial or a member
+            places = [DOCS / "examples" / file, *CONFIGS.glob(f"*/{file}")]
+            assert file in made | {"FILE.toml"} or any(p.exists() for p in places), (
                 f"{name}.md: {file}"
             )
     tests = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))

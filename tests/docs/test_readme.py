@@ -11,6 +11,7 @@ import pytest
 from jaxrl import errors
 from jaxrl.atari.games import known_games
 from jaxrl.cli import doctor, policies
+from jaxrl.cli import search as cli_search
 from jaxrl.cli.main import COMMANDS, main
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.sweep import Sweep
@@ -29,7 +30,7 @@ COMMANDS_PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
 LINES = [
     line.split("#")[0].strip()
     for block in re.findall(r"```sh\n(.*?)```", TEXT + COMMANDS_PAGE, re.DOTALL)
-    for line in block.splitlines()
+    for line in block.replace("\\\n", " ").splitlines()
 ]
 SCALING = (ROOT / "docs" / "guides" / "scaling.md").read_text()
 # Those within other commands (srun, ssh), with values for the variables of their scripts.
@@ -61,6 +62,7 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(tune, "search", lambda config, *_: seen.append(config) or config)
     monkeypatch.setattr(sweep, "run", lambda members, *_: seen.extend(members) or [])
     monkeypatch.setattr(sweep, "report", lambda *_: None)
+    monkeypatch.setattr(cli_search, "_train", lambda plan, *_: seen.append(plan) or 0)
     monkeypatch.setattr(doctor, "describe_apart", machine.describe)
     monkeypatch.setattr(
         doctor, "diagnose", lambda *_: (check for check in seen.append("doctor") or ())
@@ -76,7 +78,8 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     if "--suite" in arguments:
         arguments += ["--output", str(tmp_path / "suite")]
     status = main([command, *arguments])
-    if command in ("train", "bench", "tune", "configs", "games", "policies", "sweep", "doctor"):
+    others = ("configs", "games", "policies", "sweep", "search", "doctor")
+    if command in ("train", "bench", "tune", *others):
         assert status == 0
         assert seen or command in ("configs", "games", "policies")
     else:

@@ -136,8 +136,35 @@ def test_ctrl_c_keeps_what_tune_has_found(tmp_path, capsys, monkeypatch):
     assert not target.exists()
     assert main([*arguments, "--repeats", "2"]) == 130
     assert load_config(target).parallel.groups == 2
-    assert "# stopped before all was tried" in target.read_text()
-    assert "train with it" in capsys.readouterr().out
+    text, said = target.read_text(), capsys.readouterr().out.splitlines()
+    assert "# stopped before all was tried" in text
+    assert said[:-1] == [
+        "num_envs = 4: stays, nothing was 3 % faster: 8 came nearest with 1.00 times its speed",
+        "groups = 2: kept, 1.50 times as fast as 1",
+        "num_threads = 0: stays, nothing else was tried",
+        "micro_batch = 0: stays, nothing else was tried",
+    ]
+    assert said[-1].startswith("train with it")
+    assert text.splitlines()[1:5] == [f"# {line}" for line in said[:-1]]
+
+
+def test_tune_says_for_each_knob_what_it_kept_and_why():
+    config = catch_config(num_envs=8)
+    trials = [
+        tune.Trial("num_envs", 16, 1.0, 1.5, kept=True),
+        tune.Trial("num_envs", 32, 1.0, 1.2, kept=True),
+        tune.Trial("num_envs", 64, 1.0, 0.9),
+        tune.Trial("groups", 2, 1.0, 1.5),
+        tune.Trial("num_threads", 4, 1.0, 0.8),
+        tune.Trial("num_threads", 2, 1.0, 1.02),
+        tune.Trial("micro_batch", 10, refused="does not fit into memory"),
+    ]
+    assert tune.summarize(config, tune.KNOBS, trials) == [
+        "num_envs = 32: kept, 1.80 times as fast as 8",
+        "groups = 1: stays, 2 was 1.50 times as fast, but not in every turn",
+        "num_threads = 0: stays, nothing was 3 % faster: 2 came nearest with 1.02 times its speed",
+        "micro_batch = 0: stays, nothing else can train",
+    ]
 
 
 @pytest.mark.parametrize("option", [["tune", "--knobs"], ["bench", "--sweep"]])

@@ -7,14 +7,22 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
+from jaxrl.analysis import comparison
+from jaxrl.analysis.groups import group_runs
 from jaxrl.atari.games import known_games
 from jaxrl.atari.scores import reference_scores
 from jaxrl.cli import main
+from jaxrl.cli.parsing import parse
+from jaxrl.cli.train import Train
+from jaxrl.config import variations
+from jaxrl.config.overrides import value_of
+from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.experiments import slurm, sweep, sweep_plan
@@ -138,12 +146,33 @@ def test_the_groups_of_games():
         ("--games pong --seeds 1 --configs {ppo} --root {here}/file/x", "choose another --root"),
         ("--games pong --seeds 1 --configs {ppo} --slurm-time 10", "--slurm-time needs --slurm"),
         ("--games pong --seeds 1 --configs {ppo} --slurm --slurm-time 0", "must be at least 1"),
+        ("{one} --set optimizer.lr=1,2", "unknown key 'optimizer.lr': did you mean 'optimizer.lea"),
+        ("{one} --set lr=1", "--set lr: unknown key 'lr': did you mean 'optimizer.learning_rate'?"),
+        ("{one} --set agent.replay_capacity=1", "it belongs to dqn and c51"),
+        ("{one} --set optimizer.learning_rate=1,-1", "learning_rate = -1.0: must be at least 0"),
+        ("{one} --set num_envs=16,many", "num_envs = 'many': must be a whole number"),
+        ("{one} --set num_envs=16,2.5", "num_envs = 2.5: must be a whole number"),
+        ("{one} --set network.torso=resnet", "must be one of nips, nature, impala"),
+        ("{one} --set num_envs=16,,32", "--set num_envs=16,,32: a value is empty"),
+        ("{one} --set num_envs=", "a value is empty"),
+        ("{one} --set num_envs", "must be KEY=VALUE,VALUE"),
+        ("{one} --set num_envs=16 --set num-envs=32", "--set num_envs is given twice"),
+        ("{one} --set num_envs=16,1.6e1", "'ppo-num_envs=16-pong-seed1' is there twice"),
+        ("{one} --set game=pong,catch", "game cannot vary here: give --games"),
+        ("{one} --set seed=1,2", "seed cannot vary here: give --seeds"),
+        ("{one} --set run_dir=x", "run_dir cannot vary here: give --root"),
+        ("{one} --set algorithm=a2c", "algorithm cannot vary here: give --configs"),
+        ("{one} --set total_steps=1,2 --total-steps 3", "leave one out"),
+        ("--games pong --seeds 1 --configs {ppo} {here}/copy.toml", "'ppo-pong-seed1' and 'copy-"),
+        ("{one} --set agent.num_minibatches=3,4", "agent.num_minibatches = 3 does not divide"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_trained(arguments, message, tmp_path, fake):
     (tmp_path / "file").write_text("not a directory")
-    (tmp_path / "ppo.toml").write_text(FILES[1].read_text())
-    words = arguments.format(ppo=FILES[1], here=tmp_path).split()
+    for name in ("ppo.toml", "copy.toml"):
+        (tmp_path / name).write_text(FILES[1].read_text())
+    one = f"--games pong --seeds 1 --configs {FILES[1]}"
+    words = arguments.format(ppo=FILES[1], here=tmp_path, one=one).split()
     words += [] if "--root" in words else ["--root", str(tmp_path / "root")]
     with pytest.raises(UserError) as told:
         main.run("sweep", words)
@@ -151,6 +180,73 @@ def test_mistakes_are_told_before_anything_is_trained(arguments, message, tmp_pa
     assert "\n" not in str(told.value)
     assert not (tmp_path / "root").exists()
     assert fake[1] == []
+
+
+def test_set_makes_every_combination_and_the_names_tell_them_apart(tmp_path, capsys):
+    words = ["--games", "catch", "--seeds", "1", "--configs", "a2c_fast", "--root", str(tmp_path)]
+    words += ["--set", "optimizer.learning-rate=3e-4,1e-3", "--set", "network.torso=nips,nature"]
+    assert main.run("sweep", [*words, "--dry-run"]) == 0
+    names = capsys.readouterr().out.split()[2::3]
+    assert names == [
+        "a2c_fast-learning_rate=0.0003-torso=nips-catch-seed1",
+        "a2c_fast-learning_rate=0.0003-torso=nature-catch-seed1",
+        "a2c_fast-learning_rate=0.001-torso=nips-catch-seed1",
+        "a2c_fast-learning_rate=0.001-torso=nature-catch-seed1",
+    ]
+    plan = sweep_plan.plan(FILES[:1], ("catch",), (1,), tmp_path, tuple(words[-3::2]))
+    assert [member.name for member in plan] == names
+    found = [(x.config.optimizer.learning_rate, x.config.network.torso) for x in plan]
+    assert found == [(3e-4, "nips"), (3e-4, "nature"), (1e-3, "nips"), (1e-3, "nature")]
+    for member in plan:
+        leave(member)
+    labels = [name.removesuffix("-catch-seed1") for name in names]
+    assert [group.label for group in group_runs([x.run_dir for x in plan])] == labels
+    for number, member in enumerate(plan):
+        games = np.full(10, float(number))
+        evaluation_record.write(
+            member.run_dir,
+            evaluation_record.summarize("catch", "noop", 400, scores=games, lengths=games),
+        )
+    with pytest.raises(UserError, match=f"of 4 configurations \\({'; '.join(labels)}\\)"):
+        comparison.compare([member.run_dir for member in plan])
+    row = sweep_plan.describe(plan[0], "done")
+    assert row["settings"] == {"optimizer.learning_rate": 3e-4, "network.torso": "nips"}
+
+
+def test_names_of_values_are_short_and_safe():
+    settings = {"log.interval": 100, "checkpoint.interval": 10**6, "optimizer.eps": 1e-5}
+    settings |= {"network.dueling": True, "env.engine": "a/b c", "agent.gamma": 0.1 + 0.2}
+    assert variations.label(settings) == (
+        "log.interval=100-checkpoint.interval=1000000-eps=1e-05-dueling=true-engine=a_b_c-"
+        "gamma=0.30000000000000004"
+    )
+    keys = [f"{s}.{f.name}" for s, k in SECTIONS.items() for f in dataclasses.fields(k)]
+    config = Config()
+    long = [f"{key}={variations.shown(value_of(config, key))}" for key in keys]
+    with pytest.raises(UserError, match="vary fewer keys"):
+        sweep_plan.plan(FILES[:1], ("catch",), (1,), Path("s"), tuple(long))
+
+
+def test_a_member_trains_from_its_values_as_a_whole_recipe(tmp_path):
+    root = tmp_path / "s"
+    root.mkdir()
+    plan = sweep_plan.plan(FILES[:1], ("catch", "pong"), (7,), root, ("num_envs=16,3.2e1",))
+    sweep.copy_recipes(plan)
+    assert sorted(path.name for path in root.iterdir()) == [
+        "a2c_fast-num_envs=16.toml", "a2c_fast-num_envs=32.toml",
+    ]  # fmt: skip
+    member = plan[1]
+    text = member.recipe.read_text()
+    assert text.startswith(f"# {FILES[0]} with num_envs = 32\nalgorithm = ")
+    assert "\ngame = " not in text
+    words = sweep.command(member)[3:]
+    assert words[:3] == ["train", "--config", str(member.recipe)]
+    assert parse(Train, "train", words[1:]).settings == member.config
+    assert member.config.optimizer.recipe_envs == 16  # of the file, as `train --num-envs 32` has it
+    sweep.copy_recipes(plan)
+    member.recipe.write_text("num_envs = 3")
+    with pytest.raises(UserError, match="choose another --root"):
+        sweep.copy_recipes(plan)
 
 
 # --- how far --------------------------------------------------------------------------------------
@@ -373,16 +469,17 @@ def test_what_slurm_is_asked_for(tmp_path, monkeypatch, capsys, submitit):
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     words = f"--games pong catch --seeds 1 2 --configs {FILES[0]} --slurm --slurm-partition fast "
     words += "--slurm-time 90 --slurm-gpus-per-node 2 --slurm-cpus-per-task 6 "
-    words += "--slurm-array-parallelism 3"
+    words += "--slurm-array-parallelism 3 --set num_envs=4,8"
     assert main.run("sweep", [*words.split(), "--root", str(tmp_path / "s")]) == 0
-    assert "4 of 4 submitted as job 12" in capsys.readouterr().out
+    assert "8 of 8 submitted as job 12" in capsys.readouterr().out
     asked = (tmp_path / "job.sh").read_text()
     for option in (
-        "array=0-3%3", "partition=fast", "time=90", "gpus-per-node=2", "cpus-per-task=6", "requeue",
+        "array=0-7%3", "partition=fast", "time=90", "gpus-per-node=2", "cpus-per-task=6", "requeue",
         "signal=USR2@180",
     ):  # fmt: skip
         assert f"#SBATCH --{option}\n" in asked
-    assert len(list((tmp_path / "s/slurm").glob("*submitted.pkl"))) == 4
+    assert len(list((tmp_path / "s/slurm").glob("*submitted.pkl"))) == 8
+    assert (tmp_path / "s/a2c_fast-num_envs=8.toml").is_file()  # which its jobs train from
     assert not list((tmp_path / "s").glob("*seed*"))  # nothing but the jobs makes run directories
 
 

@@ -1,0 +1,198 @@
+"""Pictures of a search for hyperparameters: its history, and how values and settings relate."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxrl.analysis.drawing import COLORS, save
+from jaxrl.config.variations import Settings, shown
+
+if TYPE_CHECKING:
+    import matplotlib
+
+COLORMAP = "cividis_r"  # distinct also with defective color vision
+PALEST = 0.12  # of the colors, which would be too pale on white
+NOTHING = "too few trials with a value"
+TICKS = 5  # of a vertical axis of numbers, about
+
+
+class StudyTrial(NamedTuple):
+    """One trial of a search."""
+
+    number: int
+    status: str  # done, repeated, pruned, diverged, refused, failed, stopped or begun
+    value: float | None  # of the objective; None unless it trained to its end
+    settings: Settings  # the values that are searched, by dotted key
+    scores: list[float]  # of the seeds that trained to their end
+    curve: dict[int, float]  # mean return at points of the training, over all seeds
+    note: str  # why it ended so
+    ended: bool  # whether nothing of it is left to train
+
+
+class Axis(NamedTuple):
+    """A key that is searched."""
+
+    key: str
+    name: str  # the key, or its last part
+    numbers: bool  # a range of numbers; else a list of values
+    log: bool
+
+
+class Scale(NamedTuple):
+    """Where the values of one axis stand, from 0 to 1, and its labels."""
+
+    places: list[float]
+    ticks: list[tuple[float, str]]
+
+
+def _figure(width: float, height: float) -> tuple["matplotlib.figure.Figure", Any]:
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _say_nothing(axes: "matplotlib.axes.Axes") -> None:
+    axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", va="center")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Path) -> None:
+    """Draws the value of each trial, and the best so far.
+
+    Args:
+      trials: of a search, in their order; the first is the recipe itself.
+      maximize: whether higher values are better.
+      label: of the objective.
+      target: PNG to write.
+    """
+    figure, axes = _figure(8, 4)
+    valued = [(trial.number, trial.value) for trial in trials if trial.value is not None]
+    if not valued:
+        _say_nothing(axes)
+        save(figure, target)
+        return
+    numbers, values = (np.array(column) for column in zip(*valued, strict=True))
+    so_far = (np.maximum if maximize else np.minimum).accumulate(values)
+    axes.step(numbers, so_far, where="post", color=COLORS[1], label="best so far")
+    if trials[0].value is not None:
+        axes.axhline(trials[0].value, color="grey", linestyle=":", label="the recipe (trial 0)")
+    axes.scatter(numbers, values, color=COLORS[0], zorder=3, label="trained to its end")
+    early = [(t.number, t.curve[max(t.curve)]) for t in trials if t.status == "pruned" and t.curve]
+    if early:
+        x, y = zip(*early, strict=True)
+        axes.scatter(x, y, color=COLORS[0], marker="x", zorder=3, label="pruned: its last return")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel("trial")
+    axes.set_ylabel("value")
+    axes.set_title(label, fontsize="medium", loc="left")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))
+    save(figure, target)
+
+
+def importance(shares: dict[str, float], label: str, target: Path) -> None:
+    """Draws how much each key matters for good values, the most important on top."""
+    figure, axes = _figure(8, 1.4 + 0.4 * max(len(shares), 2))
+    if not shares:
+        _say_nothing(axes)
+        save(figure, target)
+        return
+    ordered = sorted(shares.items(), key=lambda item: item[1])
+    bars = axes.barh(
+        [name for name, _ in ordered], [100 * share for _, share in ordered], color=COLORS[0]
+    )
+    axes.bar_label(bars, fmt="%.0f %%", padding=4)
+    axes.set_xlim(0, 112)
+    axes.set_xticks(range(0, 101, 20))
+    axes.set_xlabel("importance (%), by PED-ANOVA")
+    axes.set_title(label, fontsize="medium", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    save(figure, target)
+
+
+def parallel_coordinates(
+    trials: Sequence[StudyTrial], axes_of: Sequence[Axis], maximize: bool, label: str, target: Path
+) -> None:
+    """Draws each trial with a value as a line through its settings, the better the darker."""
+    import matplotlib
+
+    found = [trial for trial in trials if trial.value is not None]
+    # The best last: it is on top.
+    found.sort(key=lambda trial: (trial.value or 0.0) * (1 if maximize else -1))
+    figure, axes = _figure(2.6 + 1.7 * len(axes_of), 4.4)
+    if len(found) < 2:
+        _say_nothing(axes)
+        save(figure, target)
+        return
+    columns = [_numbers([trial.value or 0.0 for trial in found], log=False)]
+    for axis in axes_of:
+        settings = [trial.settings[axis.key] for trial in found]
+        columns.append(_numbers(settings, axis.log) if axis.numbers else _words(settings))
+    shades = np.linspace(PALEST, 1, len(found))  # by rank: one bad trial would leave no contrast
+    for place, color in enumerate(matplotlib.colormaps[COLORMAP](shades)):
+        width = 3 if place == len(found) - 1 else 1.3
+        axes.plot([column.places[place] for column in columns], color=color, linewidth=width)
+    _label_axes(axes, columns, ["value", *(axis.name for axis in axes_of)])
+    axes.set_title(f"{label}: the better the darker", fontsize="medium", loc="left", pad=16)
+    save(figure, target)
+
+
+def _numbers(values: Sequence[float], log: bool) -> Scale:
+    """Returns the places of numbers between the least and the largest of them."""
+    low, high = min(values), max(values)
+    log = log and low > 0
+
+    def place(value: float) -> float:
+        if low == high:
+            return 0.5
+        if log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
+    ticks = [(place(tick), shown(tick)) for tick in _ticks(values, log)]
+    return Scale([place(value) for value in values], ticks)
+
+
+def _ticks(values: Sequence[float], log: bool) -> list[float]:
+    """Returns round numbers within the range of the values, or the ends of a narrow one."""
+    import matplotlib.ticker
+
+    low, high = min(values), max(values)
+    if all(isinstance(value, int) for value in values) and len(set(values)) <= TICKS:
+        return sorted(set(values))
+    locator: Any = matplotlib.ticker.LogLocator() if log else matplotlib.ticker.MaxNLocator(TICKS)
+    round_ones = [float(f"{tick:.6g}") for tick in locator.tick_values(low, high)]
+    within = [tick for tick in round_ones if low <= tick <= high]
+    return within if len(within) > 1 else [float(f"{value:.3g}") for value in (low, high)]
+
+
+def _words(values: Sequence[Any]) -> Scale:
+    """Returns the places of listed values: numbers in their order, others as they occur."""
+    kinds = list(dict.fromkeys(values))
+    if all(isinstance(kind, int | float) for kind in kinds):
+        kinds.sort()
+    if len(kinds) == 1:
+        return Scale([0.5] * len(values), [(0.5, shown(kinds[0]))])
+    steps = len(kinds) - 1
+    ticks = [(place / steps, shown(kind)) for place, kind in enumerate(kinds)]
+    return Scale([kinds.index(value) / steps for value in values], ticks)
+
+
+def _label_axes(axes: "matplotlib.axes.Axes", columns: list[Scale], names: list[str]) -> None:
+    """Draws the vertical axes with their labels."""
+    behind = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
+    for x, column in enumerate(columns):
+        axes.axvline(x, color="black", linewidth=0.8, zorder=0)
+        for height, word in column.ticks:
+            axes.text(x + 0.03, height, word, va="center", fontsize="small", bbox=behind, zorder=4)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_yticks([])
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xlim(-0.05, len(names) - 1 + 0.35)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)

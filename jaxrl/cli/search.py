@@ -1,0 +1,130 @@
+"""`jaxrl search`."""
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from jaxrl.cli.parsing import Words
+from jaxrl.errors import UserError
+
+if TYPE_CHECKING:
+    from jaxrl.analysis.study_plots import StudyTrial
+    from jaxrl.experiments.search_plan import StudyPlan
+
+WIDTH = 140  # columns of the table where no terminal has a width
+StudyFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml")]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search for the hyperparameters that score best, by Optuna (pip install 'jaxrl[search]').
+
+    STUDY.toml names a recipe (config), a game, and in a table [search] the values to try: a list,
+    or { low = 1e-4, high = 1e-2, log = true }. The recipe itself is trained first. Each trial
+    trains in ROOT/trial-N-GAME-seedSEED, one after another, and is stopped early where its learning
+    curve falls behind. Ctrl-C saves the run in progress and ends; the same command goes on, also
+    after a kill. ROOT gets best.toml, study.json and pictures. Settings that are only faster are
+    found by jaxrl tune.
+    Example: jaxrl search study.toml --root runs/study
+    """
+
+    study: StudyFile
+    """TOML file of the study; docs/guides/studies.md lists its keys"""
+    root: Path | None = None
+    """directory of the study; default is runs/STUDY, by the file's name"""
+    dry_run: bool = False
+    """check the study and show its spaces; train nothing"""
+    words: Words = ()
+
+
+def search(arguments: Search) -> int:
+    """Trains the trials that are left, and prints and draws what was found."""
+    if os.name != "posix":
+        raise UserError("search needs Linux or macOS: train the runs one by one")
+    from jaxrl.experiments import search_plan
+
+    plan = search_plan.load(arguments.study)
+    root = arguments.root or Path("runs") / arguments.study.stem
+    if root.exists() and not root.is_dir():
+        raise UserError(f"'{root}' is no directory: choose another --root")
+    if arguments.dry_run:
+        _print_spaces(plan)
+        return 0
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise UserError("search needs Optuna: pip install 'jaxrl[search]'") from None
+    return _train(plan, root, arguments.words)
+
+
+def _print_spaces(plan: "StudyPlan") -> None:
+    """Prints each key with its value in the recipe and its space."""
+    from jaxrl.config.variations import shown
+
+    runs = f"{plan.options.trials} trials of {len(plan.seeds)} seeds"
+    print(f"{runs}, {plan.base.total_steps:,} steps of {plan.base.game} each")
+    for key, before in plan.base_settings().items():
+        space = plan.spaces[key].to_json()
+        values = [f"{name} {shown(value)}" for name, value in space.items()] if isinstance(
+            space, dict
+        ) else map(shown, space)  # fmt: skip
+        print(f"{key}: {', '.join(values)} (the recipe has {shown(before)})")
+
+
+def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
+    from jaxrl.experiments import search as searching
+    from jaxrl.experiments import search_results
+    from jaxrl.experiments.sweep import SignalRelay, held
+    from jaxrl.training.display import Display
+
+    with held(root), SignalRelay().watching() as stop:
+        study = searching.open_study(plan, root)
+        with Display() as display:
+            trials = searching.run(searching.Search(plan, study, root, display, stop))
+        _print(trials, plan)
+        if stop.signal is not None:
+            again = shlex.join(["jaxrl", "search", *words])
+            print(f"stopped; go on with: {again}", file=sys.stderr)
+            return 128 + stop.signal
+        search_results.write(root, plan, trials, search_results.importances(study))
+        pictures = search_results.draw(study, plan, root)
+    for path in (*pictures, root / search_results.STUDY_JSON):
+        print(path)
+    if search_results.best(trials, plan) is not None:
+        print(f"train with it: jaxrl train --config {root / search_results.BEST}")
+    return int(any(not trial.ended for trial in trials))
+
+
+def _print(trials: "list[StudyTrial]", plan: "StudyPlan") -> None:
+    """Prints the trials as a table, and the best beside the recipe."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from jaxrl.config.variations import short_names, shown
+    from jaxrl.experiments.search_results import best
+
+    found, names = best(trials, plan), short_names(list(plan.spaces))
+    table = Table(box=box.SIMPLE)
+    for name in ("trial", "status", plan.options.objective, *names.values()):
+        table.add_column(Text(name), justify="left" if name == "status" else "right")
+    for trial in trials:
+        value = "-" if trial.value is None else f"{trial.value:.3f}"
+        settings = (trial.settings.get(key) for key in plan.spaces)
+        cells = [f"{x:.3g}" if isinstance(x, float) else shown(x) for x in settings]
+        style = "bold" if trial is found else ""
+        table.add_row(str(trial.number), trial.status, value, *map(Text, cells), style=style)
+    Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False).print(table)
+    if found is None:
+        return
+    first = trials[0].value
+    before = "" if first is None else f"; the recipe, trial 0: {first:.3f}"
+    print(f"best: trial {found.number}, {plan.options.objective} {found.value:.3f}{before}")
+    for key, value in found.settings.items():
+        print(f"  {key} = {shown(value)}")

@@ -1,0 +1,342 @@
+"""Searches hyperparameters by Optuna; every trial trains as the members of a sweep do.
+
+A trial's runs are ROOT/trial-N-GAME-seedSEED, one for each seed, and ROOT/study.db has the trials.
+One that was stopped or failed stays open there: the same command goes on with it, and repeats none
+that ended. The first trial is the recipe itself, so that the best is never worse than it.
+"""
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import optuna
+import sqlalchemy
+from optuna.trial import TrialState
+
+from jaxrl.analysis.study_plots import StudyTrial
+from jaxrl.config import variations
+from jaxrl.errors import NotFiniteError, UserError
+from jaxrl.experiments import search_results, sweep, sweep_plan
+from jaxrl.experiments.search_plan import Choices, Space, StudyPlan, differences, trial_name
+from jaxrl.experiments.sweep import SignalRelay
+from jaxrl.experiments.sweep_plan import SweepMember
+from jaxrl.formatting import duration
+from jaxrl.runs import evaluation_record, layout, metrics
+from jaxrl.runs.lock import is_locked
+
+if TYPE_CHECKING:
+    from jaxrl.training.display import Display
+
+STARTUP = 5  # trials drawn at random, before others are drawn near the best and curves are pruned
+MARKS = 20  # points of a run at which its learning curve is compared with those of other trials
+WARM_UP = MARKS // 4  # points before which no curve is pruned
+LAST = 0.1  # share of the steps whose returns are the objective
+SECONDS_TO_SAVE = 180.0  # of a run whose search was killed
+NAME = "study"
+
+
+class Search(NamedTuple):
+    """A search in progress."""
+
+    plan: StudyPlan
+    study: optuna.Study
+    root: Path
+    display: "Display"
+    stop: SignalRelay
+
+
+class Ending(NamedTuple):
+    """How a trial or one of its runs ended: done, repeated, pruned, diverged, refused, ..."""
+
+    status: str
+    value: float | None = None
+    note: str = ""
+
+
+# --- the study's file -----------------------------------------------------------------------------
+
+
+def open_study(plan: StudyPlan, root: Path) -> optuna.Study:
+    """Returns the study in ROOT/study.db, which is made if it is not there, with its first trial.
+
+    Raises `UserError` if it was begun otherwise, or cannot be read.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    file = root / layout.STUDY
+    url = sqlalchemy.URL.create("sqlite", database=str(file)).render_as_string()
+    try:
+        study = optuna.create_study(
+            storage=url,
+            study_name=NAME,
+            direction=plan.options.direction,
+            pruner=_pruner(plan),
+            load_if_exists=True,
+        )
+        _check_same(plan, study, root)
+        if not study.get_trials(deepcopy=False):
+            base = plan.base_settings()
+            inside = {k: base[k] for k, space in plan.spaces.items() if space.contains(base[k])}
+            study.enqueue_trial(inside)
+    except (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise UserError(f"cannot read '{file}' ({reason}): choose another --root") from None
+    return study
+
+
+def _pruner(plan: StudyPlan) -> optuna.pruners.BasePruner:
+    match plan.options.pruner:
+        case "median":
+            return optuna.pruners.MedianPruner(STARTUP, WARM_UP)
+        case "hyperband":
+            return optuna.pruners.HyperbandPruner(WARM_UP, MARKS * len(plan.seeds))
+    return optuna.pruners.NopPruner()
+
+
+def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
+    """Refuses another study than the one that was begun; only the number of trials may change."""
+    asked = json.loads(json.dumps(plan.to_json()))
+    before = study.user_attrs.get("asked")
+    if before is None:
+        study.set_user_attr("asked", asked)
+    elif differing := differences(before, asked):
+        raise UserError(
+            f"the study in '{root}' was begun otherwise ({'; '.join(differing)}): choose another "
+            "--root, or ask for what was begun; only the number of trials may change"
+        )
+
+
+def _open_trial(study: optuna.Study, plan: StudyPlan, number: int) -> optuna.Trial:
+    """Returns the trial of this number: new, or the one that was stopped."""
+    # Another generator for every trial: one that is seeded once would repeat itself on a resume.
+    [seed] = np.random.SeedSequence([plan.options.sampler_seed, number]).generate_state(1)
+    study.sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=int(seed))
+    found = study.get_trials(deepcopy=False)
+    if number < len(found) and found[number].state == TrialState.RUNNING:
+        return optuna.trial.Trial(study, found[number]._trial_id)
+    return study.ask()
+
+
+def _suggest(trial: optuna.Trial, plan: StudyPlan) -> variations.Settings:
+    """Returns a trial's values: of the first trial those of the recipe, also beyond the spaces."""
+    base = plan.base_settings() if trial.number == 0 else {}
+    return {
+        key: base[key]
+        if key in base and not space.contains(base[key])
+        else _draw(trial, key, space)
+        for key, space in plan.spaces.items()
+    }
+
+
+def _draw(trial: optuna.Trial, key: str, space: Space) -> Any:
+    if isinstance(space, Choices):
+        return trial.suggest_categorical(key, space.values)
+    if space.whole:
+        low, high, step = int(space.low), int(space.high), int(space.step or 1)
+        return trial.suggest_int(key, low, high, step=step, log=space.log)
+    return trial.suggest_float(key, space.low, space.high, step=space.step, log=space.log)
+
+
+# --- trials ---------------------------------------------------------------------------------------
+
+
+def run(search: Search) -> list[StudyTrial]:
+    """Trains the trials that have not ended, one after another; returns all of them.
+
+    ROOT/study.json and ROOT/best.toml are rewritten after every trial.
+    """
+    trials = search.plan.options.trials
+    ended = {trial.number for trial in _trials(search) if trial.ended}
+    if ended:
+        search.display.say(f"{len(ended)} of {max(trials, len(ended))} trials done already")
+    with search_results.quiet():
+        for number in range(trials):
+            if search.stop.signal is not None:
+                break
+            if number not in ended:
+                _train_trial(search, number)
+                search_results.write(search.root, search.plan, _trials(search))
+    return _trials(search)
+
+
+def _trials(search: Search) -> list[StudyTrial]:
+    return search_results.trials_of(search.study, search.plan)
+
+
+def _train_trial(search: Search, number: int) -> None:
+    """Trains one trial, and tells Optuna how it ended. Raises `UserError` if the recipe fails."""
+    study, plan, display = search.study, search.plan, search.display
+    trial, began = _open_trial(study, plan, number), time.monotonic()
+    settings = _suggest(trial, plan)
+    name = f"[{number + 1}/{plan.options.trials}] {trial_name(number)}"
+    values = f"the recipe, {_words(settings)}" if number == 0 else _words(settings)
+    display.say(f"{name}: {values}")
+    ending = _train_runs(search, trial, settings)
+    display.show("")
+    trial.set_user_attr("status", ending.status)
+    trial.set_user_attr("note", ending.note)
+    if ending.value is not None:
+        study.tell(trial, ending.value)
+    elif ending.status not in ("failed", "stopped"):
+        study.tell(trial, state=TrialState.PRUNED)
+    value = "" if ending.value is None else f", {plan.options.objective} {ending.value:.3f}"
+    note = f" ({ending.note})" if ending.note else ""
+    took = duration(time.monotonic() - began)
+    display.say(f"{name}: {ending.status} after {took}{value}{note}{_best(search)}")
+    if number == 0 and ending.status == "failed":
+        raise UserError(f"the recipe itself, {trial_name(0)}, failed: {ending.note}")
+
+
+def _words(settings: variations.Settings) -> str:
+    """Returns values for a line of text, with few digits."""
+    names = variations.short_names(list(settings))
+    shown = {
+        key: f"{value:.3g}" if isinstance(value, float) else variations.shown(value)
+        for key, value in settings.items()
+    }
+    return ", ".join(f"{names[key]} {value}" for key, value in shown.items())
+
+
+def _best(search: Search) -> str:
+    best = search_results.best(_trials(search), search.plan)
+    return "" if best is None else f"; best {best.value:.3f}, {trial_name(best.number)}"
+
+
+def _train_runs(search: Search, trial: optuna.Trial, settings: variations.Settings) -> Ending:
+    """Trains a trial's runs, seed by seed, until one of them does not end well."""
+    for other in _trials(search):
+        if other.settings == settings and other.value is not None and other.number != trial.number:
+            return Ending("repeated", other.value, f"as {trial_name(other.number)}")
+    try:
+        members = search.plan.members(trial.number, settings, search.root)
+    except UserError as error:  # values that only together make no sense
+        return Ending("refused", note=str(error))
+    for member in members:
+        sweep_plan.check_directory(member)
+    sweep.copy_recipes(members)
+    values: list[float] = []
+    for member in members:
+        ending = _train_run(search, trial, member, values)
+        if ending.value is None:
+            return ending
+        values.append(ending.value)
+        trial.set_user_attr("scores", values)
+    return Ending("done", statistics.fmean(values))
+
+
+def _train_run(
+    search: Search, trial: optuna.Trial, member: SweepMember, before: list[float]
+) -> Ending:
+    """Trains one run to its end, or until it is pruned or a signal stops it.
+
+    `before` are the values of the trial's earlier seeds.
+    """
+    _wait_until_saved(member, search)
+    curve = _CurveWatcher(search, trial, member, before)
+    if sweep_plan.state(member) != "done":
+        if search.stop.signal is not None:
+            return Ending("stopped")
+        status = sweep.train(member, search.stop, curve.look)
+        if sweep_plan.state(member) != "done":
+            return _early_end(search, member, status, curve.pruned)
+    curve.report()
+    value = objective(search.plan, member)
+    if value is None:
+        note = f"no game ended in the last tenth of its {member.total_steps:,} steps"
+        return Ending("failed" if trial.number == 0 else "refused", note=note)
+    return Ending("done", value)
+
+
+def _early_end(search: Search, member: SweepMember, status: int, pruned: bool) -> Ending:
+    if search.stop.signal is not None:
+        return Ending("stopped")
+    if pruned:
+        return Ending("pruned")
+    if status == NotFiniteError.status:
+        return Ending("diverged", note=sweep.last_words(member))
+    words = f"status {status}, {sweep.last_words(member)}: see {member.log}"
+    return Ending("failed", note=words)
+
+
+def _wait_until_saved(member: SweepMember, search: Search) -> None:
+    """Waits for the run of a search that was killed, which takes a moment to save and end."""
+    deadline = time.monotonic() + SECONDS_TO_SAVE
+    while is_locked(member.run_dir) and search.stop.signal is None:
+        search.display.show(f"waiting until {member.name} of an earlier search has ended")
+        if time.monotonic() > deadline:
+            raise UserError(f"'{member.run_dir}' is in training by another process: stop it")
+        time.sleep(0.2)
+
+
+def objective(plan: StudyPlan, member: SweepMember) -> float | None:
+    """Returns the value of a run that has ended; None where no game ended in its last tenth.
+
+    The mean of `return_mean` over the last tenth of the steps covers many more games than an
+    evaluation, and pruning compares the same curve.
+    """
+    if plan.options.objective == "evaluation":
+        return evaluation_record.read(member.run_dir).mean
+    first = (1 - LAST) * member.total_steps
+    rows = [row for row in metrics.read(member.run_dir) if row["step"] > first]
+    found = [row["return_mean"] for row in rows if row["return_mean"] is not None]
+    return statistics.fmean(found) if found else None
+
+
+# --- learning curves ------------------------------------------------------------------------------
+
+
+def marks(rows: list[dict[str, Any]], total_steps: int) -> dict[int, float]:
+    """Returns a learning curve at the points that all runs have, whatever their lines' steps are.
+
+    Point k of `MARKS` has the return of the first line at k / MARKS of the steps or later.
+    """
+    found: dict[int, float] = {}
+    for row in rows:
+        reached = min(MARKS, int(row["step"] * MARKS // total_steps))
+        if row["return_mean"] is not None:
+            found |= dict.fromkeys(range(len(found) + 1, reached + 1), row["return_mean"])
+    return found
+
+
+class _CurveWatcher:
+    """Reports a run's learning curve to its trial, and ends a run that falls behind."""
+
+    def __init__(
+        self, search: Search, trial: optuna.Trial, member: SweepMember, before: list[float]
+    ) -> None:
+        self._search, self._trial, self._member, self._before = search, trial, member, before
+        frozen = search.study.get_trials(deepcopy=False)[trial.number]
+        self._reported = set(frozen.intermediate_values)
+        self._unseen = bool(self._reported)  # whether a killed search may have left a decision
+        self.pruned = False
+
+    def look(self) -> None:
+        """Shows and reports the newest line, and lets the run save and end if it is pruned."""
+        search, member = self._search, self._member
+        search.display.show(f"{member.name}  {sweep.last_words(member)}")
+        if self.pruned or search.stop.signal is not None:
+            return
+        news = self.report() or self._unseen
+        self._unseen = False
+        if news and self._trial.should_prune():
+            self.pruned = True
+            search.stop.end_member()
+
+    def report(self) -> bool:
+        """Reports the points that are new; returns whether there are any."""
+        try:
+            rows = metrics.read(self._member.run_dir)
+        except UserError:  # none yet; `jaxrl resume` reports a fault
+            return False
+        first = MARKS * len(self._before)
+        found = marks(rows, self._member.total_steps)
+        new = {
+            point: value for point, value in found.items() if first + point not in self._reported
+        }
+        for point, value in new.items():
+            # Of several seeds the mean so far: other trials have it of as many at this point.
+            self._trial.report(statistics.fmean([*self._before, value]), first + point)
+            self._reported.add(first + point)
+        return bool(new)

@@ -1,0 +1,164 @@
+"""The results of a search: its trials, the best recipe, and pictures."""
+
+import contextlib
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxrl.analysis import study_plots
+from jaxrl.analysis.study_plots import Axis, StudyTrial
+from jaxrl.config import variations
+from jaxrl.config.toml import to_toml
+from jaxrl.experiments.search_plan import Range, StudyPlan, trial_name
+from jaxrl.runs.directory import replace_text
+
+if TYPE_CHECKING:
+    import optuna
+
+BEST = "best.toml"
+STUDY_JSON = "study.json"
+PICTURES = ("history.png", "importance.png", "parallel_coordinates.png")
+LEAST_TRIALS = 4  # that ended, for figures of importance
+OBJECTIVES = {
+    "return": "mean return of the last tenth of training",
+    "evaluation": "mean score of the evaluation",
+}
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Hides Optuna's warnings, which are for programmers."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"optuna\.")
+        yield
+
+
+def trials_of(study: "optuna.Study", plan: StudyPlan) -> list[StudyTrial]:
+    """Returns all trials that were begun, in their order."""
+    from optuna.trial import TrialState
+
+    found = []
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state == TrialState.WAITING:
+            continue
+        base = plan.base_settings() if trial.number == 0 else {}
+        settings = base | trial.params
+        status = trial.user_attrs.get("status", "begun")
+        complete = trial.state == TrialState.COMPLETE
+        found.append(
+            StudyTrial(
+                number=trial.number,
+                status=status,
+                value=trial.value if complete else None,
+                settings={key: settings[key] for key in plan.spaces if key in settings},
+                scores=list(trial.user_attrs.get("scores", ())),
+                curve=dict(trial.intermediate_values),
+                note=trial.user_attrs.get("note", ""),
+                ended=complete or trial.state == TrialState.PRUNED,
+            )
+        )
+    return found
+
+
+def best(trials: list[StudyTrial], plan: StudyPlan) -> StudyTrial | None:
+    """Returns the best trial, of equal ones the first; None where none has a value."""
+    sign = 1 if plan.options.direction == "maximize" else -1
+    valued = [trial for trial in trials if trial.value is not None]
+    return max(valued, key=lambda trial: sign * (trial.value or 0.0), default=None)
+
+
+def write(
+    root: Path, plan: StudyPlan, trials: list[StudyTrial], shares: dict[str, float] | None = None
+) -> None:
+    """Writes study.json, and best.toml where a trial has a value, each whole or not at all.
+
+    `shares` are the importances of the keys, once the search has ended.
+    """
+    asked = {key: value for key, value in plan.to_json().items() if key != "base"}
+    found = best(trials, plan)
+    table = {
+        "study": asked | {"config": plan.options.config, "trials": plan.options.trials},
+        "best": None if found is None else found.number,
+        "importance": shares,
+        "trials": [_row(trial) for trial in trials],
+    }
+    replace_text(root / STUDY_JSON, json.dumps(table, indent=2, allow_nan=False) + "\n")
+    if found is not None:
+        replace_text(root / BEST, best_toml(plan, trials, found))
+
+
+def _row(trial: StudyTrial) -> dict[str, Any]:
+    """Returns the object of a trial in study.json."""
+    settings = {
+        key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in trial.settings.items()
+    }
+    return {
+        "number": trial.number,
+        "name": trial_name(trial.number),
+        "status": trial.status,
+        "value": trial.value,
+        "scores": trial.scores,
+        "settings": settings,
+        "note": trial.note,
+    }
+
+
+def best_toml(plan: StudyPlan, trials: list[StudyTrial], found: StudyTrial) -> str:
+    """Returns the best trial's whole recipe, with the study's figures in comments."""
+    first = trials[0]
+    begun = "no value" if first.value is None else f"{first.value:.4g}"
+    ended = sum(trial.ended for trial in trials)
+    lines = [
+        f"found by: jaxrl search {plan.file}",
+        f"{trial_name(found.number)}, the best of {ended}: {found.value:.4g}, "
+        f"{OBJECTIVES[plan.options.objective]}; the recipe {plan.options.config}: {begun}",
+        f"{plan.base.game}, {plan.base.total_steps:,} steps, seeds "
+        f"{', '.join(map(str, plan.seeds))}",
+        *(
+            f"{key} = {variations.shown(value)}, before {variations.shown(before)}"
+            for (key, value), before in zip(
+                found.settings.items(), plan.base_settings().values(), strict=True
+            )
+        ),
+    ]
+    config = plan.recipe(found.settings).replaced(seed=plan.seeds[0])
+    return "".join(f"# {' '.join(line.split())}\n" for line in lines) + to_toml(
+        config, without=("run_dir",)
+    )
+
+
+def importances(study: "optuna.Study") -> dict[str, float]:
+    """Returns the share of each key in good values (PED-ANOVA); empty where trials are too few."""
+    import optuna
+
+    complete = [t for t in study.get_trials(deepcopy=False) if t.value is not None]
+    complete = [t for t in complete if t.state == optuna.trial.TrialState.COMPLETE]
+    if len(complete) < LEAST_TRIALS or len({t.value for t in complete}) < 2:
+        return {}
+    # Of few trials a tenth would be one: those above the quantile should be five.
+    quantile = min(0.5, max(0.1, 5 / len(complete)))
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=quantile)
+    with quiet():
+        return optuna.importance.get_param_importances(study, evaluator=evaluator)
+
+
+def draw(study: "optuna.Study", plan: StudyPlan, root: Path) -> list[Path]:
+    """Writes the pictures and returns their paths."""
+    trials = trials_of(study, plan)
+    names = variations.short_names(list(plan.spaces))
+    label = f"{plan.base.game}, {OBJECTIVES[plan.options.objective]}"
+    axes = [
+        Axis(key, names[key], isinstance(space, Range), isinstance(space, Range) and space.log)
+        for key, space in plan.spaces.items()
+    ]
+    shares = {names[key]: share for key, share in importances(study).items()}
+    targets = [root / name for name in PICTURES]
+    maximize = plan.options.direction == "maximize"
+    study_plots.history(trials, maximize, label, targets[0])
+    study_plots.importance(shares, label, targets[1])
+    study_plots.parallel_coordinates(trials, axes, maximize, label, targets[2])
+    return targets
