@@ -6,12 +6,12 @@
         optimizer.schedule=constant
 
 Trains one configuration with every lag and seed, one after another, into
-ROOT/GAME-lagLAG-seedSEED; those that are there are not trained again. Then it writes the returns
+ROOT/GAME-lagLAG-seedSEED; those that are there are not trained again. Then it writes the scores
 to ROOT/policy_lag_GAME.json and draws ROOT/policy_lag_GAME.png.
 
     python docs/examples/policy_lag.py --recorded docs/results/policy_lag_pong.json
 
-Draws recorded returns into a picture beside them, and trains nothing.
+Draws recorded scores into a picture beside them, and trains nothing.
 """
 
 import json
@@ -23,6 +23,7 @@ from typing import Annotated, NamedTuple
 import matplotlib.figure
 import numpy as np
 import tyro
+from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from jaxrl.analysis.drawing import COLORS, legend_beside
@@ -43,25 +44,14 @@ class Returns(NamedTuple):
 
 
 Study = dict[int, list[Returns]]  # lag -> seeds
+Scores = dict[str, dict[int, list[float]]]  # part of training -> lag -> seeds
+PARTS = {"mean of whole training": 1.0, "mean of last 20%\nof training": 0.2}
 
 
 def read(run_dir: Path) -> Returns:
     """The returns of a run."""
     rows = [row for row in metrics.read(run_dir) if row["return_mean"] is not None]
     return Returns([row["step"] for row in rows], [row["return_mean"] for row in rows])
-
-
-def write(game: str, study: Study, target: Path) -> None:
-    """Writes the returns, which `--recorded` draws again."""
-    lags = {str(lag): [run._asdict() for run in runs] for lag, runs in study.items()}
-    target.write_text(json.dumps({"game": game, "lags": lags}) + "\n")
-
-
-def recorded(path: Path) -> tuple[str, Study]:
-    """The game and the returns that `write` wrote."""
-    found = json.loads(path.read_text())
-    study = {int(lag): [Returns(**run) for run in runs] for lag, runs in found["lags"].items()}
-    return found["game"], study
 
 
 def score(run: Returns, share: float) -> float:
@@ -72,10 +62,46 @@ def score(run: Returns, share: float) -> float:
     return sum(found) / len(found) if found else float("nan")
 
 
-def draw(game: str, study: Study) -> matplotlib.figure.Figure:
-    """The returns against steps, and the score against the lag."""
-    figure = matplotlib.figure.Figure(figsize=(12, 4), layout="constrained")
-    curves, scores = figure.subplots(1, 2)
+def scores_of(study: Study) -> Scores:
+    """The scores of all runs, over two parts of training."""
+    return {
+        part: {lag: [score(run, share) for run in runs] for lag, runs in study.items()}
+        for part, share in PARTS.items()
+    }
+
+
+def write(game: str, scores: Scores, target: Path) -> None:
+    """Writes the scores, which `--recorded` draws again."""
+    target.write_text(json.dumps({"game": game, "scores": scores}, indent=1) + "\n")
+
+
+def recorded(path: Path) -> tuple[str, Scores]:
+    """The game and the scores that `write` wrote."""
+    found = json.loads(path.read_text())
+    scores = {
+        part: {int(lag): values for lag, values in lags.items()}
+        for part, lags in found["scores"].items()
+    }
+    return found["game"], scores
+
+
+def draw(game: str, scores: Scores, study: Study | None = None) -> matplotlib.figure.Figure:
+    """The score against the lag, beside the returns against steps where there are such."""
+    wide = study is not None
+    figure = matplotlib.figure.Figure(figsize=(12 if wide else 7, 4), layout="constrained")
+    panels = figure.subplots(1, 1 + wide, squeeze=False)[0]
+    if study:
+        draw_curves(panels[0], study)
+    draw_scores(panels[-1], scores)
+    panels[0].set_title(game, loc="left", fontweight="bold")
+    for axes in panels:
+        axes.grid(alpha=0.3)
+        legend_beside(axes)
+    return figure
+
+
+def draw_curves(axes: Axes, study: Study) -> None:
+    """The returns against steps, the mean over seeds for each lag."""
     seeds = len(next(iter(study.values())))
     for place, (lag, runs) in enumerate(study.items()):
         first, last = max(run.step[0] for run in runs), min(run.step[-1] for run in runs)
@@ -83,27 +109,26 @@ def draw(game: str, study: Study) -> matplotlib.figure.Figure:
         y = np.mean([np.interp(x, *run) for run in runs], axis=0)
         # Dashes do not cover an equal curve below them.
         line = "-" if place % 2 == 0 else (0, (4, 3))
-        curves.plot(x, y, color=COLORS[place % len(COLORS)], linestyle=line, label=f"lag {lag}")
-    curves.xaxis.set_major_locator(MaxNLocator(5))
-    curves.xaxis.set_major_formatter(EngFormatter())
-    curves.set_xlabel("agent steps")
-    curves.set_ylabel("return of the last 100 games" + f", mean of {seeds} seeds" * (seeds > 1))
-    for color, share, marker in ((COLORS[0], 1.0, "o"), (COLORS[1], 0.2, "s")):
-        values = [[score(run, share) for run in runs] for runs in study.values()]
-        part = "whole training" if share == 1 else f"last {share:.0%}\nof training"
+        axes.plot(x, y, color=COLORS[place % len(COLORS)], linestyle=line, label=f"lag {lag}")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.set_xlabel("agent steps")
+    axes.set_ylabel("return of the last 100 games" + f", mean of {seeds} seeds" * (seeds > 1))
+
+
+def draw_scores(axes: Axes, scores: Scores) -> None:
+    """The score of each part of training against the lag."""
+    for color, marker, (part, lags) in zip(COLORS, "osD^", scores.items(), strict=False):
+        values = list(lags.values())
         means = [sum(x) / len(x) for x in values]
-        scores.plot(range(len(values)), means, marker=marker, color=color, label=f"mean of {part}")
-        if seeds > 1:
+        axes.plot(range(len(values)), means, marker=marker, color=color, label=part)
+        several = max(map(len, values)) > 1
+        if several:
             places = np.repeat(range(len(values)), [len(x) for x in values])
-            scores.plot(places, np.concatenate(values), ".", color=color, alpha=0.5)
-    scores.set_xticks(range(len(study)), [str(lag) for lag in study])
-    scores.set_xlabel("lag of the acting policy (updates)")
-    scores.set_ylabel("return of 100 games" + "; a dot for each seed" * (seeds > 1))
-    curves.set_title(game, loc="left", fontweight="bold")
-    for axes in (curves, scores):
-        axes.grid(alpha=0.3)
-        legend_beside(axes)
-    return figure
+            axes.plot(places, np.concatenate(values), ".", color=color, alpha=0.5)
+        axes.set_xticks(range(len(lags)), [str(lag) for lag in lags])
+        axes.set_ylabel("return of 100 games" + "; a dot for each seed" * several)
+    axes.set_xlabel("lag of the acting policy (updates)")
 
 
 def _run(*command: str) -> None:
@@ -189,9 +214,9 @@ def main(
             _run(*command)
     _check_alike(everything, total_steps)
     study = {lag: [read(run_dir) for run_dir in run_dirs] for lag, run_dirs in found.items()}
-    target = root / f"policy_lag_{game}.png"
-    write(game, study, target.with_suffix(".json"))
-    draw(game, study).savefig(target, dpi=120)
+    target, scores = root / f"policy_lag_{game}.png", scores_of(study)
+    write(game, scores, target.with_suffix(".json"))
+    draw(game, scores, study).savefig(target, dpi=120)
     print(target)
 
 

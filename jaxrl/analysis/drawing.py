@@ -14,6 +14,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", ":", "-.")  # a further round of the colors takes the next one
 GOOD, BAD = COLORS[2], COLORS[1]  # rewards and their opposite
 GREY = "#808080"  # what curves are compared with: an ideal, a human, a frame around a screen
+SHADES = "cividis_r"  # from pale to dark, of values; distinct also with defective color vision
 PALE = "#9FB8C8"  # what stands behind the thing that is meant
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, save
+from jaxrl.analysis.drawing import COLORS, GREY, SHADES, legend_beside, save
 from jaxrl.config.variations import Settings, shown
 
 if TYPE_CHECKING:
     import matplotlib
 
-COLORMAP = "cividis_r"  # distinct also with defective color vision
 PALEST = 0.12  # of the colors, which would be too pale on white
 NOTHING = "too few trials with a value"
 TICKS = 5  # of a vertical axis of numbers, about
@@ -80,7 +79,7 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
     so_far = (np.maximum if maximize else np.minimum).accumulate(values)
     axes.step(numbers, so_far, where="post", color=COLORS[1], label="best so far")
     if trials[0].value is not None:
-        axes.axhline(trials[0].value, color="grey", linestyle=":", label="the recipe (trial 0)")
+        axes.axhline(trials[0].value, color=GREY, linestyle=":", label="the recipe (trial 0)")
     axes.scatter(numbers, values, color=COLORS[0], zorder=3, label="trained to its end")
     early = [(t.number, t.curve[max(t.curve)]) for t in trials if t.status == "pruned" and t.curve]
     if early:
@@ -91,7 +90,7 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
     axes.set_ylabel("value")
     axes.set_title(label, fontsize="medium", loc="left")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))
+    legend_beside(axes)
     save(figure, target)
 
 
@@ -134,7 +133,7 @@ def parallel_coordinates(
         settings = [trial.settings[axis.key] for trial in found]
         columns.append(_numbers(settings, axis.log) if axis.numbers else _words(settings))
     shades = np.linspace(PALEST, 1, len(found))  # by rank: one bad trial would leave no contrast
-    for place, color in enumerate(matplotlib.colormaps[COLORMAP](shades)):
+    for place, color in enumerate(matplotlib.colormaps[SHADES](shades)):
         width = 3 if place == len(found) - 1 else 1.3
         axes.plot([column.places[place] for column in columns], color=color, linewidth=width)
     _label_axes(axes, columns, ["value", *(axis.name for axis in axes_of)])

@@ -91,16 +91,28 @@ def test_the_score_is_of_the_share_that_is_asked_for(study, tmp_path):
     assert study.score(run, 0.5) == 2.0
 
 
-def test_a_study_is_drawn_again_from_its_returns(study, tmp_path, capsys):
+def test_a_study_is_drawn_again_from_its_scores(study, tmp_path, capsys):
     lags = {lag: [study.Returns([100, 200], [0.0, 1.0 - lag])] * 2 for lag in (0, 2)}
-    study.write("catch", lags, tmp_path / "policy_lag_catch.json")
-    assert study.recorded(tmp_path / "policy_lag_catch.json") == ("catch", lags)
+    scores = study.scores_of(lags)
+    assert scores["mean of whole training"] == {0: [0.5, 0.5], 2: [-0.5, -0.5]}
+    study.write("catch", scores, tmp_path / "policy_lag_catch.json")
+    assert study.recorded(tmp_path / "policy_lag_catch.json") == ("catch", scores)
     study.main(recorded_file=tmp_path / "policy_lag_catch.json")
     assert capsys.readouterr().out == f"{tmp_path / 'policy_lag_catch.png'}\n"
     assert matplotlib.image.imread(tmp_path / "policy_lag_catch.png").shape[2] >= 3
-    curves, scores = study.draw("catch", lags).axes
+    curves, drawn = study.draw("catch", scores, lags).axes
     assert curves.get_title(loc="left") == "catch"
-    assert scores.get_ylabel().endswith("a dot for each seed")
+    assert drawn.get_ylabel().endswith("a dot for each seed")
+
+
+def test_every_lag_is_visible_where_curves_are_equal(study):
+    lags = {lag: [study.Returns([100, 200], [0.0, -1.0])] for lag in (0, 1, 2, 4, 8, 16)}
+    axes = matplotlib.figure.Figure().subplots()
+    study.draw_curves(axes, lags)
+    solid, dashed = axes.get_lines()[::2], axes.get_lines()[1::2]
+    assert {line.get_linestyle() for line in solid} == {"-"}
+    assert {line.get_linestyle() for line in dashed} == {"--"}
+    assert len({line.get_color() for line in axes.get_lines()}) == 6
 
 
 @pytest.mark.slow
