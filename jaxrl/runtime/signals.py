@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ SIGNALS = tuple(
 # Set when this process got a signal that stops training: a parent that dies later is no second one.
 stopping = threading.Event()
 Handlers = dict[int, Any]  # number of a signal -> its handler
+ONE_PRESS = 1.0  # seconds within which the same signal again is no second one
 HANGUP = getattr(signal, "SIGHUP", None)  # the terminal has gone
 
 
@@ -35,7 +37,7 @@ class StopSignal:
         self._ends_process = ends_process
         self._end: Callable[[int], None] = lambda number: exit_now(128 + number)
         self.signal: int | None = None  # the first signal that any process got
-        self._here = False  # whether this process got one
+        self._got: tuple[int, float] | None = None  # the first of this process, and when
         self.savable = False  # whether ending at once would lose training
 
     def agreed(self) -> bool:
@@ -45,14 +47,18 @@ class StopSignal:
         return bool(first)
 
     def _note(self, number: int) -> None:
-        if self._here:
+        now = time.monotonic()
+        if self._got is not None:
+            first, since = self._got
+            if number == first and now - since < ONE_PRESS:
+                return  # `timeout` signals its child, and then the group that the child is in
             print_at_once("jaxrl: stopped at once; training since the newest checkpoint is lost")
             self._end(number)
         elif not self.savable and processes.count() == 1:
             print_at_once("jaxrl: stopped before training began; there was nothing to save")
             self._end(number)
         else:
-            self.signal, self._here = number, True
+            self.signal, self._got = number, (number, now)
             stopping.set()
             print_at_once("saving, then stopping; a second signal stops at once")
 

@@ -141,6 +141,22 @@ def test_what_another_process_was_sent_is_no_second_signal(monkeypatch):
     assert stop.agreed()
     stop._note(signal.SIGTERM)
     assert ended == []
+    stop._note(signal.SIGUSR1)
+    assert ended == [128 + signal.SIGUSR1]
+
+
+def test_the_same_signal_twice_at_once_is_one(monkeypatch):
+    """`timeout` sends it to its child and to the child's group."""
+    ended, now = [], [100.0]
+    monkeypatch.setattr(signals, "exit_now", ended.append)
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+    stop = signals.StopSignal()
+    stop.savable = True
+    stop._note(signal.SIGTERM)
+    now[0] += 0.5
+    stop._note(signal.SIGTERM)
+    assert ended == []
+    now[0] += 0.6
     stop._note(signal.SIGTERM)
     assert ended == [128 + signal.SIGTERM]
 
@@ -154,8 +170,9 @@ def watched(stop, savable, *numbers):
 
 
 @pytest.fixture
-def handled():
+def handled(monkeypatch):
     """The signals that reach a caller's own handler of SIGTERM; SIGINT has Python's."""
+    monkeypatch.setattr(signals, "ONE_PRESS", 0.0)  # these send the second at once
     numbers = []
     terminate = signal.signal(signal.SIGTERM, lambda number, _: numbers.append(number))
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
