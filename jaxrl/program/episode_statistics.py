@@ -10,7 +10,10 @@ from jaxrl.types import WINDOW, TimeStep
 
 
 class Episodes(NamedTuple):
-    """The games in progress, and the last WINDOW that ended on this device."""
+    """The games in progress, and the last WINDOW that ended on this device.
+
+    Those of a population hold the first member's entries, then the second's: scores f32[M · WINDOW].
+    """
 
     score: jax.Array  # f32[E], unclipped, of the game in progress
     length: jax.Array  # i32[E], agent steps of the game in progress
@@ -45,13 +48,17 @@ def new_games(num_envs: int, counted: bool) -> dict[str, jax.Array]:
     }
 
 
-def init(num_envs: int, num_devices: int, counted: bool) -> Episodes:
-    """Returns empty statistics of all devices, joined along the first axis for sharding."""
-    ring = num_devices * WINDOW
+def init(num_envs: int, num_devices: int, counted: bool, members: int = 1) -> Episodes:
+    """Returns empty statistics of all devices, joined along the first axis for sharding.
+
+    `num_envs` are those of a device, of all members of a population together.
+    """
+    kept = num_devices * members
+    ring = kept * WINDOW
     return Episodes(
         **new_games(num_envs * num_devices, counted),
-        vector_step=jnp.zeros(num_devices, jnp.int32),
-        ended=jnp.zeros(num_devices, jnp.int32),
+        vector_step=jnp.zeros(kept, jnp.int32),
+        ended=jnp.zeros(kept, jnp.int32),
         scores=jnp.zeros(ring),
         lengths=jnp.zeros(ring, jnp.int32),
         ended_at=jnp.full(ring, -1, jnp.int32),
@@ -60,6 +67,17 @@ def init(num_envs: int, num_devices: int, counted: bool) -> Episodes:
 
 def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
     """Adds one row of every environment on this device."""
+    members = len(episodes.ended)
+    if members == 1:
+        return _update(episodes, timestep)
+    rows = jax.tree.map(
+        lambda x: x.reshape(members, -1), (episodes, timestep._replace(frame=timestep.reset))
+    )
+    return jax.tree.map(jnp.ravel, jax.vmap(_update)(*rows))
+
+
+def _update(episodes: Episodes, timestep: TimeStep) -> Episodes:
+    """Adds one row of every environment of a run, or of a member of a population."""
     score = episodes.score + timestep.score
     length = episodes.length + ~timestep.reset
     over = timestep.game_over
@@ -85,6 +103,12 @@ def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
         lengths=put(episodes.lengths, length),
         ended_at=put(episodes.ended_at, episodes.vector_step),
     )
+
+
+def of_members(episodes: Episodes, num_devices: int, members: int) -> list[Episodes]:
+    """Returns the statistics of each member of a population, of all devices; on the host."""
+    parts = jax.tree.map(lambda x: np.reshape(x, (num_devices, members, -1)), episodes)
+    return [jax.tree.map(lambda x: x[:, number].ravel(), parts) for number in range(members)]
 
 
 def merged(episodes: Episodes, num_devices: int) -> Episodes:

@@ -1,6 +1,6 @@
 """The one compiled program: many turns of play and update on every device of the mesh."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +12,14 @@ from jax.sharding import Mesh
 
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
-from jaxrl.program import async_learners, episode_statistics, nonfinite, policy_lag, rollout
+from jaxrl.program import (
+    async_learners,
+    episode_statistics,
+    nonfinite,
+    policy_lag,
+    population,
+    rollout,
+)
 from jaxrl.runtime.mesh import (
     REPLICATED,
     SHARDED,
@@ -36,7 +43,7 @@ class Program(NamedTuple):
     """The functions that the host calls."""
 
     init: Callable[[], LoopState]
-    # restart(state, seed, moved=False) -> state: starts new games, because a checkpoint could not
+    # restart(state, *seeds, moved=False) -> state: starts new games, because a checkpoint could not
     # hold the old ones. On other devices (moved) each environment gets a new random key too. Call
     # it before the first `run`: a compiled `run` would step the closed pools.
     restart: Callable[..., LoopState]
@@ -45,6 +52,11 @@ class Program(NamedTuple):
     run: Any
     steps_per_update: int  # agent steps over all devices
     updates_between_merges: int
+    # take(state, number i32[]) -> the state of a member, as of a run that trains alone; and back
+    # from the states of all. Their games have a row for each environment: none that an engine holds
+    # itself.
+    take: Callable[[LoopState, int], LoopState]
+    join: Callable[..., LoopState]
 
 
 class Turn:
@@ -75,6 +87,7 @@ class Parts:
     """The parts of a program that training does not change."""
 
     config: Config
+    seeds: tuple[int, ...]  # of the run, or of each member of a population
     learners: async_learners.Learners
     engines: rollout.Engines  # one per group
     mesh: Mesh
@@ -98,7 +111,13 @@ def _named(function: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
     return bound
 
 
-def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
+def make_program(
+    plan: Plan,
+    agent: Agent,
+    engines: rollout.Engines,
+    mesh: Mesh,
+    seeds: Sequence[int] = (),
+) -> Program:
     """Builds the program's functions; nothing runs or compiles before they are called.
 
     Args:
@@ -106,6 +125,7 @@ def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh)
       agent: made for the environments of one learner (`plan.envs_per_learner`).
       engines: one per group.
       mesh: the devices.
+      seeds: of the members of a population; by default the plan's own, of one run.
 
     Raises `ValueError` if the plan is of another number of devices.
     """
@@ -114,14 +134,22 @@ def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh)
     config = plan.config
     agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
     agent = policy_lag.delayed(agent, config.parallel.lag)
-    learners = async_learners.make_learners(plan, agent)
-    parts = Parts(config, learners, engines, mesh, Turn(learners.agent, engines))
+    seeds = tuple(seeds) or (config.seed,)
+    learners = (
+        population.make_members(agent, len(seeds))
+        if len(seeds) > 1
+        else async_learners.make_learners(plan, agent)
+    )
+    parts = Parts(config, seeds, learners, engines, mesh, Turn(learners.agent, engines))
+    take, join = _members(mesh, len(seeds))
     return Program(
         init=partial(init, parts),
         restart=partial(restart, parts),
         run=parts.compile(_named(run, parts), (SPECS, REPLICATED), SPECS),
         steps_per_update=plan.steps_per_update,
         updates_between_merges=learners.updates_between_merges,
+        take=take,
+        join=join,
     )
 
 
@@ -136,7 +164,7 @@ def turn(
     key: jax.Array,
 ) -> tuple[rollout.TurnResult, jax.Array]:
     """Plays one trajectory and updates once; returns the key of the turns that follow too."""
-    key, update_key = jax.random.split(key)
+    key, update_key = population.split_key(key)
     return rollout.play_and_update(agent, engines, learner, groups, update_key), key
 
 
@@ -195,8 +223,8 @@ def interrupt(parts: Parts, state: LoopState) -> LoopState:
 
 def init(parts: Parts) -> LoopState:
     """Returns the state at the start of training, laid out over the mesh."""
-    params_key, update_key, act_key = jax.random.split(jax.random.key(parts.config.seed), 3)
-    groups = (start_group(parts, engine, parts.config.seed, act_key) for engine in parts.engines)
+    params_key, update_key, act_key = population.first_keys(parts.seeds)
+    groups = (start_group(parts, engine, parts.seeds, act_key) for engine in parts.engines)
     state = LoopState(
         agent=_new_agent(parts, params_key),
         games=tuple(groups),
@@ -208,13 +236,13 @@ def init(parts: Parts) -> LoopState:
     return jax.block_until_ready(state)
 
 
-def restart(parts: Parts, state: LoopState, seed: int, moved: bool = False) -> LoopState:
+def restart(parts: Parts, state: LoopState, *seeds: int, moved: bool = False) -> LoopState:
     """Returns the state with new games of every group (see `Program.restart`)."""
     jax.block_until_ready(state)  # no call may still be on its way to the old pools
-    act_key = jax.random.fold_in(jax.random.key(parts.config.seed), seed)
+    act_key = population.keys_again(parts.seeds, seeds)
     groups = []
     for engine, old in zip(parts.engines, state.games, strict=True):
-        groups.append(_continue(old, start_group(parts, engine, seed, act_key), moved))
+        groups.append(_continue(old, start_group(parts, engine, seeds, act_key), moved))
     parts.turn.retrace()
     mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (SPECS,), SPECS)
     state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(groups)))
@@ -222,16 +250,17 @@ def restart(parts: Parts, state: LoopState, seed: int, moved: bool = False) -> L
 
 
 def start_group(
-    parts: Parts, engine: EnvEngine, seed: int, act_key: jax.Array
+    parts: Parts, engine: EnvEngine, seeds: Sequence[int], act_key: jax.Array
 ) -> rollout.RolloutState:
     """Starts the games of one group on every device, laid out over the mesh."""
-    env, timestep = engine.init(seed)
+    env, timestep = engine.init(*seeds)
     # One key per environment, by its number: devices and groups change no action.
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(act_key, engine.env_ids.ravel())
+    keys = population.env_keys(act_key, engine.env_ids)
     episodes = episode_statistics.init(
         engine.spec.num_envs,
         num_local_devices(parts.mesh),
         counted=parts.config.env.random_start_steps == 0,
+        members=len(seeds),
     )
     return put(parts.mesh, rollout.start(env, timestep, keys, episodes), SHARDED)
 
@@ -266,6 +295,17 @@ def _with_first_step(parts: Parts, state: LoopState) -> LoopState:
 
 
 def _zero_metrics(parts: Parts, state: LoopState) -> Metrics:
-    """Returns a zero for each metric of a turn."""
+    """Returns a zero for each metric of a turn, of a population one for each member."""
     mapped = map_over_devices(partial(metrics_of_turn, parts), parts.mesh, (SPECS,), REPLICATED)
-    return jax.tree.map(lambda _: np.float32(0), jax.eval_shape(mapped, state))
+    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(mapped, state))
+
+
+def _members(mesh: Mesh, count: int) -> tuple[Any, Any]:
+    """Returns `Program.take` and `Program.join`; a run alone is its only member."""
+    if count == 1:
+        return lambda state, number: state, lambda state: state
+    take, join = partial(population.take, count), population.join
+    return (
+        jax.jit(map_over_devices(take, mesh, (SPECS, REPLICATED), SPECS)),
+        jax.jit(map_over_devices(join, mesh, (SPECS,) * count, SPECS)),
+    )
