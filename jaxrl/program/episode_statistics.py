@@ -1,5 +1,7 @@
 """Statistics of whole games, kept on the device during play."""
 
+import statistics
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +14,8 @@ from jaxrl.types import WINDOW, TimeStep
 class Episodes(NamedTuple):
     """The games in progress, and the last WINDOW that ended on this device.
 
-    Those of a population hold the first member's entries, then the second's: scores f32[M · WINDOW].
+    Those of a population hold the entries of the first member, then the second's: scores has
+    f32[M · WINDOW].
     """
 
     score: jax.Array  # f32[E], unclipped, of the game in progress
@@ -107,8 +110,13 @@ def _update(episodes: Episodes, timestep: TimeStep) -> Episodes:
 
 def of_members(episodes: Episodes, num_devices: int, members: int) -> list[Episodes]:
     """Returns the statistics of each member of a population, of all devices; on the host."""
-    parts = jax.tree.map(lambda x: np.reshape(x, (num_devices, members, -1)), episodes)
-    return [jax.tree.map(lambda x: x[:, number].ravel(), parts) for number in range(members)]
+
+    def part(number: int) -> Episodes:
+        return jax.tree.map(
+            lambda x: np.reshape(x, (num_devices, members, -1))[:, number].ravel(), episodes
+        )
+
+    return [part(number) for number in range(members)]
 
 
 def merged(episodes: Episodes, num_devices: int) -> Episodes:
@@ -134,6 +142,23 @@ def merged(episodes: Episodes, num_devices: int) -> Episodes:
         scores=ring(episodes.scores, 0),
         lengths=ring(episodes.lengths, 0),
         ended_at=ring(episodes.ended_at, -1),
+    )
+
+
+def over_members(summaries: Sequence[EpisodeSummary]) -> EpisodeSummary:
+    """Summarizes the members of a population: the mean of their means, the lowest and the highest.
+
+    A run alone is its only member.
+    """
+    if len(summaries) == 1:
+        return summaries[0]
+    total = sum(own.episodes for own in summaries)
+    means = [own.return_mean for own in summaries if own.return_mean is not None]
+    lengths = [own.length_mean for own in summaries if own.length_mean is not None]
+    if not means:
+        return EpisodeSummary(total, None, None, None, None)
+    return EpisodeSummary(
+        total, statistics.fmean(means), min(means), max(means), statistics.fmean(lengths)
     )
 
 

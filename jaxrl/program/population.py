@@ -33,7 +33,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-# --- one agent for all members ---------------------------------------------------------------------
+# --- one agent for all members --------------------------------------------------------------------
 
 
 def _init(agent: Agent, keys: jax.Array) -> AgentState:
@@ -69,11 +69,29 @@ def _for_all(count: int, call: Callable[..., Any], *operands: PyTree) -> Any:
     """Calls all members; operands and results are [M, ...]."""
     # On CPUs a product with one matrix for each member is slower than one product after another.
     if jax.default_backend() == "cpu":
+        import os
+        m=os.environ.get("MODE","map")
+        if m=="barrier":
+            def inner(*xs):
+                return jax.lax.optimization_barrier(call(*jax.lax.optimization_barrier(xs)))
+            return for_each(count, inner, *operands)
+        if m=="cond":
+            def inner(*xs):
+                flag = jax.tree.leaves(xs)[0].ravel()[0] == jnp.float32(-1.234e-31)
+                out = jax.eval_shape(call, *xs)
+                return jax.lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0]+1, call(*xs)), (jnp.int32(0), jax.tree.map(lambda o: jnp.zeros(o.shape,o.dtype), out)))[1]
+            return for_each(count, inner, *operands)
+        if m=="unrollb":
+            outs=[]
+            for i in range(count):
+                xs=jax.lax.optimization_barrier(jax.tree.map(lambda x: x[i], operands))
+                outs.append(jax.lax.optimization_barrier(call(*xs)))
+            return jax.tree.map(lambda *xs: jnp.stack(xs), *outs)
         return for_each(count, call, *operands)
     return jax.vmap(call)(*operands)
 
 
-# --- keys ------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 
 def first_keys(seeds: Sequence[int]) -> Any:
@@ -107,14 +125,12 @@ def env_keys(key: jax.Array, env_ids: np.ndarray) -> jax.Array:
     return jax.vmap(jax.random.fold_in)(key[owner], env_ids.ravel())
 
 
-# --- a member's part of the state ------------------------------------------------------------------
+# --- a member's part of the state -----------------------------------------------------------------
 
 
 def take(count: int, state: LoopState, number: jax.Array) -> LoopState:
     """Returns the state of member i32[] as that of a run that trains alone; on each device."""
-    agent, key, metrics = jax.tree.map(
-        lambda x: x[number], (state.agent, state.key, state.metrics)
-    )
+    agent, key, metrics = jax.tree.map(lambda x: x[number], (state.agent, state.key, state.metrics))
     games = jax.tree.map(lambda x: split_envs(x, count, axis=0)[number], state.games)
     return LoopState(agent, games, key, metrics)
 

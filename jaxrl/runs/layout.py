@@ -11,5 +11,6 @@ EVALUATION = "evaluation.json"  # the newest evaluation, by any protocol
 EVALUATIONS = "evaluations"  # directory of the newest evaluation by each protocol: noop.json
 VIDEO = "video.mp4"
 POLICY = "policy.safetensors"  # in place of checkpoints, where a policy's file was unpacked
+POPULATION = "population.json"  # of a population's directory: the seeds of its members
 SWEEP = "sweep.json"  # of a sweep's directory: its members
 LOCK = "lock"  # held while a process trains

@@ -1,7 +1,8 @@
 """The parts that one process trains with, and when its compiled calls and log lines end."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from jaxrl.runtime.mesh import SHARDED, local_rows, put
 from jaxrl.runtime.signals import StopSignal
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.training.display import Display
-from jaxrl.types import EnvEngine, LoopState
+from jaxrl.types import AgentState, EnvEngine, LoopState
 
 # Target duration of one compiled call: Ctrl-C and the status line wait for its end.
 SECONDS_PER_CALL = 1.0
@@ -37,12 +38,17 @@ class TrainingSession(NamedTuple):
     stop: StopSignal
     watchdog: Watchdog
     start_time: float  # of the session, by time.perf_counter
+    members: int = 1  # runs that train together; each has a session with its own plan and outputs
     on_metrics: OnMetrics | None = None  # called with every line of metrics.jsonl
 
     @property
     def config(self) -> Config:
         """The configuration behind the plan."""
         return self.plan.config
+
+    def of_seed(self) -> str:
+        """Returns which member of a population it is, for messages; empty for a run alone."""
+        return f" of seed {self.config.seed}" if self.members > 1 else ""
 
     def with_saved_games(self, state: LoopState) -> LoopState:
         """Returns the state with the games of engines that hold them themselves, as rows."""
@@ -52,6 +58,25 @@ class TrainingSession(NamedTuple):
                 group = group._replace(env=put(self.mesh, engine.save(), SHARDED))
             groups.append(group)
         return state._replace(games=tuple(groups))
+
+    def run_states(self, state: LoopState) -> Iterator[LoopState]:
+        """Yields the state of each member, with the games that a checkpoint holds."""
+        if self.members == 1:
+            yield self.with_saved_games(state)
+            return
+        saved = self.with_saved_games(state)
+        if not self.engines[0].state_format:
+            games = tuple(group._replace(env=()) for group in saved.games)
+            saved = saved._replace(games=games)
+        for number in range(self.members):
+            yield self.program.take(saved, number)
+
+    def agents(self, state: LoopState) -> list[AgentState]:
+        """Returns the agent of each member, without a memory."""
+        agent = state.agent._replace(memory=())
+        if self.members == 1:
+            return [agent]
+        return [jax.tree.map(itemgetter(number), agent) for number in range(self.members)]
 
     def with_loaded_games(self, state: LoopState, new: LoopState) -> LoopState:
         """Lets such engines go on from those rows; `new` is the state of what they play now."""
