@@ -147,7 +147,7 @@ def _act(
 ) -> tuple[jax.Array, PyTree]:
     """Lets each learner act in its environments: actions i32[E] and extras [E]."""
     operands = actor, split_envs(observation, count, axis=0), split_envs(key, count, axis=0)
-    sent = for_each(count, agent.act, *operands)
+    sent = _for_each(count, agent.act, *operands)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sent)
 
 
@@ -158,7 +158,7 @@ def _update(
     own = jax.tree.map(lambda x: split_envs(x, count, axis=1), trajectory)
     numbers = jax.lax.axis_index(AXIS) * count + jnp.arange(count)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
-    state, metrics = for_each(count, partial(_alone, agent.update), state, own, keys)
+    state, metrics = _for_each(count, partial(_alone, agent.update), state, own, keys)
     return state, jax.tree.map(lambda x: x.mean(0), metrics)
 
 
@@ -179,7 +179,7 @@ def _alone(update: Callable[..., Any], *operands: PyTree) -> Any:
     return jax.tree.map(lambda x: x[0], results)
 
 
-def for_each(count: int, call: Callable[..., Any], *operands: PyTree) -> Any:
+def _for_each(count: int, call: Callable[..., Any], *operands: PyTree) -> Any:
     """Calls one learner after another; operands and results are [L, ...]."""
     if count > 1:
         return jax.lax.map(lambda xs: call(*xs), operands)

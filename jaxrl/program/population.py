@@ -1,9 +1,11 @@
 """Several runs in one program: they differ in their seeds, share the engine, and never merge.
 
-The state of a population is one `LoopState`. Each array that is the same on every device has an
-axis of members before its own: [M, ...], and so have the memory's arrays of each device. Arrays of
-games hold the first member's environments, then the second's: [M · E, ...]. A member's part has the
-shapes of a run that trains alone, so its checkpoints are of the same format.
+The state of a population is one `LoopState`. Its games are those of the first member, then those of
+the second: [M · E, ...] on each device. Of everything else it holds a tree for each member: on CPUs
+a tuple of M, so that each computes what it would compute alone, to the last bit; on accelerators
+one tree whose arrays have an axis of members first, [M, ...], so that one operation serves all.
+
+A member's part has the shapes of a run that trains alone, so its checkpoints have the same format.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,17 +16,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.program.async_learners import Learners, for_each, split_envs
-from jaxrl.types import Agent, AgentState, LoopState, Metrics, PyTree, Trajectory
+from jaxrl.program.async_learners import Learners, split_envs
+from jaxrl.types import ActorState, Agent, AgentState, Metrics, PyTree, Trajectory
 
 
 def make_members(agent: Agent, count: int) -> Learners:
-    """Makes `count` learners that stay apart; `agent` is made for the environments of one."""
+    """Makes `count` learners that stay apart; `agent` is made for the environments of one.
+
+    `Agent.init` of the result makes the state of one member.
+    """
     joint = agent._replace(
-        init=partial(_init, agent),
         act=partial(_act, agent, count),
         update=partial(_update, agent, count),
-        interrupt=partial(_interrupt, agent),
+        interrupt=partial(_interrupt, agent, count),
     )
     return Learners(joint, _same, lambda _, after: after, _same, updates_between_merges=1)
 
@@ -33,112 +37,126 @@ def _same(value: Any) -> Any:
     return value
 
 
+# --- trees of members -----------------------------------------------------------------------------
+
+
+def gather(trees: Sequence[PyTree]) -> PyTree:
+    """Returns the tree that holds those of all members; a run alone is its only member."""
+    if len(trees) == 1:
+        return trees[0]
+    if jax.default_backend() == "cpu":
+        return tuple(trees)
+    return jax.tree.map(lambda *xs: jnp.stack(xs), *trees)
+
+
+def member(tree: PyTree, number: int) -> PyTree:
+    """Returns the tree of a member of a population."""
+    if jax.default_backend() == "cpu":
+        return tree[number]
+    return jax.tree.map(lambda x: x[number], tree)
+
+
+def gather_agents(agents: Sequence[AgentState]) -> AgentState:
+    """Returns the agent of a population."""
+    return AgentState(*(gather(parts) for parts in zip(*agents, strict=True)))
+
+
+def agent_of(agent: AgentState, number: int) -> AgentState:
+    """Returns the agent of a member."""
+    return AgentState(*(member(part, number) for part in agent))
+
+
+def _split(tree: PyTree, count: int, axis: int) -> PyTree:
+    """Divides environments among the members: [..., M · E, ...] -> [..., E, ...] of each."""
+    if jax.default_backend() != "cpu":
+        return jax.tree.map(lambda x: split_envs(x, count, axis), tree)
+
+    def part(number: int, x: jax.Array) -> jax.Array:
+        size = x.shape[axis] // count
+        return jax.lax.slice_in_dim(x, number * size, (number + 1) * size, axis=axis)
+
+    return tuple(jax.tree.map(partial(part, number), tree) for number in range(count))
+
+
+def _flatten(tree: PyTree) -> PyTree:
+    """Puts the environments of all members in one row: [E, ...] of each -> [M · E, ...]."""
+    if jax.default_backend() == "cpu":
+        return jax.tree.map(lambda *xs: jnp.concatenate(xs), *tree)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
+def _for_all(call: Callable[..., Any], *operands: PyTree) -> list[PyTree]:
+    """Calls all members; each operand holds those of all, and so does each result."""
+    if jax.default_backend() == "cpu":
+        results = [call(*own) for own in zip(*operands, strict=True)]
+        return [gather(parts) for parts in zip(*results, strict=True)]
+    return list(jax.vmap(call)(*operands))
+
+
 # --- one agent for all members --------------------------------------------------------------------
 
 
-def _init(agent: Agent, keys: jax.Array) -> AgentState:
-    """Returns the state of all members; key[M]."""
-    # One after another, because a batch of decompositions may round otherwise than one of them.
-    state = jax.lax.map(lambda key: agent.init(key)._replace(memory=()), keys)
-    return state._replace(memory=jax.vmap(lambda key: agent.init(key).memory)(keys))
-
-
 def _act(
-    agent: Agent, count: int, actor: Any, observation: jax.Array, key: jax.Array
+    agent: Agent, count: int, actor: PyTree, observation: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, PyTree]:
     """Lets each member act in its environments: actions i32[M · E] and extras [M · E]."""
-    own = (split_envs(x, count, axis=0) for x in (observation, key))
-    sent = _for_all(count, agent.act, actor, *own)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sent)
+    own = (_split(x, count, axis=0) for x in (observation, key))
+    action, extras = _for_all(agent.act, actor, *own)
+    return _flatten(action), _flatten(extras)
 
 
 def _update(
-    agent: Agent, count: int, state: AgentState, trajectory: Trajectory, keys: jax.Array
+    agent: Agent, count: int, state: AgentState, trajectory: Trajectory, key: PyTree
 ) -> tuple[AgentState, Metrics]:
-    """Updates each member on the trajectory of its environments; key[M], metrics [M]."""
-    own = jax.tree.map(lambda x: split_envs(x, count, axis=1), trajectory)
-    return _for_all(count, agent.update, state, own, keys)
+    """Updates each member on the trajectory of its environments."""
+
+    def update(actor: ActorState, train_state: PyTree, memory: PyTree, *given: Any) -> Any:
+        new, metrics = agent.update(AgentState(actor, train_state, memory), *given)
+        return *new, metrics
+
+    *new, metrics = _for_all(update, *state, _split(trajectory, count, axis=1), key)
+    return AgentState(*new), metrics
 
 
-def _interrupt(agent: Agent, memory: PyTree) -> PyTree:
+def _interrupt(agent: Agent, count: int, memory: PyTree) -> PyTree:
     """Interrupts the memory of every member."""
-    return jax.vmap(agent.interrupt)(memory) if jax.tree.leaves(memory) else memory
-
-
-def _for_all(count: int, call: Callable[..., Any], *operands: PyTree) -> Any:
-    """Calls all members; operands and results are [M, ...]."""
-    # On CPUs a product with one matrix for each member is slower than one product after another.
+    if not jax.tree.leaves(memory):
+        return memory
     if jax.default_backend() == "cpu":
-        import os
-        m=os.environ.get("MODE","map")
-        if m=="barrier":
-            def inner(*xs):
-                return jax.lax.optimization_barrier(call(*jax.lax.optimization_barrier(xs)))
-            return for_each(count, inner, *operands)
-        if m=="cond":
-            def inner(*xs):
-                flag = jax.tree.leaves(xs)[0].ravel()[0] == jnp.float32(-1.234e-31)
-                out = jax.eval_shape(call, *xs)
-                return jax.lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0]+1, call(*xs)), (jnp.int32(0), jax.tree.map(lambda o: jnp.zeros(o.shape,o.dtype), out)))[1]
-            return for_each(count, inner, *operands)
-        if m=="unrollb":
-            outs=[]
-            for i in range(count):
-                xs=jax.lax.optimization_barrier(jax.tree.map(lambda x: x[i], operands))
-                outs.append(jax.lax.optimization_barrier(call(*xs)))
-            return jax.tree.map(lambda *xs: jnp.stack(xs), *outs)
-        return for_each(count, call, *operands)
-    return jax.vmap(call)(*operands)
+        return tuple(map(agent.interrupt, memory))
+    return jax.vmap(agent.interrupt)(memory)
 
 
 # --- keys -----------------------------------------------------------------------------------------
 
 
-def first_keys(seeds: Sequence[int]) -> Any:
-    """Returns the keys of parameters, updates and actions: key[], of several seeds key[M] each."""
-    keys = [jax.random.split(jax.random.key(seed), 3) for seed in seeds]
-    return keys[0] if len(keys) == 1 else jnp.unstack(jnp.stack(keys), axis=1)
+def split_key(key: PyTree) -> tuple[PyTree, PyTree]:
+    """Splits the key of a run, or of each member, in two."""
+    if isinstance(key, tuple):
+        pairs: Any = zip(*map(jax.random.split, key), strict=True)
+    elif key.ndim:
+        pairs = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
+    else:
+        pairs = jax.random.split(key)
+    first, second = pairs
+    return first, second
 
 
-def split_key(key: jax.Array) -> Any:
-    """Splits the key of a run, or of each member, in two: key[] or key[M] each."""
-    if key.ndim == 0:
-        return jax.random.split(key)
-    return jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
-
-
-def keys_again(seeds: Sequence[int], later: Sequence[int]) -> jax.Array:
-    """Returns the keys of actions in new games, by the seeds of the games: key[] or key[M]."""
-    keys = [
-        jax.random.fold_in(jax.random.key(seed), new)
-        for seed, new in zip(seeds, later, strict=True)
-    ]
-    return keys[0] if len(keys) == 1 else jnp.stack(keys)
-
-
-def env_keys(key: jax.Array, env_ids: np.ndarray) -> jax.Array:
-    """Returns a key for each environment, by its number i64[devices, E] and its run's key."""
-    if key.ndim == 0:
-        return jax.vmap(jax.random.fold_in, (None, 0))(key, env_ids.ravel())
+def env_keys(keys: Sequence[jax.Array], env_ids: np.ndarray) -> jax.Array:
+    """Returns a key for each environment, by its number i64[devices, M · E] and its run's key."""
     devices, num_envs = env_ids.shape
-    owner = np.tile(np.repeat(np.arange(len(key)), num_envs // len(key)), devices)
-    return jax.vmap(jax.random.fold_in)(key[owner], env_ids.ravel())
+    owner = np.tile(np.repeat(np.arange(len(keys)), num_envs // len(keys)), devices)
+    return jax.vmap(jax.random.fold_in)(jnp.stack(keys)[owner], env_ids.ravel())
 
 
-# --- a member's part of the state -----------------------------------------------------------------
+# --- games of a member ----------------------------------------------------------------------------
 
 
-def take(count: int, state: LoopState, number: jax.Array) -> LoopState:
-    """Returns the state of member i32[] as that of a run that trains alone; on each device."""
-    agent, key, metrics = jax.tree.map(lambda x: x[number], (state.agent, state.key, state.metrics))
-    games = jax.tree.map(lambda x: split_envs(x, count, axis=0)[number], state.games)
-    return LoopState(agent, games, key, metrics)
+def take_games(count: int, games: PyTree, number: jax.Array) -> PyTree:
+    """Returns the games of member i32[], which have a row for each environment; on each device."""
+    return jax.tree.map(lambda x: split_envs(x, count, axis=0)[number], games)
 
 
-def join(*states: LoopState) -> LoopState:
-    """Returns the state of the population of these members; on each device."""
-    agent, key, metrics = jax.tree.map(
-        lambda *xs: jnp.stack(xs), *((s.agent, s.key, s.metrics) for s in states)
-    )
-    games = jax.tree.map(lambda *xs: jnp.concatenate(xs), *(s.games for s in states))
-    return LoopState(agent, games, key, metrics)
+def join_games(*games: PyTree) -> PyTree:
+    """Returns the games of the population of these members; on each device."""
+    return jax.tree.map(lambda *xs: jnp.concatenate(xs), *games)

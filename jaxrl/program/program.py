@@ -223,12 +223,13 @@ def interrupt(parts: Parts, state: LoopState) -> LoopState:
 
 def init(parts: Parts) -> LoopState:
     """Returns the state at the start of training, laid out over the mesh."""
-    params_key, update_key, act_key = population.first_keys(parts.seeds)
-    groups = (start_group(parts, engine, parts.seeds, act_key) for engine in parts.engines)
+    keys = [jax.random.split(jax.random.key(seed), 3) for seed in parts.seeds]
+    params_keys, update_keys, act_keys = zip(*keys, strict=True)
+    groups = (start_group(parts, engine, parts.seeds, act_keys) for engine in parts.engines)
     state = LoopState(
-        agent=_new_agent(parts, params_key),
+        agent=_new_agent(parts, params_keys),
         games=tuple(groups),
-        key=put(parts.mesh, update_key, REPLICATED),
+        key=put(parts.mesh, population.gather(update_keys), REPLICATED),
         metrics={},
     )
     state = _with_first_step(parts, state)
@@ -239,10 +240,13 @@ def init(parts: Parts) -> LoopState:
 def restart(parts: Parts, state: LoopState, *seeds: int, moved: bool = False) -> LoopState:
     """Returns the state with new games of every group (see `Program.restart`)."""
     jax.block_until_ready(state)  # no call may still be on its way to the old pools
-    act_key = population.keys_again(parts.seeds, seeds)
+    act_keys = [
+        jax.random.fold_in(jax.random.key(first), seed)
+        for first, seed in zip(parts.seeds, seeds, strict=True)
+    ]
     groups = []
     for engine, old in zip(parts.engines, state.games, strict=True):
-        groups.append(_continue(old, start_group(parts, engine, seeds, act_key), moved))
+        groups.append(_continue(old, start_group(parts, engine, seeds, act_keys), moved))
     parts.turn.retrace()
     mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (SPECS,), SPECS)
     state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(groups)))
@@ -250,12 +254,12 @@ def restart(parts: Parts, state: LoopState, *seeds: int, moved: bool = False) ->
 
 
 def start_group(
-    parts: Parts, engine: EnvEngine, seeds: Sequence[int], act_key: jax.Array
+    parts: Parts, engine: EnvEngine, seeds: Sequence[int], act_keys: Sequence[jax.Array]
 ) -> rollout.RolloutState:
     """Starts the games of one group on every device, laid out over the mesh."""
     env, timestep = engine.init(*seeds)
     # One key per environment, by its number: devices and groups change no action.
-    keys = population.env_keys(act_key, engine.env_ids)
+    keys = population.env_keys(act_keys, engine.env_ids)
     episodes = episode_statistics.init(
         engine.spec.num_envs,
         num_local_devices(parts.mesh),
@@ -275,15 +279,21 @@ def _continue(
     )
 
 
-def _new_agent(parts: Parts, params_key: jax.Array) -> AgentState:
-    """Returns the initial agent, laid out over the mesh."""
+def _new_agent(parts: Parts, params_keys: Sequence[jax.Array]) -> AgentState:
+    """Returns the initial agent, or that of all members, laid out over the mesh."""
     agent, mesh = parts.learners.agent, parts.mesh
     # Two programs, because the one without the memory is the same for every size of memory. Each
     # device makes its own memory, where it stays.
-    learner = jax.jit(lambda key: agent.init(key)._replace(memory=()))(params_key)
-    memory = map_over_devices(lambda key: agent.init(key).memory, mesh, (REPLICATED,), SHARDED)
-    replicated_key = put(mesh, params_key, REPLICATED)
-    return put(mesh, learner, REPLICATED)._replace(memory=jax.jit(memory)(replicated_key))
+    learner = jax.jit(lambda key: agent.init(key)._replace(memory=()))
+    memory = jax.jit(
+        map_over_devices(lambda key: agent.init(key).memory, mesh, (REPLICATED,), SHARDED)
+    )
+    agents = []
+    for key in params_keys:
+        replicated_key = put(mesh, key, REPLICATED)
+        own = put(mesh, learner(key), REPLICATED)
+        agents.append(own._replace(memory=memory(replicated_key)))
+    return population.gather_agents(agents)
 
 
 def _with_first_step(parts: Parts, state: LoopState) -> LoopState:
@@ -304,8 +314,29 @@ def _members(mesh: Mesh, count: int) -> tuple[Any, Any]:
     """Returns `Program.take` and `Program.join`; a run alone is its only member."""
     if count == 1:
         return lambda state, number: state, lambda state: state
-    take, join = partial(population.take, count), population.join
-    return (
-        jax.jit(map_over_devices(take, mesh, (SPECS, REPLICATED), SPECS)),
-        jax.jit(map_over_devices(join, mesh, (SPECS,) * count, SPECS)),
+    games = map_over_devices(
+        partial(population.take_games, count), mesh, (SHARDED, REPLICATED), SHARDED
+    )
+    joined = map_over_devices(population.join_games, mesh, (SHARDED,) * count, SHARDED)
+    return partial(_take, jax.jit(games)), partial(_join, jax.jit(joined))
+
+
+def _take(take_games: Any, state: LoopState, number: int) -> LoopState:
+    """Returns the state of a member (see `Program.take`)."""
+    return LoopState(
+        population.agent_of(state.agent, number),
+        take_games(state.games, np.int32(number)),
+        population.member(state.key, number),
+        population.member(state.metrics, number),
+    )
+
+
+def _join(join_games: Any, *states: LoopState) -> LoopState:
+    """Returns the state of a population (see `Program.join`)."""
+    agents, games, keys, metrics = zip(*states, strict=True)
+    return LoopState(
+        population.gather_agents(agents),
+        join_games(*games),
+        population.gather(keys),
+        population.gather(metrics),
     )

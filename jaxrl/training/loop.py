@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.program import episode_statistics, nonfinite
+from jaxrl.program import episode_statistics, nonfinite, population
 from jaxrl.program.episode_statistics import EpisodeSummary, summarize
 from jaxrl.runs import metrics
 from jaxrl.runs.checkpoint_files import Progress
@@ -58,8 +57,8 @@ def run(
         seconds = time.perf_counter() - start - sum(member.waited for member in members)
         since_line = (updates - 1) % session.plan.updates_per_line + 1  # updates
         games, means = _games(session, state), _means(session, state, since_line)
-        for member, *own in zip(members, games, means, strict=True):
-            member.follow(updates, seconds, *own)
+        for member, played, learned in zip(members, games, means, strict=True):
+            member.follow(updates, seconds, played, learned)
         step = members[0].progress.step
         rate = (step - interval_start[0]) / (seconds - interval_start[1])
         session.display.update(_status(session, members, rate), updates == boundary)
@@ -107,7 +106,7 @@ def _means(
     sums = jax.device_get(state.metrics)
     if session.members == 1:
         return [metrics.means(sums, updates)]
-    each = [jax.tree.map(itemgetter(number), sums) for number in range(session.members)]
+    each = (population.member(sums, number) for number in range(session.members))
     return [metrics.means(own, updates) for own in each]
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import jax
 
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
+from jaxrl.program import population
 from jaxrl.program.program import Program
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runtime import processes
@@ -73,10 +73,16 @@ class TrainingSession(NamedTuple):
 
     def agents(self, state: LoopState) -> list[AgentState]:
         """Returns the agent of each member, without a memory."""
-        agent = state.agent._replace(memory=())
         if self.members == 1:
-            return [agent]
-        return [jax.tree.map(itemgetter(number), agent) for number in range(self.members)]
+            return [state.agent._replace(memory=())]
+        return [
+            AgentState(
+                population.member(state.agent.actor, number),
+                population.member(state.agent.train_state, number),
+                memory=(),
+            )
+            for number in range(self.members)
+        ]
 
     def with_loaded_games(self, state: LoopState, new: LoopState) -> LoopState:
         """Lets such engines go on from those rows; `new` is the state of what they play now."""
