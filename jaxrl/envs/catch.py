@@ -119,8 +119,8 @@ def init(
     ids: np.ndarray, max_steps: int, frame_shape: tuple[int, int], *seeds: int
 ) -> tuple[CatchState, TimeStep]:
     """Starts the games of all local devices; `ids` are their environments: i64[devices, E]."""
-    # Not the seeds themselves: `fold_in` and `split` of one key give the same keys, and those of the
-    # seeds are where parameters and actions come from.
+    # Not the seeds themselves: `fold_in` and `split` of one key give the same keys, and those
+    # of the seeds are where parameters and actions come from.
     first = np.tile(first_env_seeds(seeds, ids.shape[1]), len(ids))
     return _start(ids.ravel(), first.astype(np.uint32), max_steps, frame_shape)
 

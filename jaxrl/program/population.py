@@ -15,9 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from jaxrl.program.async_learners import Learners, split_envs
-from jaxrl.types import ActorState, Agent, AgentState, Metrics, PyTree, Trajectory
+from jaxrl.runtime.mesh import SHARDED
+from jaxrl.types import AXIS, ActorState, Agent, AgentState, Metrics, PyTree, Trajectory
 
 
 def make_members(agent: Agent, count: int) -> Learners:
@@ -54,6 +56,11 @@ def member(tree: PyTree, number: int) -> PyTree:
     if jax.default_backend() == "cpu":
         return tree[number]
     return jax.tree.map(lambda x: x[number], tree)
+
+
+def memory_spec() -> Any:
+    """Returns how the memories of all members lie on the mesh: each is sharded by device."""
+    return SHARDED if jax.default_backend() == "cpu" else PartitionSpec(None, AXIS)
 
 
 def gather_agents(agents: Sequence[AgentState]) -> AgentState:

@@ -30,13 +30,16 @@ from jaxrl.runtime.mesh import (
 )
 from jaxrl.types import Agent, AgentState, EnvEngine, LoopState, Metrics
 
-# How each part lies on the mesh: a tree of specs, in the shape of the state.
-SPECS: Any = LoopState(
-    agent=AgentState(actor=REPLICATED, train_state=REPLICATED, memory=SHARDED),
-    games=SHARDED,
-    key=REPLICATED,
-    metrics=REPLICATED,
-)
+
+def specs_of(members: int) -> Any:
+    """Returns how each part lies on the mesh: a tree of specs, in the shape of the state."""
+    memory = population.memory_spec() if members > 1 else SHARDED
+    return LoopState(
+        agent=AgentState(actor=REPLICATED, train_state=REPLICATED, memory=memory),
+        games=SHARDED,
+        key=REPLICATED,
+        metrics=REPLICATED,
+    )
 
 
 class Program(NamedTuple):
@@ -93,6 +96,11 @@ class Parts:
     mesh: Mesh
     turn: Turn
 
+    @property
+    def specs(self) -> Any:
+        """The layout of the state on the mesh."""
+        return specs_of(len(self.seeds))
+
     def compile(
         self, program: Callable[..., Any], in_specs: tuple[Any, ...], out_specs: Any
     ) -> Any:
@@ -145,7 +153,7 @@ def make_program(
     return Program(
         init=partial(init, parts),
         restart=partial(restart, parts),
-        run=parts.compile(_named(run, parts), (SPECS, REPLICATED), SPECS),
+        run=parts.compile(_named(run, parts), (parts.specs, REPLICATED), parts.specs),
         steps_per_update=plan.steps_per_update,
         updates_between_merges=learners.updates_between_merges,
         take=take,
@@ -248,7 +256,7 @@ def restart(parts: Parts, state: LoopState, *seeds: int, moved: bool = False) ->
     for engine, old in zip(parts.engines, state.games, strict=True):
         groups.append(_continue(old, start_group(parts, engine, seeds, act_keys), moved))
     parts.turn.retrace()
-    mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (SPECS,), SPECS)
+    mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (parts.specs,), parts.specs)
     state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(groups)))
     return jax.block_until_ready(_with_first_step(parts, state))
 
@@ -293,20 +301,30 @@ def _new_agent(parts: Parts, params_keys: Sequence[jax.Array]) -> AgentState:
         replicated_key = put(mesh, key, REPLICATED)
         own = put(mesh, learner(key), REPLICATED)
         agents.append(own._replace(memory=memory(replicated_key)))
-    return population.gather_agents(agents)
+    return _gathered(mesh, agents)
+
+
+def _gathered(mesh: Mesh, agents: Sequence[AgentState]) -> AgentState:
+    """Returns the agent of all members, laid out over the mesh; a run alone is its only member."""
+    agent = population.gather_agents(agents)
+    if len(agents) == 1:
+        return agent
+    return AgentState(*(put(mesh, *part) for part in zip(agent, specs_of(2).agent, strict=True)))
 
 
 def _with_first_step(parts: Parts, state: LoopState) -> LoopState:
     """Sends the first actions if the order is overlapped."""
     if parts.config.parallel.order != "overlapped":
         return state
-    sent: LoopState = parts.compile(_named(send_first, parts), (SPECS,), SPECS)(state)
+    program = parts.compile(_named(send_first, parts), (parts.specs,), parts.specs)
+    sent: LoopState = program(state)
     return sent
 
 
 def _zero_metrics(parts: Parts, state: LoopState) -> Metrics:
     """Returns a zero for each metric of a turn, of a population one for each member."""
-    mapped = map_over_devices(partial(metrics_of_turn, parts), parts.mesh, (SPECS,), REPLICATED)
+    names = partial(metrics_of_turn, parts)
+    mapped = map_over_devices(names, parts.mesh, (parts.specs,), REPLICATED)
     return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(mapped, state))
 
 
@@ -318,7 +336,7 @@ def _members(mesh: Mesh, count: int) -> tuple[Any, Any]:
         partial(population.take_games, count), mesh, (SHARDED, REPLICATED), SHARDED
     )
     joined = map_over_devices(population.join_games, mesh, (SHARDED,) * count, SHARDED)
-    return partial(_take, jax.jit(games)), partial(_join, jax.jit(joined))
+    return partial(_take, jax.jit(games)), partial(_join, mesh, jax.jit(joined))
 
 
 def _take(take_games: Any, state: LoopState, number: int) -> LoopState:
@@ -331,12 +349,12 @@ def _take(take_games: Any, state: LoopState, number: int) -> LoopState:
     )
 
 
-def _join(join_games: Any, *states: LoopState) -> LoopState:
+def _join(mesh: Mesh, join_games: Any, *states: LoopState) -> LoopState:
     """Returns the state of a population (see `Program.join`)."""
     agents, games, keys, metrics = zip(*states, strict=True)
     return LoopState(
-        population.gather_agents(agents),
+        _gathered(mesh, agents),
         join_games(*games),
-        population.gather(keys),
-        population.gather(metrics),
+        put(mesh, population.gather(keys), REPLICATED),
+        put(mesh, population.gather(metrics), REPLICATED),
     )
