@@ -321,7 +321,7 @@ def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
     """Draws and evaluates a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
     if config.evaluation.episodes:
-        with display.busy(f"evaluating {config.evaluation.episodes} games"):
+        with display.busy(f"evaluating {config.evaluation.episodes} games{session.of_seed()}"):
             actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
             protocol = evaluation_record.protocol_of(config)
             games = config.evaluation.episodes
