@@ -75,8 +75,7 @@ class Evaluator:
         except evaluate.GaveUpError:
             return {}
         self._session.display.say(
-            f"step {step:,}{self._session.of_seed()}: evaluated {episodes} games, "
-            f"mean {result.mean:.1f}"
+            f"{self._session.name}step {step:,}: evaluated {episodes} games, mean {result.mean:.1f}"
         )
         return _row(result)
 

@@ -138,7 +138,7 @@ def check_finite(session: TrainingSession, found: list[str], step: int) -> None:
     )
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     raise NotFiniteError(
-        f"training{session.of_seed()} went wrong by step {step:,}: {', '.join(found[:3])}{more}; "
+        f"{session.name}training went wrong by step {step:,}: {', '.join(found[:3])}{more}; "
         f"{checkpoint}; lower optimizer.learning_rate, or skip such updates "
         "(optimizer.on_nonfinite = 'skip'; in a resume --override optimizer.on_nonfinite=skip)"
     )
@@ -150,7 +150,7 @@ def _check_learned(
     """Raises `NotFiniteError` if every update since the last log line was skipped."""
     if means["loss/learning_rate"] is None:  # every update that is not skipped reports it
         raise NotFiniteError(
-            f"all updates{session.of_seed()} of the {updates} up to step {step:,} were skipped: "
+            f"{session.name}all updates of the {updates} up to step {step:,} were skipped: "
             "nothing is learned"
         )
 

@@ -46,9 +46,10 @@ class TrainingSession(NamedTuple):
         """The configuration behind the plan."""
         return self.plan.config
 
-    def of_seed(self) -> str:
-        """Returns which member of a population it is, for messages; empty for a run alone."""
-        return f" of seed {self.config.seed}" if self.members > 1 else ""
+    @property
+    def name(self) -> str:
+        """The beginning of messages about a member of a population; empty for a run alone."""
+        return f"seed {self.config.seed}: " if self.members > 1 else ""
 
     def with_saved_games(self, state: LoopState) -> LoopState:
         """Returns the state with the games of engines that hold them themselves, as rows."""

@@ -321,13 +321,13 @@ def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
     """Draws and evaluates a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
     if config.evaluation.episodes:
-        with display.busy(f"evaluating {config.evaluation.episodes} games{session.of_seed()}"):
+        with display.busy(f"{session.name}evaluating {config.evaluation.episodes} games"):
             actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
             protocol = evaluation_record.protocol_of(config)
             games = config.evaluation.episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
         evaluation_record.write(run_dir, result)
-        display.say(evaluation_record.describe(result))
+        display.say(session.name + evaluation_record.describe(result))
     # A picture without games shows the evaluation.
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(

@@ -136,7 +136,7 @@ def test_one_that_goes_wrong_stops_all_and_is_named(tmp_path, monkeypatch, capsy
     root = tmp_path / "x"
     assert main(["train", *SHORT, *SEEDS, "--run-dir", str(root)]) == NotFiniteError.status
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "training of seed 1 went wrong by step 400: parameters " in line
+    assert "jaxrl: seed 1: training went wrong by step 400: parameters " in line
     assert checkpoint_files.steps(root / "seed2") == [200]
 
 
