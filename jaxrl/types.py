@@ -128,9 +128,10 @@ class EnvEngine(NamedTuple):
     """
 
     spec: EnvSpec
-    # init(seed) -> (env state, first timestep), rows of all local devices, made on the host.
-    # Programs compiled before a second init would step games that are gone.
-    init: Callable[[int], tuple[PyTree, TimeStep]]
+    # init(seed) -> (env state, first timestep), rows of all local devices, made on the host. An
+    # engine that several runs share takes the seed of each. Programs compiled before a second init
+    # would step games that are gone.
+    init: Callable[..., tuple[PyTree, TimeStep]]
     send: Callable[[PyTree, jax.Array], PyTree]  # starts a step and returns at once
     recv: Callable[[PyTree], tuple[PyTree, TimeStep]]  # waits for it
     close: Callable[[], None]

@@ -267,7 +267,7 @@ evaluation-fires-for-the-first-game-only:
 evaluation-is-always-noop:
     evaluation/test_protocols.py::test_a_run_with_sticky_actions_ends_with_the_protocol_sticky
     protocol = evaluation_record.protocol_of(config) => protocol = "noop"
-# training/loop.py
+# training/member.py
 best-of-first-games:
     program/test_episode_statistics.py::test_the_best_checkpoint_needs_more_than_the_first_games
     return games.return_mean if fair else None => return games.return_mean

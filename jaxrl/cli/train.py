@@ -38,6 +38,8 @@ class Train:
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None
     """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
+    seeds: tuple[int, ...] = ()
+    """train a run with each of these seeds, all in one program, in RUN_DIR/seedSEED"""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = field(default_factory=Launch)
 
 
@@ -46,6 +48,8 @@ def train(arguments: Train) -> int:
     end_with_parent()
     check_launch(arguments.launch)
     config = arguments.settings
+    if arguments.seeds:
+        return _train_population(arguments)
 
     def work(alone: bool) -> int:
         from jaxrl.runs.directory import check_new_run
@@ -59,10 +63,29 @@ def train(arguments: Train) -> int:
     return run_together(arguments.launch, work)
 
 
+def _train_population(arguments: Train) -> int:
+    """Trains a run with each of --seeds, in this process."""
+    from jaxrl.runs import population
+    from jaxrl.runs.directory import default_run_dir
+
+    config, seeds = arguments.settings, arguments.seeds
+    root = Path(config.run_dir or default_run_dir(config, seeds))
+    # Mistakes are told before JAX is imported.
+    population.check_new(root, population.configs_of(config, seeds, root))
+
+    def work(_: bool) -> int:
+        from jaxrl.training.train import start_population
+
+        return status_of(start_population(config, seeds))
+
+    return run_together(arguments.launch, work)
+
+
 @dataclass(frozen=True)
 class Resume:
     """Continue a run from its newest checkpoint, with the configuration it was started with.
 
+    The directory of several seeds (train --seeds) goes on with all of them.
     Everything continues exactly, the games too. Those of EnvPool cannot be saved and begin anew.
     The configuration must be that of the checkpoint, except for the keys that --override names.
     Example: jaxrl resume runs/x --override total_steps=20e6

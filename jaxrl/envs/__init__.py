@@ -7,9 +7,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxrl.envs.engines import check_engine, engine_name, make_engine, make_engines
+    from jaxrl.envs.engines import (
+        check_engine,
+        check_starts_many,
+        engine_name,
+        make_engine,
+        make_engines,
+    )
 
-__all__ = ["check_engine", "engine_name", "make_engine", "make_engines"]
+__all__ = ["check_engine", "check_starts_many", "engine_name", "make_engine", "make_engines"]
 
 
 def __getattr__(name: str) -> Any:

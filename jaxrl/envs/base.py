@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ class EnvGroup:
 
     index: int = 0
     count: int = 1
+    members: int = 1  # runs of a population, which have equal parts of the group, in their order
 
 
 WHOLE = EnvGroup()
@@ -31,11 +32,12 @@ def env_ids(num_envs: int, num_local_devices: int, group: EnvGroup) -> np.ndarra
     """Returns the numbers of a group's environments among all: i64[local devices, E].
 
     Environments are counted device by device, then group by group, so neither the number of devices
-    nor that of groups changes the games.
+    nor that of groups changes the games. Those of each member of a population are counted apart.
     """
+    own = num_envs // group.members
     device = jax.process_index() * num_local_devices + np.arange(num_local_devices)
-    first = (device * group.count + group.index) * num_envs
-    return first[:, None] + np.arange(num_envs)
+    first = (device * group.count + group.index) * own
+    return np.tile(first[:, None] + np.arange(own), group.members)
 
 
 def cores() -> list[int]:
@@ -78,6 +80,14 @@ def first_env_seed(seed: int) -> int:
     """
     spread = np.random.SeedSequence(seed).generate_state(1)[0]
     return int(spread % 2**30)  # leaves room below EnvPool's 2**31 for as many environments
+
+
+def first_env_seeds(seeds: Sequence[int], num_envs: int) -> np.ndarray:
+    """Returns `first_env_seed` of the run of each of a device's environments: i64[E].
+
+    `seeds` are those of the runs that share the engine.
+    """
+    return np.repeat([first_env_seed(seed) for seed in seeds], num_envs // len(seeds))
 
 
 def checked_actions(action: jax.Array, spec: EnvSpec) -> jax.Array:

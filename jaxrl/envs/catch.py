@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxrl.atari.games import CATCH
 from jaxrl.config.schema import Config
-from jaxrl.envs.base import WHOLE, EnvGroup, env_ids, first_env_seed
+from jaxrl.envs.base import WHOLE, EnvGroup, env_ids, first_env_seeds
 from jaxrl.types import EnvEngine, EnvSpec, TimeStep
 
 ROWS, COLUMNS = 7, 7
@@ -84,19 +84,19 @@ def _time_step(state: CatchState, frame_shape: tuple[int, int]) -> TimeStep:
 
 @partial(jax.jit, static_argnames=("max_steps", "frame_shape"))
 def _start(
-    numbers: jax.Array, seed: jax.Array, max_steps: int, frame_shape: tuple[int, int]
+    numbers: jax.Array, seeds: jax.Array, max_steps: int, frame_shape: tuple[int, int]
 ) -> tuple[CatchState, TimeStep]:
     """Starts a game in each environment and plays up to `max_steps` random steps in it.
 
     Each environment plays its own random number of steps, so their games end at different times.
 
     Args:
-      numbers: i64[E], of the environments among all.
-      seed: u32[], of environment 0.
+      numbers: i64[E], of the environments among all of their run.
+      seeds: u32[E], of environment 0 of each one's run.
       max_steps: most random steps.
       frame_shape: pixels of a frame.
     """
-    roots = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), numbers)
+    roots = jax.vmap(jax.random.fold_in)(jax.vmap(jax.random.key)(seeds), numbers)
     split = jax.vmap(lambda root: jax.random.split(root, 3))(roots)
     games_key, steps_key, moves_key = split[:, 0], split[:, 1], split[:, 2]
     key, column = _new_game(games_key)
@@ -116,12 +116,13 @@ def _start(
 
 
 def init(
-    ids: np.ndarray, max_steps: int, frame_shape: tuple[int, int], seed: int
+    ids: np.ndarray, max_steps: int, frame_shape: tuple[int, int], *seeds: int
 ) -> tuple[CatchState, TimeStep]:
     """Starts the games of all local devices; `ids` are their environments: i64[devices, E]."""
-    # Not the seed itself: `fold_in` and `split` of one key give the same keys, and the seed's own
-    # key is where parameters and actions come from.
-    return _start(ids.ravel(), np.uint32(first_env_seed(seed)), max_steps, frame_shape)
+    # Not the seeds themselves: `fold_in` and `split` of one key give the same keys, and those
+    # of the seeds are where parameters and actions come from.
+    first = np.tile(first_env_seeds(seeds, ids.shape[1]), len(ids))
+    return _start(ids.ravel(), first.astype(np.uint32), max_steps, frame_shape)
 
 
 def send(num_envs: int, state: CatchState, action: jax.Array) -> CatchState:

@@ -41,18 +41,30 @@ def engine_name(config: Config) -> str:
 
 
 def make_engines(
-    config: Config, num_envs: int, num_local_devices: int = 1
+    config: Config, num_envs: int, num_local_devices: int = 1, members: int = 1
 ) -> tuple[EnvEngine, ...]:
-    """Returns one engine for each of `parallel.groups`, which share a device's `num_envs`."""
+    """Returns one engine for each of `parallel.groups`, which share a device's `num_envs`.
+
+    An engine holds as many for each of the `members` of a population.
+    """
     return tuple(
         make_engine(
             config,
-            num_envs // config.parallel.groups,
+            members * num_envs // config.parallel.groups,
             num_local_devices,
-            EnvGroup(index, config.parallel.groups),
+            EnvGroup(index, config.parallel.groups, members),
         )
         for index in range(config.parallel.groups)
     )
+
+
+def check_starts_many(config: Config) -> None:
+    """Raises `UserError` if the engine cannot start games of several seeds, for a population."""
+    name = engine_name(config)
+    if name not in MAKERS:  # `init` of other packages takes one seed
+        raise UserError(
+            f"--seeds: the engine '{name}' starts games of one seed: train the seeds one by one"
+        )
 
 
 def check_engine(config: Config) -> None:

@@ -19,6 +19,7 @@ from jaxrl.envs.base import (
     checked_actions,
     cores_by_device,
     env_ids,
+    first_env_seeds,
     on_own_device,
 )
 from jaxrl.envs.callback import Calls, check_host
@@ -48,9 +49,10 @@ class Pools:
         return min(wanted, self.spec.num_envs)
 
 
-# start(pools, device, seed) makes the pool of a local device, adds it and its calls to the pools,
-# and returns the engine's state and the first rows.
-Start = Callable[[Pools, int, int], tuple[PyTree, TimeStep]]
+# start(pools, device, seeds) makes the pool of a local device, adds it and its calls to the pools,
+# and returns the engine's state and the first rows. `seeds` i64[E] are those of environment 0 of
+# each one's run.
+Start = Callable[[Pools, int, np.ndarray], tuple[PyTree, TimeStep]]
 
 
 def make_pools(
@@ -111,10 +113,11 @@ def pools_engine(
     )
 
 
-def init(pools: Pools, start: Start, seed: int) -> tuple[PyTree, TimeStep]:
+def init(pools: Pools, start: Start, *seeds: int) -> tuple[PyTree, TimeStep]:
     """Makes the pools and returns their states and first rows, those of all devices in one."""
     close(pools)
-    started = [start(pools, device, seed) for device in range(len(pools.env_ids))]
+    first = first_env_seeds(seeds, pools.spec.num_envs)
+    started = [start(pools, device, first) for device in range(len(pools.env_ids))]
     return jax.tree.map(lambda *rows: np.concatenate(rows), *started)
 
 

@@ -146,7 +146,7 @@ def _act(
     agent: Agent, count: int, actor: Any, observation: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, PyTree]:
     """Lets each learner act in its environments: actions i32[E] and extras [E]."""
-    operands = actor, _split(observation, count, axis=0), _split(key, count, axis=0)
+    operands = actor, split_envs(observation, count, axis=0), split_envs(key, count, axis=0)
     sent = _for_each(count, agent.act, *operands)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sent)
 
@@ -155,7 +155,7 @@ def _update(
     agent: Agent, count: int, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Updates each learner on the trajectory of its environments; the metrics are their means."""
-    own = jax.tree.map(lambda x: _split(x, count, axis=1), trajectory)
+    own = jax.tree.map(lambda x: split_envs(x, count, axis=1), trajectory)
     numbers = jax.lax.axis_index(AXIS) * count + jnp.arange(count)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
     state, metrics = _for_each(count, partial(_alone, agent.update), state, own, keys)
@@ -167,8 +167,8 @@ def _interrupt(agent: Agent, memory: PyTree) -> PyTree:
     return jax.vmap(agent.interrupt)(memory) if jax.tree.leaves(memory) else memory
 
 
-def _split(x: jax.Array, count: int, axis: int) -> jax.Array:
-    """Divides the environments among the learners: [..., E, ...] -> [L, ..., E / L, ...]."""
+def split_envs(x: jax.Array, count: int, axis: int) -> jax.Array:
+    """Divides environments among `count` learners: [..., E, ...] -> [L, ..., E / L, ...]."""
     parts = x.reshape(*x.shape[:axis], count, -1, *x.shape[axis + 1 :])
     return jnp.moveaxis(parts, axis, 0)
 

@@ -1,5 +1,7 @@
 """Statistics of whole games, kept on the device during play."""
 
+import statistics
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +12,11 @@ from jaxrl.types import WINDOW, TimeStep
 
 
 class Episodes(NamedTuple):
-    """The games in progress, and the last WINDOW that ended on this device."""
+    """The games in progress, and the last WINDOW that ended on this device.
+
+    Those of a population hold the entries of the first member, then the second's: scores has
+    f32[M · WINDOW].
+    """
 
     score: jax.Array  # f32[E], unclipped, of the game in progress
     length: jax.Array  # i32[E], agent steps of the game in progress
@@ -45,13 +51,17 @@ def new_games(num_envs: int, counted: bool) -> dict[str, jax.Array]:
     }
 
 
-def init(num_envs: int, num_devices: int, counted: bool) -> Episodes:
-    """Returns empty statistics of all devices, joined along the first axis for sharding."""
-    ring = num_devices * WINDOW
+def init(num_envs: int, num_devices: int, counted: bool, members: int = 1) -> Episodes:
+    """Returns empty statistics of all devices, joined along the first axis for sharding.
+
+    `num_envs` are those of a device, of all members of a population together.
+    """
+    kept = num_devices * members
+    ring = kept * WINDOW
     return Episodes(
         **new_games(num_envs * num_devices, counted),
-        vector_step=jnp.zeros(num_devices, jnp.int32),
-        ended=jnp.zeros(num_devices, jnp.int32),
+        vector_step=jnp.zeros(kept, jnp.int32),
+        ended=jnp.zeros(kept, jnp.int32),
         scores=jnp.zeros(ring),
         lengths=jnp.zeros(ring, jnp.int32),
         ended_at=jnp.full(ring, -1, jnp.int32),
@@ -60,6 +70,17 @@ def init(num_envs: int, num_devices: int, counted: bool) -> Episodes:
 
 def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
     """Adds one row of every environment on this device."""
+    members = len(episodes.ended)
+    if members == 1:
+        return _update(episodes, timestep)
+    rows = jax.tree.map(
+        lambda x: x.reshape(members, -1), (episodes, timestep._replace(frame=timestep.reset))
+    )
+    return jax.tree.map(jnp.ravel, jax.vmap(_update)(*rows))
+
+
+def _update(episodes: Episodes, timestep: TimeStep) -> Episodes:
+    """Adds one row of every environment of a run, or of a member of a population."""
     score = episodes.score + timestep.score
     length = episodes.length + ~timestep.reset
     over = timestep.game_over
@@ -87,6 +108,17 @@ def update(episodes: Episodes, timestep: TimeStep) -> Episodes:
     )
 
 
+def of_members(episodes: Episodes, num_devices: int, members: int) -> list[Episodes]:
+    """Returns the statistics of each member of a population, of all devices; on the host."""
+
+    def part(number: int) -> Episodes:
+        return jax.tree.map(
+            lambda x: np.reshape(x, (num_devices, members, -1))[:, number].ravel(), episodes
+        )
+
+    return [part(number) for number in range(members)]
+
+
 def merged(episodes: Episodes, num_devices: int) -> Episodes:
     """Returns statistics of all devices for another number of them; on the host.
 
@@ -110,6 +142,23 @@ def merged(episodes: Episodes, num_devices: int) -> Episodes:
         scores=ring(episodes.scores, 0),
         lengths=ring(episodes.lengths, 0),
         ended_at=ring(episodes.ended_at, -1),
+    )
+
+
+def over_members(summaries: Sequence[EpisodeSummary]) -> EpisodeSummary:
+    """Summarizes the members of a population: the mean of their means, the lowest and the highest.
+
+    A run alone is its only member.
+    """
+    if len(summaries) == 1:
+        return summaries[0]
+    total = sum(own.episodes for own in summaries)
+    means = [own.return_mean for own in summaries if own.return_mean is not None]
+    lengths = [own.length_mean for own in summaries if own.length_mean is not None]
+    if not means:
+        return EpisodeSummary(total, None, None, None, None)
+    return EpisodeSummary(
+        total, statistics.fmean(means), min(means), max(means), statistics.fmean(lengths)
     )
 
 

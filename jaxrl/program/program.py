@@ -1,6 +1,6 @@
 """The one compiled program: many turns of play and update on every device of the mesh."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +12,14 @@ from jax.sharding import Mesh
 
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
-from jaxrl.program import async_learners, episode_statistics, nonfinite, policy_lag, rollout
+from jaxrl.program import (
+    async_learners,
+    episode_statistics,
+    nonfinite,
+    policy_lag,
+    population,
+    rollout,
+)
 from jaxrl.runtime.mesh import (
     REPLICATED,
     SHARDED,
@@ -23,20 +30,12 @@ from jaxrl.runtime.mesh import (
 )
 from jaxrl.types import Agent, AgentState, EnvEngine, LoopState, Metrics
 
-# How each part lies on the mesh: a tree of specs, in the shape of the state.
-SPECS: Any = LoopState(
-    agent=AgentState(actor=REPLICATED, train_state=REPLICATED, memory=SHARDED),
-    games=SHARDED,
-    key=REPLICATED,
-    metrics=REPLICATED,
-)
-
 
 class Program(NamedTuple):
     """The functions that the host calls."""
 
     init: Callable[[], LoopState]
-    # restart(state, seed, moved=False) -> state: starts new games, because a checkpoint could not
+    # restart(state, *seeds, moved=False) -> state: starts new games, because a checkpoint could not
     # hold the old ones. On other devices (moved) each environment gets a new random key too. Call
     # it before the first `run`: a compiled `run` would step the closed pools.
     restart: Callable[..., LoopState]
@@ -45,6 +44,11 @@ class Program(NamedTuple):
     run: Any
     steps_per_update: int  # agent steps over all devices
     updates_between_merges: int
+    # take(state, number i32[]) -> the state of a member, as of a run that trains alone; and back
+    # from the states of all. Their games have a row for each environment: none that an engine holds
+    # itself.
+    take: Callable[[LoopState, int], LoopState]
+    join: Callable[..., LoopState]
 
 
 class Turn:
@@ -75,10 +79,16 @@ class Parts:
     """The parts of a program that training does not change."""
 
     config: Config
+    seeds: tuple[int, ...]  # of the run, or of each member of a population
     learners: async_learners.Learners
     engines: rollout.Engines  # one per group
     mesh: Mesh
     turn: Turn
+
+    @property
+    def specs(self) -> Any:
+        """The layout of the state on the mesh."""
+        return population.specs_of(len(self.seeds))
 
     def compile(
         self, program: Callable[..., Any], in_specs: tuple[Any, ...], out_specs: Any
@@ -98,7 +108,13 @@ def _named(function: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
     return bound
 
 
-def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh) -> Program:
+def make_program(
+    plan: Plan,
+    agent: Agent,
+    engines: rollout.Engines,
+    mesh: Mesh,
+    seeds: Sequence[int] = (),
+) -> Program:
     """Builds the program's functions; nothing runs or compiles before they are called.
 
     Args:
@@ -106,6 +122,7 @@ def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh)
       agent: made for the environments of one learner (`plan.envs_per_learner`).
       engines: one per group.
       mesh: the devices.
+      seeds: of the members of a population; by default the plan's own, of one run.
 
     Raises `ValueError` if the plan is of another number of devices.
     """
@@ -114,14 +131,22 @@ def make_program(plan: Plan, agent: Agent, engines: rollout.Engines, mesh: Mesh)
     config = plan.config
     agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
     agent = policy_lag.delayed(agent, config.parallel.lag)
-    learners = async_learners.make_learners(plan, agent)
-    parts = Parts(config, learners, engines, mesh, Turn(learners.agent, engines))
+    seeds = tuple(seeds) or (config.seed,)
+    learners = (
+        population.make_members(agent, len(seeds))
+        if len(seeds) > 1
+        else async_learners.make_learners(plan, agent)
+    )
+    parts = Parts(config, seeds, learners, engines, mesh, Turn(learners.agent, engines))
+    take, join = population.take_and_join(mesh, len(seeds))
     return Program(
         init=partial(init, parts),
         restart=partial(restart, parts),
-        run=parts.compile(_named(run, parts), (SPECS, REPLICATED), SPECS),
+        run=parts.compile(_named(run, parts), (parts.specs, REPLICATED), parts.specs),
         steps_per_update=plan.steps_per_update,
         updates_between_merges=learners.updates_between_merges,
+        take=take,
+        join=join,
     )
 
 
@@ -136,7 +161,7 @@ def turn(
     key: jax.Array,
 ) -> tuple[rollout.TurnResult, jax.Array]:
     """Plays one trajectory and updates once; returns the key of the turns that follow too."""
-    key, update_key = jax.random.split(key)
+    key, update_key = population.split_key(key)
     return rollout.play_and_update(agent, engines, learner, groups, update_key), key
 
 
@@ -195,12 +220,13 @@ def interrupt(parts: Parts, state: LoopState) -> LoopState:
 
 def init(parts: Parts) -> LoopState:
     """Returns the state at the start of training, laid out over the mesh."""
-    params_key, update_key, act_key = jax.random.split(jax.random.key(parts.config.seed), 3)
-    groups = (start_group(parts, engine, parts.config.seed, act_key) for engine in parts.engines)
+    keys = [jax.random.split(jax.random.key(seed), 3) for seed in parts.seeds]
+    params_keys, update_keys, act_keys = zip(*keys, strict=True)
+    groups = (start_group(parts, engine, parts.seeds, act_keys) for engine in parts.engines)
     state = LoopState(
-        agent=_new_agent(parts, params_key),
+        agent=_new_agent(parts, params_keys),
         games=tuple(groups),
-        key=put(parts.mesh, update_key, REPLICATED),
+        key=put(parts.mesh, population.gather(update_keys), REPLICATED),
         metrics={},
     )
     state = _with_first_step(parts, state)
@@ -208,30 +234,34 @@ def init(parts: Parts) -> LoopState:
     return jax.block_until_ready(state)
 
 
-def restart(parts: Parts, state: LoopState, seed: int, moved: bool = False) -> LoopState:
+def restart(parts: Parts, state: LoopState, *seeds: int, moved: bool = False) -> LoopState:
     """Returns the state with new games of every group (see `Program.restart`)."""
     jax.block_until_ready(state)  # no call may still be on its way to the old pools
-    act_key = jax.random.fold_in(jax.random.key(parts.config.seed), seed)
+    act_keys = [
+        jax.random.fold_in(jax.random.key(first), seed)
+        for first, seed in zip(parts.seeds, seeds, strict=True)
+    ]
     groups = []
     for engine, old in zip(parts.engines, state.games, strict=True):
-        groups.append(_continue(old, start_group(parts, engine, seed, act_key), moved))
+        groups.append(_continue(old, start_group(parts, engine, seeds, act_keys), moved))
     parts.turn.retrace()
-    mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (SPECS,), SPECS)
+    mapped = map_over_devices(partial(interrupt, parts), parts.mesh, (parts.specs,), parts.specs)
     state = jax.jit(mapped, donate_argnums=0)(state._replace(games=tuple(groups)))
     return jax.block_until_ready(_with_first_step(parts, state))
 
 
 def start_group(
-    parts: Parts, engine: EnvEngine, seed: int, act_key: jax.Array
+    parts: Parts, engine: EnvEngine, seeds: Sequence[int], act_keys: Sequence[jax.Array]
 ) -> rollout.RolloutState:
     """Starts the games of one group on every device, laid out over the mesh."""
-    env, timestep = engine.init(seed)
+    env, timestep = engine.init(*seeds)
     # One key per environment, by its number: devices and groups change no action.
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(act_key, engine.env_ids.ravel())
+    keys = population.env_keys(act_keys, engine.env_ids)
     episodes = episode_statistics.init(
         engine.spec.num_envs,
         num_local_devices(parts.mesh),
         counted=parts.config.env.random_start_steps == 0,
+        members=len(seeds),
     )
     return put(parts.mesh, rollout.start(env, timestep, keys, episodes), SHARDED)
 
@@ -246,26 +276,34 @@ def _continue(
     )
 
 
-def _new_agent(parts: Parts, params_key: jax.Array) -> AgentState:
-    """Returns the initial agent, laid out over the mesh."""
+def _new_agent(parts: Parts, params_keys: Sequence[jax.Array]) -> AgentState:
+    """Returns the initial agent, or that of all members, laid out over the mesh."""
     agent, mesh = parts.learners.agent, parts.mesh
     # Two programs, because the one without the memory is the same for every size of memory. Each
     # device makes its own memory, where it stays.
-    learner = jax.jit(lambda key: agent.init(key)._replace(memory=()))(params_key)
-    memory = map_over_devices(lambda key: agent.init(key).memory, mesh, (REPLICATED,), SHARDED)
-    replicated_key = put(mesh, params_key, REPLICATED)
-    return put(mesh, learner, REPLICATED)._replace(memory=jax.jit(memory)(replicated_key))
+    learner = jax.jit(lambda key: agent.init(key)._replace(memory=()))
+    memory = jax.jit(
+        map_over_devices(lambda key: agent.init(key).memory, mesh, (REPLICATED,), SHARDED)
+    )
+    agents = []
+    for key in params_keys:
+        replicated_key = put(mesh, key, REPLICATED)
+        own = put(mesh, learner(key), REPLICATED)
+        agents.append(own._replace(memory=memory(replicated_key)))
+    return population.put_agents(mesh, agents)
 
 
 def _with_first_step(parts: Parts, state: LoopState) -> LoopState:
     """Sends the first actions if the order is overlapped."""
     if parts.config.parallel.order != "overlapped":
         return state
-    sent: LoopState = parts.compile(_named(send_first, parts), (SPECS,), SPECS)(state)
+    program = parts.compile(_named(send_first, parts), (parts.specs,), parts.specs)
+    sent: LoopState = program(state)
     return sent
 
 
 def _zero_metrics(parts: Parts, state: LoopState) -> Metrics:
-    """Returns a zero for each metric of a turn."""
-    mapped = map_over_devices(partial(metrics_of_turn, parts), parts.mesh, (SPECS,), REPLICATED)
-    return jax.tree.map(lambda _: np.float32(0), jax.eval_shape(mapped, state))
+    """Returns a zero for each metric of a turn, of a population one for each member."""
+    names = partial(metrics_of_turn, parts)
+    mapped = map_over_devices(names, parts.mesh, (parts.specs,), REPLICATED)
+    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(mapped, state))

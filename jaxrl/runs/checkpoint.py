@@ -120,15 +120,23 @@ class Checkpoints:
     """The checkpoints of one run; only one object at a time may read and write them."""
 
     def __init__(
-        self, run_dir: Path, config: Config, games: str = "catch 1", newest: int | None = None
+        self,
+        run_dir: Path,
+        config: Config,
+        games: str = "catch 1",
+        newest: int | None = None,
+        members: int = 1,
     ) -> None:
         """Saves the games if they have a format, and the memory if the configuration asks.
 
         `games` is the engine's `state_format`, `newest` the step of the checkpoint that training
-        continues from. Several processes share one directory and call every method together.
+        continues from. Several processes share one directory and call every method together. The
+        `members` of a population need three or more each: while one begins its next, another may
+        still be deleting an older one than all have.
         """
         self._run_dir, self._config, self._games = run_dir, config, games
         self._evaluated = bool(config.evaluation.interval)  # whether evaluations rank checkpoints
+        self._keep = config.checkpoint.keep if members == 1 else max(config.checkpoint.keep, 3)
         self._empty_deleted()  # left by a kill
         self._manager = self._open()
         self._started: int | None = None  # step of the save that is being written
@@ -140,7 +148,7 @@ class Checkpoints:
             same_kind = bool(metrics.get(checkpoint_files.EVALUATED)) == self._evaluated
             return mean if mean is not None and same_kind else float("-inf")
 
-        newest = policies.LatestN(self._config.checkpoint.keep)
+        newest = policies.LatestN(self._keep)
         best = policies.BestN(get_metric_fn=by_mean, n=1, keep_checkpoints_without_metrics=False)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policies.AnyPreservationPolicy([newest, best]),

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +163,20 @@ def _all_damaged(run_dir: Path, damaged: dict[int, str]) -> DamagedError:
         f"every checkpoint of '{run_dir}' is damaged, and nothing was changed ({listed}): "
         "restore one from a copy, or train again in another directory"
     )
+
+
+def drop_newer(run_dir: Path, step: int) -> None:
+    """Deletes the checkpoints after a step, from which all members of a population go on.
+
+    A member may be one ahead of the others where the process was killed, and saves it again.
+    """
+    for newer in (found for found in steps(run_dir) if found > step):
+        print(f"'{run_dir}' is ahead with checkpoint {newer}: it goes back to {step}",
+              file=sys.stderr)  # fmt: skip
+        target = directory(run_dir) / DELETED / str(newer)  # so that none is half a checkpoint
+        target.parent.mkdir(exist_ok=True)
+        (directory(run_dir) / str(newer)).replace(target)
+        shutil.rmtree(target.parent)
 
 
 def set_aside(run_dir: Path, damaged: dict[int, str]) -> str:

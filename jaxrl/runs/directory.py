@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from jaxrl.runs import layout
 from jaxrl.runs.lock import hold_lock
 
 
-def default_run_dir(config: Config) -> str:
-    """Returns runs/GAME-ALGORITHM-seedSEED-TIME, a new name at every start."""
+def default_run_dir(config: Config, seeds: Sequence[int] = ()) -> str:
+    """Returns runs/GAME-ALGORITHM-seedSEED-TIME, a new name at every start.
+
+    Of the population of several seeds it is runs/GAME-ALGORITHM-seeds1-2-TIME.
+    """
     now = time.strftime("%Y%m%d-%H%M%S")
-    return f"runs/{config.game}-{config.algorithm}-seed{config.seed}-{now}"
+    named = f"seeds{'-'.join(map(str, seeds))}" if seeds else f"seed{config.seed}"
+    return f"runs/{config.game}-{config.algorithm}-{named}-{now}"
 
 
 def check_new_run(config: Config) -> Path:
@@ -112,6 +117,10 @@ def load_config(run_dir: Path) -> Config:
         present = (run_dir / layout.CONFIG).is_file()
     except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
         raise UserError(f"cannot read '{run_dir}': {error}") from None
+    if not present and os.path.isfile(run_dir / layout.POPULATION):
+        raise UserError(
+            f"'{run_dir}' holds the runs of several seeds: name one of them, as {run_dir / 'seed1'}"
+        )
     if not present:
         raise UserError(f"'{run_dir}' is no run directory: it has no config.toml")
     check_links(run_dir)

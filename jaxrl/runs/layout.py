@@ -12,6 +12,7 @@ EVALUATIONS = "evaluations"  # directory of the newest evaluation by each protoc
 VIDEO = "video.mp4"
 # In place of checkpoints, where a policy's file was unpacked; no name that `jaxrl export` is given.
 POLICY = ".unpacked.safetensors"
+POPULATION = "population.json"  # of a population's directory: the seeds of its members
 SWEEP = "sweep.json"  # of a sweep's directory: its members
 STUDY = "study.db"  # of a search's directory: its trials, by Optuna
 WANDB = "wandb.json"  # the run's id at Weights & Biases, and the newest step that was sent

@@ -22,6 +22,7 @@ class TrainingStatus(NamedTuple):
     steps_per_second: float
     games: EpisodeSummary
     note: str = ""  # shown at the end of the line
+    members: int = 1  # runs that train together, of which these are the figures of each, or means
 
 
 def status_line(status: TrainingStatus) -> str:
@@ -29,9 +30,15 @@ def status_line(status: TrainingStatus) -> str:
     left = (status.total_steps - status.step) / max(status.steps_per_second, 1e-9)
     mean = status.games.return_mean
     result = no_game(status.step >= status.total_steps) if mean is None else f"return {mean:.1f}"
+    times = ""
+    if status.members > 1:
+        times = f"{status.members} x "
+        if mean is not None:
+            result += f" ({status.games.return_min:.1f} to {status.games.return_max:.1f})"
     return (
         f"{status.step / status.total_steps:4.0%}  {count(status.step)} steps  "
-        f"{count(status.step * FRAME_SKIP)} frames  {status.steps_per_second:,.0f} steps/s  "
+        f"{count(status.step * FRAME_SKIP)} frames  "
+        f"{times}{status.steps_per_second:,.0f} steps/s  "
         f"{duration(max(left, 0))} left  {result}{status.note and f'  {status.note}'}"
     )
 

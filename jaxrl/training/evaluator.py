@@ -11,7 +11,7 @@ from jaxrl.runs import metrics
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
-from jaxrl.types import LoopState
+from jaxrl.types import ActorState
 
 MEAN = "evaluation/mean"  # in metrics.jsonl
 
@@ -40,14 +40,14 @@ class Evaluator:
 
         return json.loads(processes.from_first(find))
 
-    def if_due(self, state: LoopState, step: int) -> dict[str, Any]:
+    def if_due(self, actor: ActorState, step: int) -> dict[str, Any]:
         """Evaluates if the interval has passed; returns the keys of metrics.jsonl."""
         self.is_best = False
         if self._next is None or step < self._next:
             return {}
         self._next = (step // self._interval + 1) * self._interval
         start = time.perf_counter()
-        row = self._evaluate(state, step) if processes.index() == 0 else {}
+        row = self._evaluate(actor, step) if processes.index() == 0 else {}
         processes.wait_for_all(f"evaluation {step}")
         row = json.loads(processes.from_first(lambda: json.dumps(row)))
         took = time.perf_counter() - start
@@ -59,10 +59,10 @@ class Evaluator:
         self._best = row[MEAN] if self.is_best else self._best
         return row | {"evaluation/seconds": round(took, 3)}
 
-    def _evaluate(self, state: LoopState, step: int) -> dict[str, Any]:
+    def _evaluate(self, actor: ActorState, step: int) -> dict[str, Any]:
         """Plays the games in this process; returns nothing if a signal ended them."""
         config, stop = self._session.config, self._session.stop
-        actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
+        actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
         episodes = config.evaluation.episodes
         # Other games each time, and none of those at the end of training: the highest mean of many
         # evaluations is partly luck, which must not count twice.
@@ -75,7 +75,7 @@ class Evaluator:
         except evaluate.GaveUpError:
             return {}
         self._session.display.say(
-            f"step {step:,}: evaluated {episodes} games, mean {result.mean:.1f}"
+            f"{self._session.name}step {step:,}: evaluated {episodes} games, mean {result.mean:.1f}"
         )
         return _row(result)
 

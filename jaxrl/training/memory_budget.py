@@ -75,21 +75,21 @@ def _remedies(config: Config) -> str:
     return ", ".join([*remedies, "a smaller agent.micro_batch"])
 
 
-def _check_play(config: Config, mesh: Mesh) -> None:
+def _check_play(config: Config, mesh: Mesh, members: int) -> None:
     """Raises `UserError` if the emulators, or the rollouts alone, do not fit."""
-    local = config.num_envs * num_local_devices(mesh) // mesh.size
+    local = members * config.num_envs * num_local_devices(mesh) // mesh.size
     host = free_host_memory()
     each = EMULATOR_BYTES.get(engine_name(config), 0)
     emulators = local * each
     if emulators > host:
         raise UserError(
             f"num_envs = {config.num_envs}: the emulators need {_gigabytes(emulators, host)}: "
-            f"about {int(buffer.USABLE * host / each)} would fit"
+            f"about {int(buffer.USABLE * host / each / members)} would fit"
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
     stack = config.env.frame_height * config.env.frame_width * STACK_SIZE  # bytes
-    need = (length + 1) * stack * config.num_envs // mesh.size * sharing
+    need = members * (length + 1) * stack * config.num_envs // mesh.size * sharing
     if need > free:
         raise UserError(
             f"num_envs = {config.num_envs} and agent.rollout_length = {length}: a rollout "
@@ -126,15 +126,18 @@ def out_of_memory(
     )
 
 
-def check_memory(config: Config, mesh: Mesh) -> None:
-    """Raises `UserError`, before anything is allocated, if the run does not fit into memory."""
-    _check_play(config, mesh)
+def check_memory(config: Config, mesh: Mesh, members: int = 1) -> None:
+    """Raises `UserError`, before anything is allocated, if the run does not fit into memory.
+
+    Of a population each of the `members` may take an equal share.
+    """
+    _check_play(config, mesh, members)
     agent, num_envs, shape = config.agent, config.num_envs, config.frame_shape()
     if not agent.remembered(num_envs):
         return
     keeps = agent.remembers_past and config.checkpoint.memory
     local = num_local_devices(mesh) / mesh.size
-    host = free_host_memory()
+    host = free_host_memory() / members
     if _on_cpu(mesh):
         where = "of host memory" + ", half of it for checkpoints" * keeps
         with _hint("or twice as much with --checkpoint.no-memory" * keeps):
@@ -142,7 +145,7 @@ def check_memory(config: Config, mesh: Mesh) -> None:
         return
     free = free_device_memory(mesh)
     if free is not None:
-        check_fits(agent, num_envs, free, 1 / mesh.size, 1, "on each device", shape)
+        check_fits(agent, num_envs, free / members, 1 / mesh.size, 1, "on each device", shape)
     elif not agent.remembers_past:
         check_fits(agent, num_envs, host, local, 1, "of host memory", shape)
     if keeps:

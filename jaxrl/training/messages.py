@@ -1,20 +1,33 @@
 """The lines that a session shows before it trains."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
 
 
-def headline(session: TrainingSession) -> str:
-    """Returns the lines that say what is trained, on which devices, for how long and where to."""
+def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
+    """Returns the lines that say what is trained, on which devices, for how long and where to.
+
+    Args:
+      sessions: of the run, or of each member of a population.
+      where: directory of the run or the population.
+    """
+    session = sessions[0]
     config, total = session.config, session.plan.total_steps
     mesh = session.mesh
     devices = describe_devices(mesh.size, mesh.devices.flat[0].device_kind)
     if processes.count() > 1:
         devices += f" of {processes.count()} processes"
     rounded = f" ({total - config.total_steps:,} more, to end with a whole update)"
+    runs = ""
+    if len(sessions) > 1:
+        seeds = ", ".join(str(own.config.seed) for own in sessions)
+        runs = f" with seeds {seeds} at once, each with"
     lines = [
-        f"{config.algorithm} on {config.game}: {config.num_envs} environments, {devices}, "
-        f"{total:,} steps{rounded * (total > config.total_steps)}, into {session.run_dir}"
+        f"{config.algorithm} on {config.game}{runs or ':'} {config.num_envs} environments, "
+        f"{devices}, {total:,} steps{rounded * (total > config.total_steps)}, into {where}"
     ]
     learners, every = config.parallel.num_learners, config.parallel.sync_every
     if learners:

@@ -1,6 +1,7 @@
 """Metrics and checkpoints of a session, written as training proceeds."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from jaxrl.errors import StorageError
@@ -48,12 +49,20 @@ class Recorder:
         if self._session.on_metrics is not None:
             self._session.on_metrics(row)
 
-    def save_if_due(
-        self, state: LoopState, progress: Progress, mean_return: float | None, is_best: bool = False
-    ) -> None:
-        """Saves a checkpoint if its interval has passed, or if it `is_best` of those evaluated.
+    def is_due(self, step: int) -> bool:
+        """Returns whether the interval of checkpoints has passed, or the last save has failed."""
+        return step >= self._next_save
 
-        A failed save is tried at the next call.
+    def save_if(
+        self,
+        due: bool,
+        state: Callable[[], LoopState],
+        progress: Progress,
+        mean_return: float | None,
+    ) -> None:
+        """Saves a checkpoint if it is due, of a state that is asked for only then.
+
+        A failed save is due again at the next line.
 
         Raises `StorageError` after `checkpoint.max_failures` failures in a row.
         """
@@ -62,8 +71,8 @@ class Recorder:
         try:
             if processes.count() == 1:
                 checkpoints.poll()
-            if progress.step >= self._next_save or is_best:
-                self._save(state, progress, mean_return)
+            if due:
+                self._save(state(), progress, mean_return)
                 self._next_save = (progress.step // self._interval + 1) * self._interval
             if checkpoints.newest != before:  # one has been completed
                 self._failures = 0
@@ -100,15 +109,16 @@ class Recorder:
                 self._log.flush()
         except OSError as error:
             raise StorageError(f"metrics could not be written: {error.strerror}") from error
-        saved = self._session.with_saved_games(state)
-        self._session.checkpoints.save(saved, progress, mean_return)
+        self._session.checkpoints.save(state, progress, mean_return)
 
     def _handle_failure(self, error: StorageError) -> None:
         """Warns of a failed save; raises `StorageError` after too many."""
         self._failures += 1
         limit = self._session.config.checkpoint.max_failures
-        # Several processes would have to agree on how they continue after a failure.
-        if self._failures >= limit or processes.count() > 1:
+        # Several processes, and the members of a population, would have to agree on how they
+        # continue after a failure.
+        together = processes.count() > 1 or self._session.members > 1
+        if self._failures >= limit or together:
             times = f" ({limit} times in a row)" * (self._failures > 1)
             raise StorageError(f"{error}{times}{self._advice()}") from error
         self._session.display.say(

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,29 +25,59 @@ class ResumePoint(NamedTuple):
     """The checkpoint that a session continues from."""
 
     checkpoint: int | None = None  # agent step; None starts the run
-    changes: dict[str, list[object]] | None = None  # of the configuration, by key: [before, now]
+    # Of the configuration of each run, by key: [before, now]. None where there are none.
+    changes: tuple[dict[str, list[object]], ...] = ()
 
 
-def find(run_dir: Path, config: Config, held: contextlib.ExitStack) -> str:
-    """Locks a run and returns, as JSON, the checkpoint to continue from; changes no file.
+def find(run_dirs: Sequence[Path], configs: Sequence[Config], held: contextlib.ExitStack) -> str:
+    """Locks runs and returns, as JSON, the checkpoint to continue from; changes no file.
 
-    Keys: `step`, None where no checkpoint exists yet, and otherwise the `config` that the
-    checkpoint was saved with, the `damaged` checkpoints and the keys that were `overridden`.
+    It is the newest one, and of several runs, a population's, the newest that all have.
+
+    Keys: `step`, None where no checkpoint exists yet, and of each run the `damaged` checkpoints,
+    the `configs` that the checkpoint was saved with, and the keys that were `overridden`.
     """
-    held.enter_context(hold_lock(run_dir))
-    found = checkpoint_files.survey(run_dir)
-    if not found.good:
-        _check_may_start(run_dir, config)
-        return json.dumps({"step": None})
-    saved = checkpoint_files.describe(run_dir, found.good[-1])
+    for run_dir in run_dirs:
+        held.enter_context(hold_lock(run_dir))
+    surveys = [checkpoint_files.survey(run_dir) for run_dir in run_dirs]
+    step = _common(run_dirs, [found.good for found in surveys])
+    damaged = [found.damaged for found in surveys]
+    if step is None:
+        for run_dir, config in zip(run_dirs, configs, strict=True):
+            _check_may_start(run_dir, config)
+        return json.dumps({"step": None, "damaged": damaged})
     return json.dumps(
         {
-            "step": found.good[-1],
-            "config": saved.config,
-            "damaged": found.damaged,
-            "overridden": overridden_values(run_dir),
+            "step": step,
+            "configs": [checkpoint_files.describe(own, step).config for own in run_dirs],
+            "damaged": damaged,
+            "overridden": [overridden_values(own) for own in run_dirs],
         }
     )
+
+
+def _common(run_dirs: Sequence[Path], good: Sequence[list[int]]) -> int | None:
+    """Returns the newest checkpoint that all runs have; None to start them. Raises `UserError`."""
+    step = max(set(good[0]).intersection(*good), default=None)
+    # Where they were killed while they saved, some have one more.
+    if all(sum(own > (step or 0) for own in steps) <= 1 for steps in good):
+        return step
+    listed = "; ".join(
+        f"{run_dir.name}: {', '.join(map(str, own)) or 'none'}"
+        for run_dir, own in zip(run_dirs, good, strict=True)
+    )
+    raise UserError(
+        f"the runs have no checkpoint of the same step ({listed}): resume each by its own directory"
+    )
+
+
+def go_back(run_dirs: Sequence[Path], step: int, damaged: Sequence[dict[str, str]]) -> str:
+    """Moves damaged checkpoints out of the way, and deletes those that other members lack."""
+    for run_dir, own in zip(run_dirs, damaged, strict=True):
+        checkpoint_files.set_aside(run_dir, {int(number): wrong for number, wrong in own.items()})
+        if len(run_dirs) > 1:
+            checkpoint_files.drop_newer(run_dir, step)
+    return ""
 
 
 def _check_may_start(run_dir: Path, config: Config) -> None:
@@ -98,17 +129,20 @@ def _why_new_games(saved: str, here: str) -> str:
     return "its games were played in another parallel.order: new games begin"
 
 
-def continue_games(session: TrainingSession, new: LoopState, restored: Restored) -> LoopState:
+def continue_games(
+    sessions: Sequence[TrainingSession], new: LoopState, restored: Sequence[Restored]
+) -> LoopState:
     """Returns the restored state with its games, or new ones where it holds none; says which.
 
     Args:
-      session: that resumes the run.
-      new: the state of the games that the session has started.
-      restored: what the checkpoint provides.
+      sessions: of the run, or of each member of a population.
+      new: the state of the games that they have started.
+      restored: what the checkpoint of each provides.
     """
-    state, described, kept = restored
+    session, (first, described, kept) = sessions[0], restored[0]
+    states = [own.state for own in restored]
     saved_on, here = described.devices, session.mesh.size
-    moved, has_memory = saved_on != here, bool(jax.tree.leaves(state.agent.memory))
+    moved, has_memory = saved_on != here, bool(jax.tree.leaves(first.agent.memory))
     exactly = "parameters and optimizer continue exactly"
     if kept is Kept.GAMES and moved:
         exactly = "parameters, optimizer and games continue exactly"
@@ -122,14 +156,18 @@ def continue_games(session: TrainingSession, new: LoopState, restored: Restored)
     elif kept is not Kept.GAMES:
         session.display.say(_why_new_games(described.games, session.engines[0].state_format))
     if kept is Kept.GAMES:
-        groups = state.games
         if moved:
-            groups = moved_games.lay_out(groups, saved_on, session.mesh)
-        state = session.with_loaded_games(state._replace(games=groups), new)
+            states = [
+                own._replace(games=moved_games.lay_out(own.games, saved_on, session.mesh))
+                for own in states
+            ]
+        state = session.with_loaded_games(session.program.join(*states), new)
     else:
         # A seed that differs from that of the start, whose games would repeat otherwise.
-        seed = session.config.seed + described.progress.updates
-        state = session.program.restart(state, seed, moved or kept is Kept.NOTHING)
+        seeds = [own.config.seed + described.progress.updates for own in sessions]
+        state = session.program.restart(
+            session.program.join(*states), *seeds, moved=moved or kept is Kept.NOTHING
+        )
     if not moved and not session.config.checkpoint.memory and has_memory:
         session.display.say(
             "the checkpoint holds no replay: it starts empty, and fills before learning continues"

@@ -1,7 +1,7 @@
 """The parts that one process trains with, and when its compiled calls and log lines end."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ import jax
 
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
+from jaxrl.program import population
 from jaxrl.program.program import Program
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runtime import processes
@@ -16,7 +17,7 @@ from jaxrl.runtime.mesh import SHARDED, local_rows, put
 from jaxrl.runtime.signals import StopSignal
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.training.display import Display
-from jaxrl.types import EnvEngine, LoopState
+from jaxrl.types import AgentState, EnvEngine, LoopState
 
 # Target duration of one compiled call: Ctrl-C and the status line wait for its end.
 SECONDS_PER_CALL = 1.0
@@ -37,12 +38,18 @@ class TrainingSession(NamedTuple):
     stop: StopSignal
     watchdog: Watchdog
     start_time: float  # of the session, by time.perf_counter
+    members: int = 1  # runs that train together; each has a session with its own plan and outputs
     on_metrics: OnMetrics | None = None  # called with every line of metrics.jsonl
 
     @property
     def config(self) -> Config:
         """The configuration behind the plan."""
         return self.plan.config
+
+    @property
+    def name(self) -> str:
+        """The beginning of messages about a member of a population; empty for a run alone."""
+        return f"seed {self.config.seed}: " if self.members > 1 else ""
 
     def with_saved_games(self, state: LoopState) -> LoopState:
         """Returns the state with the games of engines that hold them themselves, as rows."""
@@ -52,6 +59,31 @@ class TrainingSession(NamedTuple):
                 group = group._replace(env=put(self.mesh, engine.save(), SHARDED))
             groups.append(group)
         return state._replace(games=tuple(groups))
+
+    def run_states(self, state: LoopState) -> Iterator[LoopState]:
+        """Yields the state of each member, with the games that a checkpoint holds."""
+        if self.members == 1:
+            yield self.with_saved_games(state)
+            return
+        saved = self.with_saved_games(state)
+        if not self.engines[0].state_format:
+            games = tuple(group._replace(env=()) for group in saved.games)
+            saved = saved._replace(games=games)
+        for number in range(self.members):
+            yield self.program.take(saved, number)
+
+    def agents(self, state: LoopState) -> list[AgentState]:
+        """Returns the agent of each member, without a memory."""
+        if self.members == 1:
+            return [state.agent._replace(memory=())]
+        return [
+            AgentState(
+                population.member(state.agent.actor, number),
+                population.member(state.agent.train_state, number),
+                memory=(),
+            )
+            for number in range(self.members)
+        ]
 
     def with_loaded_games(self, state: LoopState, new: LoopState) -> LoopState:
         """Lets such engines go on from those rows; `new` is the state of what they play now."""

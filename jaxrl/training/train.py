@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +18,12 @@ from jaxrl.config.diff import settings
 from jaxrl.config.plan import check_sizes, resolve, with_learners
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
-from jaxrl.envs import check_engine, engine_name, make_engines
+from jaxrl.envs import check_engine, check_starts_many, engine_name, make_engines
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
 from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
-from jaxrl.runs import checkpoint_files, evaluation_record, layout
+from jaxrl.runs import evaluation_record, layout, population
 from jaxrl.runs.checkpoint import Checkpoints, Kept
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.runs.directory import create_run, default_run_dir, load_config, write_config
@@ -37,7 +38,7 @@ from jaxrl.training.display import Display
 from jaxrl.training.messages import headline
 from jaxrl.training.resume_point import ResumePoint
 from jaxrl.training.session import OnMetrics, TrainingSession
-from jaxrl.types import LoopState
+from jaxrl.types import ActorState, LoopState
 
 # How long a process waits for the run directory: network file systems cache old listings.
 SECONDS_TO_SEE = 60.0
@@ -48,9 +49,17 @@ SLOWEST_GAMES = 100  # random steps per second that any machine reaches
 class Outcome(NamedTuple):
     """How training ended."""
 
-    run_dir: Path
+    run_dir: Path  # or that of a population
     step: int  # agent steps
     signal: int | None  # that stopped it early
+
+
+class Asked(NamedTuple):
+    """The runs to train: one, or the members of a population."""
+
+    path: Path  # that the user names: of the run, or of the population
+    configs: tuple[Config, ...]
+    run_dirs: tuple[Path, ...]
 
 
 def start(
@@ -72,7 +81,22 @@ def start(
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
-        return _train(config, run_dir, mesh, ResumePoint(), on_metrics, ends_process)
+        asked = Asked(run_dir, (config,), (run_dir,))
+        return _train(asked, mesh, ResumePoint(), on_metrics, ends_process)
+
+
+def start_population(config: Config, seeds: Sequence[int]) -> Outcome:
+    """Trains a run with each of the seeds, all in one program; returns the directory of all.
+
+    Raises `UserError` before anything is compiled or overwritten.
+    """
+    root = Path(config.run_dir or default_run_dir(config, seeds))
+    configs = population.configs_of(config, seeds, root)
+    mesh = _open_mesh(configs[0], len(configs))
+    with contextlib.ExitStack() as held:
+        population.create(root, configs, held)
+        asked = Asked(root, configs, population.run_dirs(root))
+        return _train(asked, mesh, ResumePoint(), None, ends_process=True)
 
 
 def resume(
@@ -82,51 +106,68 @@ def resume(
     on_metrics: OnMetrics | None = None,
     ends_process: bool = True,
 ) -> Outcome:
-    """Continues a run from its newest good checkpoint.
+    """Continues a run from its newest good checkpoint, or a population from that of all members.
 
     Args:
-      run_dir: of the run.
+      run_dir: of the run or the population.
       num_devices: replaces the configuration's.
       override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
       on_metrics: called with every line of metrics.jsonl, in process 0.
       ends_process: as for `start`.
     """
-    config = overrides.apply(load_config(run_dir), override)
-    if num_devices is not None:
-        config = config.replaced(parallel={"num_devices": num_devices})
-        resume_point.check_divides_among(config)
-    mesh = _open_mesh(config)
+    run_dirs = population.run_dirs(run_dir)
+    configs = tuple(_config_to_resume(own, num_devices, override) for own in run_dirs)
+    config, asked = configs[0], Asked(run_dir, configs, run_dirs)
+    mesh = _open_mesh(config, len(configs))
     with contextlib.ExitStack() as held:
         # Process 0 decides: others may see an older listing of a network file system.
-        found = json.loads(processes.from_first(lambda: resume_point.find(run_dir, config, held)))
+        found = json.loads(processes.from_first(lambda: resume_point.find(run_dirs, configs, held)))
         step, first = found["step"], processes.index() == 0
         if step is None:
             if first:
                 print("no checkpoint yet: training begins from the start", file=sys.stderr)
-            return _train(config, run_dir, mesh, ResumePoint(), on_metrics, ends_process)
-        changes = overrides.check(found["config"], config, override, found["overridden"])
+                resume_point.go_back(run_dirs, 0, found["damaged"])
+            return _train(asked, mesh, ResumePoint(), on_metrics, ends_process)
+        changes = tuple(
+            overrides.check(saved, own, override, overridden)
+            for saved, own, overridden in zip(
+                found["configs"], configs, found["overridden"], strict=True
+            )
+        )
         total = resolve(config, mesh.size).total_steps
-        if step > total and "total_steps" in changes:
+        if step > total and "total_steps" in changes[0]:
             raise UserError(f"total_steps = {config.total_steps:,}: the run has reached step "
                             f"{step:,} already")  # fmt: skip
-        if step >= total and _all_complete(config, run_dir):
+        if step >= total and not _incomplete(asked):
             if first:
                 print(f"training had ended already, at step {step:,}: --override total_steps="
                       f"{2 * step} trains as long again", file=sys.stderr)  # fmt: skip
             return Outcome(run_dir, step, None)
-        damaged = {int(number): wrong for number, wrong in found["damaged"].items()}
         # Every process waits here: all must find the same checkpoints afterwards.
-        processes.from_first(lambda: checkpoint_files.set_aside(run_dir, damaged))
-        point = ResumePoint(step, changes)
-        return _train(config, run_dir, mesh, point, on_metrics, ends_process)
+        processes.from_first(lambda: resume_point.go_back(run_dirs, step, found["damaged"]))
+        return _train(asked, mesh, ResumePoint(step, changes), on_metrics, ends_process)
 
 
-def _all_complete(config: Config, run_dir: Path) -> bool:
-    """Returns whether process 0 finds the run evaluated and drawn."""
-    return bool(processes.from_first(lambda: "yes" * resume_point.is_complete(config, run_dir)))
+def _config_to_resume(run_dir: Path, num_devices: int | None, override: tuple[str, ...]) -> Config:
+    """Returns the configuration that a run goes on with. Raises `UserError`."""
+    config = overrides.apply(load_config(run_dir), override)
+    if num_devices is not None:
+        config = config.replaced(parallel={"num_devices": num_devices})
+        resume_point.check_divides_among(config)
+    return config
 
 
-def _open_mesh(config: Config) -> jax.sharding.Mesh:
+def _incomplete(asked: Asked) -> list[int]:
+    """Returns the numbers of the runs that process 0 finds not evaluated or not drawn."""
+
+    def find() -> str:
+        runs = enumerate(zip(asked.configs, asked.run_dirs, strict=True))
+        return json.dumps([n for n, own in runs if not resume_point.is_complete(*own)])
+
+    return json.loads(processes.from_first(find))
+
+
+def _open_mesh(config: Config, members: int = 1) -> jax.sharding.Mesh:
     """Returns the devices to train on. Raises `UserError` if the configuration does not fit."""
     malloc.share_arenas()  # before JAX and the emulators start their threads
     check(config)
@@ -134,9 +175,12 @@ def _open_mesh(config: Config) -> jax.sharding.Mesh:
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
     check_engine(config)
+    if members > 1:
+        check_starts_many(config)
+        population.check_processes(processes.count())
     mesh = make_mesh(config.parallel.num_devices)
     check_sizes(config, mesh.size)
-    memory_budget.check_memory(config, mesh)
+    memory_budget.check_memory(config, mesh, members)
     with processes.quiet():  # the first connection, which Gloo announces on standard output
         # The machines may differ: one without a compiler would play with another engine.
         processes.check_same(f"{settings(config)}\nengine that plays: {engine_name(config)}")
@@ -156,129 +200,145 @@ def _wait_for_directory(run_dir: Path) -> None:
 
 
 def _train(
-    config: Config,
-    run_dir: Path,
+    asked: Asked,
     mesh: jax.sharding.Mesh,
     origin: ResumePoint,
     on_metrics: OnMetrics | None,
     ends_process: bool,
 ) -> Outcome:
-    """Builds the session's parts, trains, and finishes the run if no signal stopped it."""
+    """Builds the sessions' parts, trains, and finishes the runs if no signal stopped them."""
     start_time = time.perf_counter()
+    config, members = asked.configs[0], len(asked.configs)
     plan = resolve(config, mesh.size)
-    engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh))
+    engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh), members)
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
-    program = make_program(plan, agent, engines, mesh)
-    checkpoints = Checkpoints(run_dir, config, engines[0].state_format, origin.checkpoint)
-    again = f"jaxrl resume {run_dir}" + " in every process" * (processes.count() > 1)
+    program = make_program(plan, agent, engines, mesh, [own.seed for own in asked.configs])
+    again = f"jaxrl resume {asked.path}" + " in every process" * (processes.count() > 1)
     processes.advise(f"go on with: {again}")
     with (
         Display(silent=processes.index() > 0) as display,
         Watchdog(config.env.stuck_after, f"; go on with: {again}") as watchdog,
         StopSignal(ends_process).watching() as stop,
     ):
-        session = TrainingSession(
-            plan=plan,
-            run_dir=run_dir,
-            mesh=mesh,
-            engines=engines,
-            program=program,
-            checkpoints=checkpoints,
-            display=display,
-            stop=stop,
-            watchdog=watchdog,
-            start_time=start_time,
-            on_metrics=on_metrics,
+        sessions = tuple(
+            TrainingSession(
+                plan=resolve(own, mesh.size),
+                run_dir=run_dir,
+                mesh=mesh,
+                engines=engines,
+                program=program,
+                checkpoints=Checkpoints(
+                    run_dir, own, engines[0].state_format, origin.checkpoint, members
+                ),
+                display=display,
+                stop=stop,
+                watchdog=watchdog,
+                start_time=start_time,
+                members=members,
+                on_metrics=on_metrics,
+            )
+            for own, run_dir in zip(asked.configs, asked.run_dirs, strict=True)
         )
-        display.say(headline(session))
-        state, progress = _run(session, origin)
+        display.say(headline(sessions, asked.path))
+        state, progress = _run(sessions, origin)
         if stop.signal is not None:
             display.say(f"stopped at step {progress.step:,} and saved; go on with: {again}")
-            return Outcome(run_dir, progress.step, stop.signal)
+            return Outcome(asked.path, progress.step, stop.signal)
+    trained = progress.step > (origin.checkpoint or 0)
+    left = range(members) if trained else _incomplete(asked)
     with Display(silent=processes.index() > 0) as display:
-        if processes.index() == 0:
-            _finish(session._replace(display=display), state, progress.step)
-    return Outcome(run_dir, progress.step, None)
+        for number, learned in enumerate(sessions[0].agents(state)):
+            if processes.index() == 0 and number in left:
+                session = sessions[number]._replace(display=display)
+                _finish(session, learned.actor, progress.step)
+    return Outcome(asked.path, progress.step, None)
 
 
-def _run(session: TrainingSession, origin: ResumePoint) -> tuple[LoopState, Progress]:
+def _run(sessions: Sequence[TrainingSession], origin: ResumePoint) -> tuple[LoopState, Progress]:
     """Starts or restores, compiles and trains; closes checkpoints and engines in any case."""
+    session = sessions[0]
     try:
-        state, progress, new_games = _begin(session, origin)
-        if progress.updates >= session.plan.num_updates:
+        state, begun, new_games = _begin(sessions, origin)
+        if begun[0].updates >= session.plan.num_updates:
             session.display.say("training had ended already")
-            return state, progress
+            return state, begun[0]
         with session.display.busy("compiling") as compiling:
             compiled = session.program.run.lower(state, np.int32(1)).compile()
         memory_budget.check_compiled(compiled, session.config, session.mesh)
-        _record_provenance(session, origin)
-        return loop.run(session, compiled, state, progress, compiling.seconds, new_games)
+        _record_provenance(sessions, origin)
+        return loop.run(sessions, compiled, state, begun, compiling.seconds, new_games)
     except jax.errors.JaxRuntimeError as error:
         if mistake := memory_budget.out_of_memory(error, session.config, session.mesh):
             raise mistake from error
         raise
     finally:
         # A process that fails must not wait for the others, which wait for it.
-        if sys.exception() is None:
-            session.checkpoints.close()
-        elif processes.count() == 1:
-            with contextlib.suppress(StorageError):  # the first error is the one to report
-                session.checkpoints.close()
+        failed = sys.exception() is not None
+        for own in sessions:
+            if not failed:
+                own.checkpoints.close()
+            elif processes.count() == 1:
+                with contextlib.suppress(StorageError):  # the first error is the one to report
+                    own.checkpoints.close()
         for engine in session.engines:
             engine.close()
 
 
 class Beginning(NamedTuple):
-    """The state and the progress that a session trains on from."""
+    """The state and the progress of each run that a session trains on from."""
 
     state: LoopState
-    progress: Progress
+    progress: tuple[Progress, ...]
     new_games: bool  # whether all games begin with the session
 
 
-def _begin(session: TrainingSession, origin: ResumePoint) -> Beginning:
-    """Starts the games, and takes over what the checkpoint holds, if there is one."""
+def _begin(sessions: Sequence[TrainingSession], origin: ResumePoint) -> Beginning:
+    """Starts the games, and takes over what the checkpoints hold, if there are some."""
+    session = sessions[0]
     config, display = session.config, session.display
-    random_steps = config.num_envs * config.env.random_start_steps
+    random_steps = len(sessions) * config.num_envs * config.env.random_start_steps
     longest = SECONDS_TO_START + random_steps / SLOWEST_GAMES
     with display.busy("starting the games"), session.watchdog.expecting("the emulators", longest):
         state = session.program.init()
     if origin.checkpoint is None:
-        return Beginning(state, Progress(0, 0, 0.0, 0), new_games=True)
-    restored = session.checkpoints.restore(
-        session.with_saved_games(state), origin.checkpoint, moved_games.as_saved
-    )
-    progress = restored.described.progress
-    display.say(f"resumed at step {progress.step:,}")
-    if progress.updates >= session.plan.num_updates:
-        return Beginning(restored.state, progress, new_games=False)
+        return Beginning(state, (Progress(0, 0, 0.0, 0),) * len(sessions), new_games=True)
+    restored = [
+        own.checkpoints.restore(template, origin.checkpoint, moved_games.as_saved)
+        for own, template in zip(sessions, session.run_states(state), strict=True)
+    ]
+    progress = tuple(own.described.progress for own in restored)
+    display.say(f"resumed at step {progress[0].step:,}")
+    if progress[0].updates >= session.plan.num_updates:
+        joined = session.program.join(*(own.state for own in restored))
+        return Beginning(joined, progress, new_games=False)
     with session.watchdog.expecting("the emulators", longest):
-        state = resume_point.continue_games(session, state, restored)
-    return Beginning(state, progress, new_games=restored.kept is not Kept.GAMES)
+        state = resume_point.continue_games(sessions, state, restored)
+    return Beginning(state, progress, new_games=restored[0].kept is not Kept.GAMES)
 
 
-def _record_provenance(session: TrainingSession, origin: ResumePoint) -> None:
+def _record_provenance(sessions: Sequence[TrainingSession], origin: ResumePoint) -> None:
     """Writes which code trains, where and with which changes; process 0 does so for all."""
     if processes.index() > 0:
         return
-    changes = origin.changes or {}
-    devices, engine = list(session.mesh.devices.flat), engine_name(session.config)
-    write_provenance(session.run_dir, devices, engine, changes)
-    if changes:
-        write_config(session.run_dir, session.config)
+    changed = origin.changes or ({},) * len(sessions)
+    for session, changes in zip(sessions, changed, strict=True):
+        devices, engine = list(session.mesh.devices.flat), engine_name(session.config)
+        write_provenance(session.run_dir, devices, engine, changes)
+        if changes:
+            write_config(session.run_dir, session.config)
 
 
-def _finish(session: TrainingSession, state: LoopState, step: int) -> None:
+def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
     """Draws and evaluates a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
     if config.evaluation.episodes:
-        with display.busy(f"evaluating {config.evaluation.episodes} games"):
-            actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
+        with display.busy(f"{session.name}evaluating {config.evaluation.episodes} games"):
+            actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
             protocol = evaluation_record.protocol_of(config)
             games = config.evaluation.episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
         evaluation_record.write(run_dir, result)
-        display.say(evaluation_record.describe(result))
+        display.say(session.name + evaluation_record.describe(result))
     # A picture without games shows the evaluation.
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(

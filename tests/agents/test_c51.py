@@ -210,7 +210,7 @@ def test_new_games_do_not_continue_those_in_the_replay(recipe, settings):
     )
     state = program.run(program.init(), np.int32(3))  # 6 steps of each environment
     valid = np.array(state.agent.memory.ring.valid)  # the state is donated
-    restarted = program.restart(state, seed=7)
+    restarted = program.restart(state, 7)
     after = np.asarray(restarted.agent.memory.ring.valid)
     np.testing.assert_array_equal(after[:, :5], valid[:, :5])
     assert not after[:, 5].any()

@@ -95,6 +95,7 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(processes, "join", started.append)
     outcome = train.Outcome(Path("x"), 0, None)
     monkeypatch.setattr(train, "start", lambda config: started.append(config) or outcome)
+    monkeypatch.setattr(train, "start_population", lambda *asked: started.append(asked) or outcome)
     rates = dict.fromkeys(bench.LOADS, bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0))
     monkeypatch.setattr(bench, "measure", lambda config, *_: started.append(config) or rates)
     monkeypatch.setattr(tune, "search", lambda config, *_: started.append(config) or config)

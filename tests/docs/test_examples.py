@@ -196,3 +196,10 @@ def test_a_policy_plays_in_a_gymnasium_environment():
     scores = example.play("pong", num_games=2, max_steps=40)
     assert scores.shape == (2,)
     assert (np.abs(scores) <= 1).all()  # 40 steps are less than two points
+
+
+@pytest.mark.slow
+def test_seeds_at_once_are_timed_beside_one(capsys):
+    load("population_speed").main(num_envs=2, seeds=(1, 2), seconds=0.01, turns=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["one seed", "2 at once", "ratio"]

@@ -56,6 +56,7 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(place, "policies", dict)  # none is there to play
     monkeypatch.setattr(processes, "join", seen.append)
     monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)
+    monkeypatch.setattr(train, "start_population", lambda *asked: seen.append(asked) or outcome)
     rate = bench.Rate(1.0, 1.0, 1.0, 1.0, 1.0)
     rates = dict.fromkeys(bench.LOADS, rate)
     monkeypatch.setattr(bench, "measure", lambda config, *_: seen.append(config) or rates)

@@ -198,7 +198,7 @@ def test_a_restarted_program_steps_its_new_pools(monkeypatch):
     engine = make_envpool(config, 2)
     agent = make_agent(resolve(config), engine.spec)
     program = make_program(resolve(config), agent, (engine,), make_mesh(1))
-    state = program.restart(program.init(), seed=7)
+    state = program.restart(program.init(), 7)
     jax.block_until_ready(program.run(state, np.int32(2)))
     engine.check()
     assert [pool.answers for pool in made] == [0, 2 * config.agent.rollout_length]

@@ -95,6 +95,7 @@ def nothing_starts(monkeypatch, tmp_path):
         return train.Outcome(Path("x"), 0, None)
 
     monkeypatch.setattr(train, "start", started)
+    monkeypatch.setattr(train, "start_population", started)
     monkeypatch.setattr(train, "resume", started)
     for name in ("bench", "tune", "games"):  # without mistakes they measure or print for long
         monkeypatch.setitem(main.COMMANDS, name, main.COMMANDS["train"])

@@ -17,6 +17,10 @@ def test_the_line_has_steps_frames_rate_time_left_and_return():
     assert status_line(status._replace(note="so")).endswith("return -12.3  so")
     none = status._replace(games=EpisodeSummary(0, None, None, None, None))
     assert status_line(none).endswith("no game over yet")
+    seeds = status._replace(members=4)
+    assert status_line(seeds).endswith(
+        "4 x 1,000 steps/s  1:02:30 left  return -12.3 (-21.0 to 3.0)"
+    )
     last = none._replace(step=none.total_steps)
     assert status_line(last).endswith("no game ended in this run: train longer")
 

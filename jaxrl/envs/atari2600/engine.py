@@ -17,7 +17,7 @@ from jaxrl.atari.games import FULL_ACTIONS
 from jaxrl.config.schema import Config
 from jaxrl.envs.atari2600 import library
 from jaxrl.envs.atari2600.roms import rom
-from jaxrl.envs.base import WHOLE, EnvGroup, first_env_seed, on_cores, presses_fire
+from jaxrl.envs.base import WHOLE, EnvGroup, on_cores, presses_fire
 from jaxrl.envs.callback import Calls, ordered_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
 from jaxrl.errors import EngineError, UserError
@@ -104,11 +104,11 @@ def make_atari2600(
     )
 
 
-def start_games(games: Pools, device: int, seed: int) -> tuple[Atari2600State, TimeStep]:
+def start_games(games: Pools, device: int, seeds: np.ndarray) -> tuple[Atari2600State, TimeStep]:
     """Makes the engine of C++ of one local device, its calls and its first rows."""
     # Its threads keep off the cores of the others.
     with on_cores(games.cores[device]):
-        engine = _open(games, device, seed)
+        engine = _open(games, device, seeds.astype(np.uint64))
     games.pools.append(engine)
     shapes = _answer_shapes(games.spec)
     if games.uses_xla:
@@ -121,10 +121,9 @@ def start_games(games: Pools, device: int, seed: int) -> tuple[Atari2600State, T
     return Atari2600State(np.array(calls.token)), rows
 
 
-def _open(games: Pools, device: int, seed: int) -> library.Engine:
-    """Opens the engine of C++ of one local device."""
+def _open(games: Pools, device: int, seeds: np.ndarray) -> library.Engine:
+    """Opens the engine of C++ of one local device; `seeds` u64[E] are those of the runs."""
     config, spec = games.config, games.spec
-    run_seed = first_env_seed(seed)
     meanings = tuple(FULL_ACTIONS.index(meaning) for meaning in spec.action_meanings)
     image = rom(config.game)
     number = library.load().jaxrl_open(
@@ -133,8 +132,8 @@ def _open(games: Pools, device: int, seed: int) -> library.Engine:
         len(image),
         library.rules(config, meanings, presses_fire(config)),
         *spec.frame_shape,
-        run_seed,
-        (run_seed + games.env_ids[device]).astype(np.uint64),
+        seeds,
+        seeds + games.env_ids[device].astype(np.uint64),
         spec.num_envs,
         games.num_threads(device),
     )

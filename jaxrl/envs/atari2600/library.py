@@ -56,7 +56,7 @@ def load() -> ctypes.CDLL:
             number,
             [
                 *(ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(Rules)),
-                *(ctypes.c_int32, ctypes.c_int32, ctypes.c_uint64, _pointer(np.uint64)),
+                *(ctypes.c_int32, ctypes.c_int32, _pointer(np.uint64), _pointer(np.uint64)),
                 *(ctypes.c_uint64, ctypes.c_uint32),
             ],
         ),

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from jaxrl.config.schema import Config
-from jaxrl.envs.base import WHOLE, EnvGroup, first_env_seed, on_cores, presses_fire
+from jaxrl.envs.base import WHOLE, EnvGroup, on_cores, presses_fire
 from jaxrl.envs.callback import Calls
 from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
@@ -63,8 +63,8 @@ def _import_envpool() -> Any:
     return envpool
 
 
-def make_pool(config: Config, num_envs: int, seed: int, **options: Any) -> Any:
-    """Makes a pool of single grey frames that plays by the configuration."""
+def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: Any) -> Any:
+    """Makes a pool of single grey frames; `seed` is of environment 0, or one for each."""
     envpool = _import_envpool()
     settings = dict(
         num_envs=num_envs,
@@ -107,7 +107,7 @@ def time_step(answer: tuple[Any, ...], before: EnvPoolState, episodic_life: bool
 
 
 def _random_start(
-    pool: Any, seed: int, num_actions: int, max_steps: int, episodic_life: bool
+    pool: Any, seeds: list[int], num_actions: int, max_steps: int, episodic_life: bool
 ) -> tuple[EnvPoolState, TimeStep]:
     """Resets a pool and plays a random number of uniform random steps in each environment.
 
@@ -122,7 +122,7 @@ def _random_start(
     rows = jax.tree.map(np.array, time_step(first, nothing, episodic_life))
     lives = np.array(info["lives"])
     # One generator per environment: the division of the games into pools changes no game.
-    random = [np.random.default_rng(seed + env) for env in range(num_envs)]
+    random = [np.random.default_rng(seed) for seed in seeds]
     steps = np.array([generator.integers(0, max_steps + 1) for generator in random])
     actions = np.stack([g.integers(0, num_actions, max_steps, np.int32) for g in random])
     for step in range(max_steps):
@@ -161,16 +161,16 @@ def make_envpool(
     return pools_engine(pools, start_pool, send, recv, render)
 
 
-def start_pool(envs: Pools, device: int, seed: int) -> tuple[EnvPoolState, TimeStep]:
+def start_pool(envs: Pools, device: int, seeds: np.ndarray) -> tuple[EnvPoolState, TimeStep]:
     """Makes the pool of one local device, its calls and its first rows."""
     config, spec = envs.config, envs.spec
-    pool_seed = first_env_seed(seed) + int(envs.env_ids[device, 0])
+    own = (seeds + envs.env_ids[device]).tolist()
     # Pools that share the machine keep off each other's cores.
     with on_cores(envs.cores[device]):
         pool = make_pool(
             config,
             spec.num_envs,
-            pool_seed,
+            own,
             num_threads=envs.num_threads(device),
             render_mode="rgb_array",
         )
@@ -181,7 +181,7 @@ def start_pool(envs: Pools, device: int, seed: int) -> tuple[EnvPoolState, TimeS
         calls = host_calls(pool, spec.num_envs, envs.failures, spec.frame_shape)
     envs.calls.append(calls)
     state, rows = _random_start(
-        pool, pool_seed, spec.num_actions, config.env.random_start_steps, config.env.episodic_life
+        pool, own, spec.num_actions, config.env.random_start_steps, config.env.episodic_life
     )
     return state._replace(token=np.array(calls.token)), rows
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -49,13 +50,13 @@ struct Rows {
 
 class CpuEngine {
  public:
-  // `seeds` has one number for each environment, `seed` is the run's.
+  // `seeds` has one number for each environment, `runs` the seed of each one's run.
   CpuEngine(const GameRules& game, const u8* image, u64 size, const Rules& rules, i32 height,
-            i32 width, u64 seed, std::vector<u64> seeds, u32 threads)
+            i32 width, std::vector<u64> runs, std::vector<u64> seeds, u32 threads)
       : rules_(rules),
         averager_(kSeenLines, height, width),
         game_(game),
-        seed_(seed),
+        runs_(std::move(runs)),
         environments_(seeds.size()),
         turns_(seeds.size()),
         rows_(seeds.size(), (size_t)height * (size_t)width),
@@ -102,7 +103,7 @@ class CpuEngine {
   // Resets every environment, and lets each take a random number of random steps, about `most_steps`
   // at most, so that they do not play in step. With exact resets each plays them itself. Else they
   // begin from what a few games have played, each at a place of its own; which games these are depends
-  // on the run's seed alone, so that the division into engines changes nothing.
+  // on the seed of their run alone, so that the division into engines changes nothing.
   void begin(u32 most_steps) {
     wait();
     random_steps_ = most_steps;
@@ -110,15 +111,18 @@ class CpuEngine {
       start(Job::kBeginExactly);
       return wait();
     }
-    branches_.assign(kPrefixes, {});
+    std::map<u64, Prefix> prefixes;  // by the seed of their game
     for (size_t env = 0; env < environments_.size(); env++) {
       u64& random = environments_[env].random;
-      const u32 prefix = random_below(random, kPrefixes);
-      branches_[prefix].push_back({random_below(random, most_steps + 1), env});
+      const u64 seed = runs_[env] + ((u64)(random_below(random, kPrefixes) + 1) << 40);
+      Prefix& prefix = prefixes[seed];
+      prefix.seed = seed;
+      prefix.branches.push_back({random_below(random, most_steps + 1), env});
     }
-    start(Job::kPlayPrefix, kPrefixes);
+    for (auto& [seed, prefix] : prefixes) prefixes_.push_back(std::move(prefix));
+    start(Job::kPlayPrefix, prefixes_.size());
     wait();
-    branches_.clear();
+    prefixes_.clear();
   }
 
   // Bytes of one environment's snapshot.
@@ -174,6 +178,12 @@ class CpuEngine {
   struct Branch {
     u32 steps;
     size_t env;
+  };
+
+  // A game that environments of one run begin from.
+  struct Prefix {
+    u64 seed;
+    std::vector<Branch> branches;
   };
 
   void stop() {
@@ -236,7 +246,7 @@ class CpuEngine {
   }
 
   void run(Stepper& stepper, size_t item) {
-    if (job_ == Job::kPlayPrefix) return play_prefix(stepper, (u32)item);
+    if (job_ == Job::kPlayPrefix) return play_prefix(stepper, prefixes_[item]);
     Environment& env = environments_[item];
     if (job_ == Job::kStep) return play_row_of(stepper, item, actions_[item]);
     power_on(stepper.player, env.game);
@@ -261,12 +271,12 @@ class CpuEngine {
   }
 
   // Plays a game as far as environments begin from it. Only they see it, by a step of their own.
-  void play_prefix(Stepper& stepper, u32 prefix) {
-    std::vector<Branch>& branches = branches_[prefix];
+  void play_prefix(Stepper& stepper, Prefix& prefix) {
+    std::vector<Branch>& branches = prefix.branches;
     std::sort(branches.begin(), branches.end(),
               [](const Branch& a, const Branch& b) { return a.steps < b.steps; });
     Environment game{};
-    game.random = seed_ + ((u64)(prefix + 1) << 40);
+    game.random = prefix.seed;
     Turn turn{};
     game.done = 1;
     game.game.progress.over = 1;
@@ -294,13 +304,13 @@ class CpuEngine {
   Averager averager_;
   const GameRules& game_;
   Cartridge cartridge_;
-  u64 seed_;
+  std::vector<u64> runs_;  // the seed of each environment's run
   std::vector<Start> starts_;
   std::vector<Environment> environments_;
   std::vector<Turn> turns_;  // the newest row of each
   Rows rows_;
   std::vector<u8> actions_;
-  std::vector<std::vector<Branch>> branches_;  // by prefix
+  std::vector<Prefix> prefixes_;
   u32 random_steps_ = 0, chunk_ = 1;
   Machine render_machine_{};
   Screens render_screens_{};

@@ -104,13 +104,14 @@ i32 jaxrl_lines(const char* game) {
 // Makes an engine and returns its number, 0 for an unknown game or cartridge, or -1 where there is no
 // memory or no thread left.
 i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, i32 height,
-               i32 width, u64 seed, const u64* seeds, u64 count, u32 threads) {
+               i32 width, const u64* runs, const u64* seeds, u64 count, u32 threads) {
   const GameRules* known = find_rules(game);
   auto cartridge = std::make_unique<Cartridge>();
   if (!known || !load_image(*cartridge, image, size, known->setup)) return 0;
   std::shared_ptr<CpuEngine> engine;
   try {
-    engine = std::make_shared<CpuEngine>(*known, image, size, *rules, height, width, seed,
+    engine = std::make_shared<CpuEngine>(*known, image, size, *rules, height, width,
+                                              std::vector<u64>(runs, runs + count),
                                               std::vector<u64>(seeds, seeds + count), threads);
   } catch (const std::exception&) {
     return -1;  // no memory, or no threads

@@ -1,0 +1,221 @@
+"""Several runs in one program: they differ in their seeds, share the engine, and never merge.
+
+The state of a population is one `LoopState`. Its games are those of the first member, then those of
+the second: [M · E, ...] on each device. Of everything else it holds a tree for each member: on CPUs
+a tuple of M, so that each computes what it would compute alone, to the last bit; on accelerators
+one tree whose arrays have an axis of members first, [M, ...], so that one operation serves all.
+
+A member's part has the shapes of a run that trains alone, so its checkpoints have the same format.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from jaxrl.program.async_learners import Learners, split_envs
+from jaxrl.runtime.mesh import REPLICATED, SHARDED, map_over_devices, put
+from jaxrl.types import AXIS, ActorState, Agent, AgentState, LoopState, Metrics, PyTree, Trajectory
+
+
+def specs_of(members: int) -> Any:
+    """Returns how each part lies on the mesh: a tree of specs, in the shape of the state."""
+    memory = memory_spec() if members > 1 else SHARDED
+    return LoopState(
+        agent=AgentState(actor=REPLICATED, train_state=REPLICATED, memory=memory),
+        games=SHARDED,
+        key=REPLICATED,
+        metrics=REPLICATED,
+    )
+
+
+def make_members(agent: Agent, count: int) -> Learners:
+    """Makes `count` learners that stay apart; `agent` is made for the environments of one.
+
+    `Agent.init` of the result makes the state of one member.
+    """
+    joint = agent._replace(
+        act=partial(_act, agent, count),
+        update=partial(_update, agent, count),
+        interrupt=partial(_interrupt, agent, count),
+    )
+    return Learners(joint, _same, lambda _, after: after, _same, updates_between_merges=1)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# --- trees of members -----------------------------------------------------------------------------
+
+
+def gather(trees: Sequence[PyTree]) -> PyTree:
+    """Returns the tree that holds those of all members; a run alone is its only member."""
+    if len(trees) == 1:
+        return trees[0]
+    if jax.default_backend() == "cpu":
+        return tuple(trees)
+    return jax.tree.map(lambda *xs: jnp.stack(xs), *trees)
+
+
+def member(tree: PyTree, number: int) -> PyTree:
+    """Returns the tree of a member of a population."""
+    if jax.default_backend() == "cpu":
+        return tree[number]
+    return jax.tree.map(lambda x: x[number], tree)
+
+
+def memory_spec() -> Any:
+    """Returns how the memories of all members lie on the mesh: each is sharded by device."""
+    return SHARDED if jax.default_backend() == "cpu" else PartitionSpec(None, AXIS)
+
+
+def gather_agents(agents: Sequence[AgentState]) -> AgentState:
+    """Returns the agent of a population."""
+    return AgentState(*(gather(parts) for parts in zip(*agents, strict=True)))
+
+
+def agent_of(agent: AgentState, number: int) -> AgentState:
+    """Returns the agent of a member."""
+    return AgentState(*(member(part, number) for part in agent))
+
+
+def _split(tree: PyTree, count: int, axis: int) -> PyTree:
+    """Divides environments among the members: [..., M · E, ...] -> [..., E, ...] of each."""
+    if jax.default_backend() != "cpu":
+        return jax.tree.map(lambda x: split_envs(x, count, axis), tree)
+
+    def part(number: int, x: jax.Array) -> jax.Array:
+        size = x.shape[axis] // count
+        return jax.lax.slice_in_dim(x, number * size, (number + 1) * size, axis=axis)
+
+    return tuple(jax.tree.map(partial(part, number), tree) for number in range(count))
+
+
+def _flatten(tree: PyTree) -> PyTree:
+    """Puts the environments of all members in one row: [E, ...] of each -> [M · E, ...]."""
+    if jax.default_backend() == "cpu":
+        return jax.tree.map(lambda *xs: jnp.concatenate(xs), *tree)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
+def _for_all(call: Callable[..., Any], *operands: PyTree) -> list[PyTree]:
+    """Calls all members; each operand holds those of all, and so does each result."""
+    if jax.default_backend() == "cpu":
+        results = [call(*own) for own in zip(*operands, strict=True)]
+        return [gather(parts) for parts in zip(*results, strict=True)]
+    return list(jax.vmap(call)(*operands))
+
+
+# --- one agent for all members --------------------------------------------------------------------
+
+
+def _act(
+    agent: Agent, count: int, actor: PyTree, observation: jax.Array, key: jax.Array
+) -> tuple[jax.Array, PyTree]:
+    """Lets each member act in its environments: actions i32[M · E] and extras [M · E]."""
+    own = (_split(x, count, axis=0) for x in (observation, key))
+    action, extras = _for_all(agent.act, actor, *own)
+    return _flatten(action), _flatten(extras)
+
+
+def _update(
+    agent: Agent, count: int, state: AgentState, trajectory: Trajectory, key: PyTree
+) -> tuple[AgentState, Metrics]:
+    """Updates each member on the trajectory of its environments."""
+
+    def update(actor: ActorState, train_state: PyTree, memory: PyTree, *given: Any) -> Any:
+        new, metrics = agent.update(AgentState(actor, train_state, memory), *given)
+        return *new, metrics
+
+    *new, metrics = _for_all(update, *state, _split(trajectory, count, axis=1), key)
+    return AgentState(*new), metrics
+
+
+def _interrupt(agent: Agent, count: int, memory: PyTree) -> PyTree:
+    """Interrupts the memory of every member."""
+    if not jax.tree.leaves(memory):
+        return memory
+    if jax.default_backend() == "cpu":
+        return tuple(map(agent.interrupt, memory))
+    return jax.vmap(agent.interrupt)(memory)
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def split_key(key: PyTree) -> tuple[PyTree, PyTree]:
+    """Splits the key of a run, or of each member, in two."""
+    if isinstance(key, tuple):
+        pairs: Any = zip(*map(jax.random.split, key), strict=True)
+    elif key.ndim:
+        pairs = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
+    else:
+        pairs = jax.random.split(key)
+    first, second = pairs
+    return first, second
+
+
+def env_keys(keys: Sequence[jax.Array], env_ids: np.ndarray) -> jax.Array:
+    """Returns a key for each environment, by its number i64[devices, M · E] and its run's key."""
+    devices, num_envs = env_ids.shape
+    owner = np.tile(np.repeat(np.arange(len(keys)), num_envs // len(keys)), devices)
+    return jax.vmap(jax.random.fold_in)(jnp.stack(keys)[owner], env_ids.ravel())
+
+
+# --- games of a member ----------------------------------------------------------------------------
+
+
+def take_games(count: int, games: PyTree, number: jax.Array) -> PyTree:
+    """Returns the games of member i32[], which have a row for each environment; on each device."""
+    return jax.tree.map(lambda x: split_envs(x, count, axis=0)[number], games)
+
+
+def join_games(*games: PyTree) -> PyTree:
+    """Returns the games of the population of these members; on each device."""
+    return jax.tree.map(lambda *xs: jnp.concatenate(xs), *games)
+
+
+# --- the state of a member, and back --------------------------------------------------------------
+
+
+def put_agents(mesh: Mesh, agents: Sequence[AgentState]) -> AgentState:
+    """Returns the agent of all members, laid out over the mesh; a run alone is its only member."""
+    agent = gather_agents(agents)
+    if len(agents) == 1:
+        return agent
+    return AgentState(*(put(mesh, *part) for part in zip(agent, specs_of(2).agent, strict=True)))
+
+
+def take_and_join(mesh: Mesh, count: int) -> tuple[Any, Any]:
+    """Returns `Program.take` and `Program.join`; a run alone is its only member."""
+    if count == 1:
+        return lambda state, number: state, lambda state: state
+    games = map_over_devices(partial(take_games, count), mesh, (SHARDED, REPLICATED), SHARDED)
+    joined = map_over_devices(join_games, mesh, (SHARDED,) * count, SHARDED)
+    return partial(_take, jax.jit(games)), partial(_join, mesh, jax.jit(joined))
+
+
+def _take(take_games: Any, state: LoopState, number: int) -> LoopState:
+    """Returns the state of a member (see `Program.take`)."""
+    return LoopState(
+        agent_of(state.agent, number),
+        take_games(state.games, np.int32(number)),
+        member(state.key, number),
+        member(state.metrics, number),
+    )
+
+
+def _join(mesh: Mesh, join_games: Any, *states: LoopState) -> LoopState:
+    """Returns the state of a population (see `Program.join`)."""
+    agents, games, keys, metrics = zip(*states, strict=True)
+    return LoopState(
+        put_agents(mesh, agents),
+        join_games(*games),
+        put(mesh, gather(keys), REPLICATED),
+        put(mesh, gather(metrics), REPLICATED),
+    )

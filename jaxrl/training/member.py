@@ -1,0 +1,187 @@
+"""The host's part of one run in training; the members of a population have one each."""
+
+import contextlib
+import dataclasses
+from typing import Any
+
+import psutil
+
+from jaxrl.config.schema import Config
+from jaxrl.errors import NotFiniteError, StorageError
+from jaxrl.program import nonfinite
+from jaxrl.program.episode_statistics import EpisodeSummary
+from jaxrl.runs import metrics
+from jaxrl.runs.checkpoint_files import Progress
+from jaxrl.training.evaluator import Evaluator
+from jaxrl.training.recorder import Recorder
+from jaxrl.training.session import TrainingSession
+from jaxrl.types import FRAME_SKIP, AgentState
+
+
+class Member:
+    """Progress, log, evaluations and checkpoints of one run."""
+
+    def __init__(
+        self,
+        session: TrainingSession,
+        progress: Progress,
+        games: EpisodeSummary,
+        compile_seconds: float,
+        new_games: bool,
+    ) -> None:
+        """Continues from `progress`; `games` are those that the state counts.
+
+        `new_games` says that all games begin with this session, so that the first to end are short.
+        """
+        self.session = session
+        self.recorder = Recorder(session, progress.step)
+        self.evaluator = Evaluator(session, progress.step)
+        unsaid = int(new_games or progress.new_games)
+        self._extra = {"compile_seconds": round(compile_seconds, 3), "new_games": unsaid}
+        # Games that ended on devices of an earlier session; this state does not count them.
+        self._elsewhere = progress.episodes - games.episodes
+        ended_before = (
+            progress.episodes if new_games else max(progress.ended_before, self._elsewhere)
+        )
+        self._seconds_before = progress.seconds
+        self.progress = dataclasses.replace(progress, ended_before=ended_before, new_games=unsaid)
+        self.games = games
+        self._means: dict[str, float | None] = {}
+
+    @property
+    def waited(self) -> float:
+        """The seconds that training stood still for saves and evaluations of this run."""
+        return self.recorder.seconds + self.evaluator.seconds
+
+    def follow(
+        self,
+        updates: int,
+        seconds: float,
+        games: EpisodeSummary,
+        means: dict[str, float | None],
+    ) -> None:
+        """Takes over the figures after a compiled call.
+
+        Args:
+          updates: done so far.
+          seconds: of training in this session.
+          games: that the state counts.
+          means: of the metrics since the last line of the log.
+
+        Raises `NotFiniteError` if a loss is not finite.
+        """
+        step = updates * self.session.program.steps_per_update
+        check_finite(self.session, nonfinite.lost(means), step)
+        self.games = games._replace(episodes=games.episodes + self._elsewhere)
+        self._means = means
+        self.progress = dataclasses.replace(
+            self.progress,
+            step=step,
+            updates=updates,
+            seconds=self._seconds_before + seconds,
+            episodes=self.games.episodes,
+        )
+
+    @property
+    def note(self) -> str:
+        """A note for the status line: losses are missing while a replay fills."""
+        filling = None in self._means.values() and not self._means[nonfinite.SKIPPED]
+        return "filling the memory" if filling else ""
+
+    def write_line(self, agent: AgentState, rate: float, updates: int) -> None:
+        """Checks the agent, evaluates it if that is due, and writes a line of the log.
+
+        Args:
+          agent: of the run.
+          rate: agent steps per second since the last line.
+          updates: since the last line.
+
+        Raises `NotFiniteError` if an array is not finite, or nothing was learned.
+        """
+        progress, step = self.progress, self.progress.step
+        _check_learned(self.session, self._means, updates, step)
+        check_finite(self.session, nonfinite.faults(agent), step)
+        evaluated = self.evaluator.if_due(agent.actor, step)
+        wall = self.recorder.wall_before + self.session.seconds_since_start()
+        line = _log_line(progress, rate, self.games, wall, self.recorder.seconds)
+        self.recorder.write(line | self._extra | self._means | evaluated)
+        self._extra = {}
+        self.progress = dataclasses.replace(progress, new_games=0)
+
+    def should_save(self) -> bool:
+        """Returns whether a checkpoint is due, or would be the best."""
+        return self.evaluator.is_best or self.recorder.is_due(self.progress.step)
+
+    def best_by(self) -> float | None:
+        """Returns the mean that ranks a checkpoint of now."""
+        before, config = self.progress.ended_before, self.session.config
+        return _best_by(self.evaluator, self.progress.step, self.games, before, config)
+
+
+def check_finite(session: TrainingSession, found: list[str], step: int) -> None:
+    """Raises `NotFiniteError` if anything was found that is not finite.
+
+    Args:
+      session: whose newest checkpoint the message names.
+      found: by `nonfinite.lost` or `nonfinite.faults`.
+      step: agent steps so far, for the message.
+    """
+    if not found:
+        return
+    with contextlib.suppress(StorageError):
+        session.checkpoints.wait()
+    newest = session.checkpoints.newest
+    checkpoint = (
+        f"the newest checkpoint, of step {newest:,}, is from before"
+        if newest
+        else "no checkpoint was written"
+    )
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    raise NotFiniteError(
+        f"{session.name}training went wrong by step {step:,}: {', '.join(found[:3])}{more}; "
+        f"{checkpoint}; lower optimizer.learning_rate, or skip such updates "
+        "(optimizer.on_nonfinite = 'skip'; in a resume --override optimizer.on_nonfinite=skip)"
+    )
+
+
+def _check_learned(
+    session: TrainingSession, means: dict[str, float | None], updates: int, step: int
+) -> None:
+    """Raises `NotFiniteError` if every update since the last log line was skipped."""
+    if means["loss/learning_rate"] is None:  # every update that is not skipped reports it
+        raise NotFiniteError(
+            f"{session.name}all updates of the {updates} up to step {step:,} were skipped: "
+            "nothing is learned"
+        )
+
+
+def _best_by(
+    evaluator: Evaluator, step: int, games: EpisodeSummary, before: int, config: Config
+) -> float | None:
+    """Returns the mean that ranks a checkpoint: of its evaluation, where there are such, or return.
+
+    A mean return is None while it favors short games; `before` counts the games that ended before
+    those in progress began together.
+    """
+    if config.evaluation.interval:
+        return evaluator.mean_of(step)
+    fair = games.episodes - before >= metrics.games_needed(config.num_envs)
+    return games.return_mean if fair else None
+
+
+def _log_line(
+    progress: Progress, rate: float, games: EpisodeSummary, wall: float, saving: float
+) -> dict[str, Any]:
+    """Returns the keys of metrics.jsonl that every run has."""
+    return {
+        "step": progress.step,
+        "frames": progress.step * FRAME_SKIP,
+        "seconds": round(progress.seconds, 3),
+        "steps_per_second": round(rate, 1),
+        "updates": progress.updates,
+        **games._asdict(),
+        "wall_seconds": round(wall, 3),
+        "goodput": round(progress.seconds / wall, 4),
+        "checkpoint_seconds": round(saving, 3),
+        "memory_gb": round(psutil.Process().memory_info().rss / 1e9, 3),
+    }
