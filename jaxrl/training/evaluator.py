@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -16,36 +16,55 @@ from jaxrl.types import ActorState
 MEAN = "evaluation/mean"  # in metrics.jsonl
 
 
+class Before(NamedTuple):
+    """The lines of a log up to the step that a run is resumed at."""
+
+    best: float | None = None  # highest mean of an evaluation
+    evaluated: int = 0  # step of the newest evaluation
+    line: int = 0  # step of the newest line
+
+
 class Evaluator:
     """Evaluates every `evaluation.interval` agent steps, at lines of the log."""
 
     def __init__(self, session: TrainingSession, step: int) -> None:
         self._session = session
         self._interval = session.config.evaluation.interval
-        self._next = (step // self._interval + 1) * self._interval if self._interval else None
-        self._best = self._highest_before(step) if self._interval else None
+        before = self._before(step) if self._interval and step else Before()
+        self._next = self._after(before.evaluated) if self._interval else None
+        self._best = before.best
+        # Whether a signal ended the evaluation of this step: its line is still to be written.
+        self.owes_line = bool(self._interval) and before.line < step
         self.seconds = 0.0  # that training has waited for evaluations
         self.evaluated: tuple[int, float] | None = None  # step and mean of the newest
         self.is_best = False  # whether the newest has the highest mean so far
 
-    def _highest_before(self, step: int) -> float | None:
-        """Returns the highest mean in the log of a run that is resumed at a step."""
+    def _after(self, step: int) -> int:
+        """Returns the step at or after which the evaluation after that of `step` is due."""
+        return (step // self._interval + 1) * self._interval
+
+    def _before(self, step: int) -> Before:
+        """Reads the log of a run that is resumed at a step."""
 
         def find() -> str:
-            if not step:
-                return "null"
             rows = [row for row in metrics.read(self._session.run_dir) if row["step"] <= step]
-            means = [row[MEAN] for row in rows if row.get(MEAN) is not None]
-            return json.dumps(max(means, default=None))
+            found = [row for row in rows if row.get(MEAN) is not None]
+            best = max((row[MEAN] for row in found), default=None)
+            newest = (seen[-1]["step"] if seen else 0 for seen in (found, rows))
+            return json.dumps([best, *newest])
 
-        return json.loads(processes.from_first(find))
+        return Before(*json.loads(processes.from_first(find)))
 
     def if_due(self, actor: ActorState, step: int) -> dict[str, Any]:
-        """Evaluates if the interval has passed; returns the keys of metrics.jsonl."""
-        self.is_best = False
+        """Evaluates if the interval has passed; returns the keys of metrics.jsonl.
+
+        `owes_line` says afterwards whether a signal ended the evaluation, which stays due. A policy
+        whose evaluation was owed has its checkpoint already, which cannot be ranked any more.
+        """
+        is_saved = self.owes_line
+        self.is_best = self.owes_line = False
         if self._next is None or step < self._next:
             return {}
-        self._next = (step // self._interval + 1) * self._interval
         start = time.perf_counter()
         row = self._evaluate(actor, step) if processes.index() == 0 else {}
         processes.wait_for_all(f"evaluation {step}")
@@ -53,9 +72,11 @@ class Evaluator:
         took = time.perf_counter() - start
         self.seconds += took
         if not row:
+            self.owes_line = True
             return {}
+        self._next = self._after(step)
         self.evaluated = (step, row[MEAN])
-        self.is_best = self._best is None or row[MEAN] > self._best
+        self.is_best = not is_saved and (self._best is None or row[MEAN] > self._best)
         self._best = row[MEAN] if self.is_best else self._best
         return row | {"evaluation/seconds": round(took, 3)}
 

@@ -49,24 +49,23 @@ def run(
     interval_start = (before.step, 0.0)
     start = time.perf_counter()
     session.stop.savable = True
+    if any(member.owes_line for member in members):
+        since_line = _follow(session, members, state, updates, 0.0)
+        rate = before.step / max(before.seconds, 1e-9)
+        state = _end_interval(session, members, state, rate, since_line, only_owed=True)
     while updates < session.plan.num_updates and not session.stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)
         state, call_seconds = _call(session, compiled, state, count, update_seconds)
         update_seconds, updates = call_seconds / count, updates + count
         # Training stands still while it waits for a save, and for an evaluation.
         seconds = time.perf_counter() - start - sum(member.waited for member in members)
-        since_line = (updates - 1) % session.plan.updates_per_line + 1  # updates
-        games, means = _games(session, state), _means(session, state, since_line)
-        for member, played, learned in zip(members, games, means, strict=True):
-            member.follow(updates, seconds, played, learned)
+        since_line = _follow(session, members, state, updates, seconds)
         step = members[0].progress.step
         rate = (step - interval_start[0]) / (seconds - interval_start[1])
         session.display.update(_status(session, members, rate), updates == boundary)
         if updates < boundary:
             continue
-        for member, agent in zip(members, session.agents(state), strict=True):
-            member.write_line(agent, rate, since_line)
-        state = state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
+        state = _end_interval(session, members, state, rate, since_line)
         interval_start = (step, seconds)
         _save_if_due(session, members, state)
     session.stop.agreed()  # a signal may have come with the last update
@@ -75,6 +74,41 @@ def run(
     for member, own in zip(members, session.run_states(state), strict=True):
         member.recorder.save_last(own, member.progress, member.best_by())
     return state, members[0].progress
+
+
+def _follow(
+    session: TrainingSession,
+    members: Sequence[Member],
+    state: LoopState,
+    updates: int,
+    seconds: float,
+) -> int:
+    """Passes the figures of the state on to every run; returns the updates since the last line."""
+    since_line = (updates - 1) % session.plan.updates_per_line + 1
+    games, means = _games(session, state), _means(session, state, since_line)
+    for member, played, learned in zip(members, games, means, strict=True):
+        member.follow(updates, seconds, played, learned)
+    return since_line
+
+
+def _end_interval(
+    session: TrainingSession,
+    members: Sequence[Member],
+    state: LoopState,
+    rate: float,
+    since_line: int,
+    only_owed: bool = False,
+) -> LoopState:
+    """Writes the lines of the log; returns the state whose metrics begin again at zero.
+
+    Where a signal leaves a line owed, the metrics stay, for the session that writes it.
+    """
+    for member, agent in zip(members, session.agents(state), strict=True):
+        if member.owes_line or not only_owed:
+            member.write_line(agent, rate, since_line)
+    if any(member.owes_line for member in members):
+        return state
+    return state._replace(metrics=jax.tree.map(jnp.zeros_like, state.metrics))
 
 
 def _call(

@@ -83,6 +83,13 @@ class Member:
         )
 
     @property
+    def owes_line(self) -> bool:
+        """Whether the line of this step is still to be written; after the last update none is."""
+        updates, plan = self.progress.updates, self.session.plan
+        at_line = updates % plan.updates_per_line == 0 and updates < plan.num_updates
+        return at_line and self.evaluator.owes_line
+
+    @property
     def note(self) -> str:
         """A note for the status line: losses are missing while a replay fills."""
         filling = None in self._means.values() and not self._means[nonfinite.SKIPPED]
@@ -90,6 +97,8 @@ class Member:
 
     def write_line(self, agent: AgentState, rate: float, updates: int) -> None:
         """Checks the agent, evaluates it if that is due, and writes a line of the log.
+
+        Where a signal ends the evaluation, the line stays owed: a resumed session writes it.
 
         Args:
           agent: of the run.
@@ -102,6 +111,8 @@ class Member:
         _check_learned(self.session, self._means, updates, step)
         check_finite(self.session, nonfinite.faults(agent), step)
         evaluated = self.evaluator.if_due(agent.actor, step)
+        if self.owes_line:
+            return
         wall = self.recorder.wall_before + self.session.seconds_since_start()
         line = _log_line(progress, rate, self.games, wall, self.recorder.seconds)
         self.recorder.write(line | self._extra | self._means | evaluated)

@@ -3,12 +3,17 @@
 import itertools
 import json
 import shutil
+import signal
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from jaxrl.cli.main import main
+from jaxrl.config.schema import Config
 from jaxrl.evaluation import evaluate
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
+from jaxrl.training.evaluator import Evaluator
 from tests.survival import FAST, TIMING, check_metrics, tensorboard, without_times
 
 SHORT = [*FAST, "--num-envs", "4", "--log.interval", "200", "--total-steps", "800",
@@ -81,12 +86,55 @@ def test_the_best_checkpoint_is_that_of_the_best_evaluation(runs):
 
 def test_a_resumed_run_knows_the_best_before(runs, tmp_path, capsys):
     run_dir = shutil.copytree(runs[1], tmp_path / "x")
-    more = ["--override", "total_steps=1000"]  # Catch pays at most 1
+    more = ["--override", "total_steps=1200"]  # Catch pays at most 1
     assert main(["resume", str(run_dir), *more]) == 0
     assert "step 1,000: evaluated 4 games" in capsys.readouterr().err
     assert checkpoint_files.best(run_dir) == 600
+    assert 1000 not in checkpoint_files.steps(run_dir)  # that of a lower mean is not saved
     rows = metrics.read(run_dir)
-    assert [row["step"] for row in rows if "evaluation/mean" in row] == [400, 600, 1000]
+    steps = [row["step"] for row in rows if "evaluation/mean" in row]
+    assert steps == [400, 600, 1000, 1200]
+
+
+@pytest.mark.parametrize("stopped", [400, 600])
+def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(
+    runs, tmp_path, monkeypatch, stopped
+):
+    """Its line is owed: the resumed session evaluates the same policy, and writes the same line."""
+    run_dir = tmp_path / "x"
+    play = evaluate.evaluate
+
+    def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None):
+        if step == stopped and not run_dir.joinpath("stopped").exists():
+            run_dir.joinpath("stopped").touch()
+            signal.raise_signal(signal.SIGUSR1)
+            while not give_up():
+                time.sleep(0.01)
+        result = play(config, actor, protocol, num_episodes, seed, step, give_up)
+        mean = MEANS.get(step, 0.0) if give_up else result.mean
+        return evaluation_record.Evaluation(**{**vars(result), "mean": mean})
+
+    monkeypatch.setattr(evaluate, "evaluate", made_up)
+    status = main(["train", *SHORT, *DURING, "--run-dir", str(run_dir)])
+    assert status == 128 + signal.SIGUSR1
+    assert [row["step"] for row in metrics.read(run_dir)] == list(range(200, stopped, 200))
+    assert checkpoint_files.steps(run_dir)[-1] == stopped
+    assert main(["resume", str(run_dir)]) == 0
+    assert without_times(run_dir) == without_times(runs[1])
+    check_metrics(run_dir)
+    # The checkpoint of 600 was written before its evaluation ended.
+    assert checkpoint_files.best(run_dir) == (600 if stopped == 400 else 400)
+
+
+def test_a_run_that_is_stopped_between_lines_evaluates_at_the_next_one(tmp_path, monkeypatch):
+    """The interval of 500 has passed at the checkpoint of 560; it counts at the line of 600."""
+    rows = [{"step": step, "frames": 4 * step, "seconds": 1.0} for step in (200, 400)]
+    tmp_path.joinpath(layout.METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = Config().replaced(evaluation={"interval": 500})
+    evaluator = Evaluator(SimpleNamespace(config=config, run_dir=tmp_path), step=560)
+    monkeypatch.setattr(evaluator, "_evaluate", lambda actor, step: {"evaluation/mean": 2.0})
+    assert evaluator.if_due(None, 600)["evaluation/mean"] == 2.0
+    assert evaluator.if_due(None, 800) == {}  # the next is due at 1,000
 
 
 def test_a_signal_ends_an_evaluation(runs):
