@@ -15,7 +15,7 @@ from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
-from jaxrl.runs import layout
+from jaxrl.runs import layout, paths
 from jaxrl.runs.lock import hold_lock
 
 
@@ -113,7 +113,8 @@ def load_config(run_dir: Path) -> Config:
     except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
         raise UserError(f"cannot read '{run_dir}': {error}") from None
     if not present:
-        raise UserError(f"'{run_dir}' is no run directory: it has no config.toml")
+        hint = paths.remedy(run_dir) or f"it has no {layout.CONFIG}"
+        raise UserError(f"'{run_dir}' is no run directory: {hint}")
     check_links(run_dir)
     config = load(run_dir / layout.CONFIG)
     try:
