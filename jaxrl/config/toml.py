@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxrl import extensions
+from jaxrl.atari.games import game_name, known_games
 from jaxrl.config import bounds
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import ALGORITHMS
@@ -213,18 +214,33 @@ def find(path: Path) -> Path:
     return next((file for file in files if file.stem == path.name), path)
 
 
+def _file_hint(path: Path) -> str:
+    """Returns a remedy for a configuration that is not there.
+
+    A bare word is answered by a stem, which is the same in a checkout and of an installed package.
+    """
+    bare = not path.suffix and len(path.parts) == 1
+    if bare and (game := game_name(path.name)) in known_games():
+        return (
+            f"'{game}' is a game: give it by --game {game}, in Python by game=\"{game}\", and a "
+            "configuration such as ppo_pong"
+        )
+    beside = _files(path.parent)
+    files = [*beside, *(file for folder in FOLDERS for file in _files(folder))]
+    near = nearest(path.stem, dict.fromkeys(file.stem for file in files), 1)
+    if not near:
+        return "give a file, or the stem of one in configs/"
+    meant = next(file for file in files if file.stem == near[0])
+    has_stem = find(Path(meant.stem)) == meant and (bare or meant not in beside)
+    return f"did you mean '{meant.stem if has_stem else meant}'?"
+
+
 def load(path: Path) -> Config:
     """Reads a TOML file, by path or stem. Raises `UserError` with the file's name."""
     try:
         return from_table(tomllib.loads(find(path).read_text(encoding="utf-8")))
     except (FileNotFoundError, IsADirectoryError):
-        files = [file for folder in (path.parent, *FOLDERS) for file in _files(folder)]
-        near = nearest(path.stem, dict.fromkeys(file.stem for file in files), 1)
-        meant = next((file for file in files if near and file.stem == near[0]), None)
-        hint = (
-            f"did you mean '{meant}'?" if meant else "give a file, or the stem of one in configs/"
-        )
-        raise UserError(f"no configuration file '{path}': {hint}") from None
+        raise UserError(f"no configuration file '{path}': {_file_hint(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None
     except tomllib.TOMLDecodeError as error:
