@@ -130,10 +130,11 @@ def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
     have no line yet are left out. Raises `UserError` if a path is no run, or cannot be read.
     """
     from jaxrl.analysis.tables import load_table
-    from jaxrl.runs.paths import expand, lacks_lines
+    from jaxrl.runs.paths import expand, lacks_lines, naming_as_given
 
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    return load_table(expand(map(Path, given), lacks_lines))
+    with naming_as_given():
+        return load_table(expand(map(Path, given), lacks_lines))
 
 
 def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":

@@ -83,7 +83,10 @@ def agent_module(name: str) -> ModuleType:
     registered = extensions.names(extensions.AGENTS)
     if name not in registered:
         known = ", ".join([*ALGORITHMS, *registered])
-        raise UserError(f"algorithm = {name!r}: must be one of {known}")
+        raise UserError(
+            f"algorithm = {name!r}: jaxrl has none of this name: install the package that has it, "
+            f"or take one of {known}"
+        )
     return extensions.load(extensions.AGENTS, name)
 
 

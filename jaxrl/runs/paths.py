@@ -1,19 +1,22 @@
 """What a path on the command line stands for: a run directory, a folder of them, or a policy."""
 
+import contextlib
 import functools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxrl.atari.games import game_name, known_games
-from jaxrl.errors import UserError, nearest
+from jaxrl.errors import RunError, UserError, nearest
 from jaxrl.policies import SUFFIX, policies
 from jaxrl.runs import checkpoint_files, layout
 
 NEWEST = ("latest", "newest", "last")  # words for a run; the path must be named
+
+_GIVEN: dict[str, str] = {}  # directory of an unpacked policy -> path or name that the user gave
 
 
 def policy_path(path: Path) -> Path | None:
@@ -28,7 +31,31 @@ def policy_path(path: Path) -> Path | None:
 def as_run_dir(path: Path) -> Path:
     """Returns a run directory: of a policy, one that lasts until this process ends."""
     found = policy_path(path)
-    return path if found is None else _unpacked(found.absolute(), _state(found))
+    if found is None:
+        return path
+    run_dir = _unpacked(found.absolute(), _state(found))
+    _GIVEN[str(run_dir)] = str(path)
+    return run_dir
+
+
+def as_given(text: object) -> str:
+    """Returns a path or a message with policies as the user named them, not where they lie."""
+    said = str(text)
+    for run_dir, given in _GIVEN.items():
+        said = said.replace(f"{run_dir}/{layout.POLICY}", given).replace(run_dir, given)
+    return said
+
+
+@contextlib.contextmanager
+def naming_as_given() -> Iterator[None]:
+    """Lets the errors of a block name policies as the user did."""
+    try:
+        yield
+    except (UserError, RunError) as error:
+        said = as_given(error)
+        if said == str(error):
+            raise
+        raise type(error)(said) from error
 
 
 def _state(path: Path) -> tuple[int, ...]:

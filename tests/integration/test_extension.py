@@ -67,7 +67,8 @@ def test_its_algorithm_learns_its_game(package):
     # Without the package its runs name what is missing.
     shutil.rmtree(package)
     told = run(package, "play", "mine.safetensors", status=2)
-    assert "reinforce" in told
+    assert "'mine.safetensors/config.toml': algorithm = 'reinforce': jaxrl has none of" in told
+    assert "install the package that has it" in told
     assert told.count("\n") == 1
     assert "reinforce" in run(package, "evaluate", "x", status=2)
 
@@ -85,7 +86,7 @@ def test_its_algorithm_learns_its_game(package):
          "jaxrl_example.py must define one subclass of AlgorithmConfig, and defines 0"),
         (["train", "--config", "no_module.toml"], "must name a module"),
         (["train", "--config", "absent.toml"],
-         "must be one of a2c, ppo, vtrace, dqn, c51, nstep_q, pqn, broken, empty"),
+         "package that has it, or take one of a2c, ppo, vtrace, dqn, c51, nstep_q, pqn, broken"),
     ],
 )  # fmt: skip
 def test_mistakes_end_in_one_line(package, words, message):
