@@ -73,6 +73,8 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
             f"algorithm = {name!r}: {file} must define one subclass of AlgorithmConfig, and "
             f"defines {len(own)}"
         )
+    if not callable(getattr(module, "make", None)):
+        raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
     return own[0]
 
 
@@ -116,10 +118,11 @@ def elsewhere(key: str, prefix: str) -> str:
         return ""
     sections = {name: _types(kind) for name, kind in SECTIONS.items()}
     own = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), "")
-    moved = MOVED.get(key, own)
-    if alias and moved:
-        return f"did you mean '{moved}'?"
-    return f"it is '{moved}' now" if moved else ""
+    if alias and own:
+        return f"did you mean '{own}'?"
+    if key in MOVED:
+        return f"it is '{MOVED[key]}' now"
+    return f"it belongs in [{own.partition('.')[0]}], as '{own}'" if own else ""
 
 
 def similar(name: str, known: Iterable[str]) -> str:

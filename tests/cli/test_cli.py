@@ -33,7 +33,10 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--lr", "1e-3"], "did you mean --optimizer.learning-rate?"),
         (["train", "--total-steps", "1M"], "'1M' is not a whole number: write 1e6 ("),
         (["train", "--total-steps", "2.5k"], "write 2.5e3"),
-        (["train", "--config", "{here}/hyphen.toml"], "it is 'optimizer.learning_rate' now"),
+        (
+            ["train", "--config", "{here}/hyphen.toml"],
+            "it belongs in [optimizer], as 'optimizer.learning_rate'",
+        ),
         (["train", "--config", "{here}/steps.toml"], "must be a whole number: write 1e6"),
         (["train", "--game", "PongNoFrameskip-v4x"], "unknown game 'PongNoFrameskip-v4x'"),
         (["sweep", "--gmaes", "pong"], "did you mean --games?"),

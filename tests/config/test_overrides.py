@@ -45,7 +45,7 @@ def test_words_become_values():
         ("parallel.num_devices=2", "'parallel.num_devices': give --num-devices instead"),
         ("log_interval=5", "unknown key 'log_interval': it is 'log.interval' now"),
         ("keep-checkpoints=5", "it is 'checkpoint.keep' now"),
-        ("reward_clip=false", "it is 'env.reward_clip' now"),
+        ("reward_clip=false", r"it belongs in \[env\], as 'env\.reward_clip'"),
         ("agent.clip=0.2", "unknown key 'agent.clip': it belongs to ppo"),
         ("optimizer.lr=1e-3", "did you mean 'optimizer.learning_rate'?"),
         ("lr=1e-3", "did you mean 'optimizer.learning_rate'?"),

@@ -98,6 +98,34 @@ def test_mistakes_end_in_one_line(package, words, message):
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("group", "text", "words", "message"),
+    [
+        (
+            "jaxrl.agents",
+            "from jaxrl.config.algorithm_base import AlgorithmConfig\n"
+            "class UnfinishedConfig(AlgorithmConfig): pass\n",
+            ["--config", "unfinished.toml"],
+            "algorithm = 'unfinished': jaxrl_example/unfinished.py must define make(plan, spec)",
+        ),
+        (
+            "jaxrl.engines",
+            "GAMES = ('levers',)\n",
+            ["--game", "levers"],
+            "jaxrl.engines: jaxrl_example.unfinished must define make",
+        ),
+    ],
+)
+def test_a_module_without_make_is_refused_in_one_line(package, group, text, words, message):
+    (package / "jaxrl_example" / "unfinished.py").write_text(text)
+    (package.parent / "unfinished.toml").write_text('algorithm = "unfinished"\n')
+    entries = package / "jaxrl_example-0.1.dist-info" / "entry_points.txt"
+    entries.write_text(f"[{group}]\nunfinished = jaxrl_example.unfinished\n")
+    told = run(package, "train", *words, status=2)
+    assert message in told
+    assert told.count("\n") == 1
+
+
 def test_an_engine_that_cannot_be_imported_stops_only_who_asks_for_it(package):
     with (package / "jaxrl_example-0.1.dist-info" / "entry_points.txt").open("a") as file:
         file.write("gone = jaxrl_example.absent\n")
