@@ -34,12 +34,17 @@ def check_new_run(config: Config) -> Path:
     try:
         if not run_dir.exists() or (run_dir.is_dir() and never_trained(run_dir)):
             return run_dir
-        if not run_dir.is_dir() or _names(run_dir):
+        if not run_dir.is_dir():
+            raise UserError(f"'{run_dir}' is a file: choose another --run-dir")
+        if _names(run_dir):
             raise UserError(
                 f"'{run_dir}' exists: choose another --run-dir, or `jaxrl resume {run_dir}`"
             )
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the run directory '{run_dir}': {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"cannot read the run directory '{run_dir}': {reason}: choose another --run-dir"
+        ) from None
     return run_dir
 
 
@@ -86,7 +91,10 @@ def create_run(config: Config, held: contextlib.ExitStack) -> Path:
             _clear(run_dir)
         write_config(run_dir, config)
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot write the run directory '{run_dir}': {error}") from None
+        reason = getattr(error, "strerror", None) or error  # without the path once more
+        raise UserError(
+            f"cannot write the run directory '{run_dir}': {reason}: choose another --run-dir"
+        ) from None
     return run_dir
 
 
