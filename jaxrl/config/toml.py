@@ -40,7 +40,17 @@ MOVED = {
 
 
 # Names in other libraries.
-ALIASES = {"lr": "learning_rate"}
+ALIASES = {
+    "lr": "learning_rate",
+    "timesteps": "total_steps",
+    "total_timesteps": "total_steps",
+    "env": "game",
+    "env_id": "game",
+    "n_envs": "num_envs",
+    "n_steps": "rollout_length",
+    "ent_coef": "entropy_coef",
+    "vf_coef": "value_coef",
+}
 MULTIPLES = {"k": "e3", "m": "e6", "g": "e9", "b": "e9"}  # 1M is no number of TOML or Python
 SLIP = 0.75  # least similarity of a name that was only mistyped, from 0 to 1
 
@@ -111,8 +121,9 @@ def algorithms_with(key: str) -> list[str]:
 
 def elsewhere(key: str, prefix: str) -> str:
     """Returns where a key belongs that a section does not have, for messages; empty if nowhere."""
-    alias, key = key in ALIASES, ALIASES.get(key, key).replace("-", "_")
-    if prefix == "agent." and algorithms_with(key):
+    key = key.replace("-", "_")
+    alias, key = key in ALIASES, ALIASES.get(key, key)
+    if prefix == "agent." and not alias and algorithms_with(key):
         return f"it belongs to {' and '.join(algorithms_with(key))}"
     if prefix:
         return ""
@@ -131,7 +142,8 @@ def similar(name: str, known: Iterable[str]) -> str:
     A mistyped key comes first, then one that begins alike or has a word in common.
     """
     known = list(known)
-    name = ALIASES.get(name, name).replace("-", "_")
+    name = name.replace("-", "_")
+    name = ALIASES.get(name, name)
     words = set(name.split("_")) - {""}
     alike = [key for key in known if words and (key.startswith(name) or words & {*key.split("_")})]
     mistyped = difflib.get_close_matches(name, known, 1, SLIP)

@@ -31,6 +31,19 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "ppo_pong"], "did you mean --config ppo_pong?"),
         (["train", "now"], "unexpected argument 'now' (jaxrl train --help"),
         (["train", "--lr", "1e-3"], "did you mean --optimizer.learning-rate?"),
+        (["train", "--timesteps", "1e6"], "did you mean --total-steps?"),
+        (["train", "--total-timesteps", "1e6"], "did you mean --total-steps?"),
+        (["train", "--total_timesteps=1e6"], "did you mean --total-steps?"),
+        (["train", "--env", "pong"], "did you mean --game?"),
+        (["train", "--env-id", "ALE/Pong-v5"], "did you mean --game?"),
+        (["train", "--n-steps", "5"], "did you mean --agent.rollout-length?"),
+        (["train", "--agent.n-steps", "5"], "did you mean --agent.rollout-length?"),
+        (["train", "--device", "cuda"], "unknown option '--device': JAX takes a GPU by itself"),
+        (["train", "--gpu", "0"], "unknown option '--gpu': JAX takes a GPU by itself"),
+        (["train", "--batch-size", "64"], "--num-envs times --agent.rollout-length"),
+        (["train", "--config", "dqn", "--batch-size", "64"], "did you mean --agent.batch-size?"),
+        (["train", "--optimizer.learning-rate", "abc"], "learning-rate: 'abc' is not a number ("),
+        (["train", "--config", "{here}/timesteps.toml"], "did you mean 'total_steps'?"),
         (["train", "--total-steps", "1M"], "'1M' is not a whole number: write 1e6 ("),
         (["train", "--total-steps", "2.5k"], "write 2.5e3"),
         (
@@ -104,6 +117,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
 def test_mistakes_end_in_one_line_and_status_two(arguments, message, tmp_path, capsys):
     (tmp_path / "file").write_text("not a directory")
     (tmp_path / "bad.toml").write_text("num_evns = 3")
+    (tmp_path / "timesteps.toml").write_text("total-timesteps = 1e6")
     (tmp_path / "hyphen.toml").write_text("learning-rate = 1e-3")
     (tmp_path / "steps.toml").write_text('total_steps = "1M"')
     (tmp_path / "a" / "b" / "run").mkdir(parents=True)
@@ -123,6 +137,15 @@ def test_every_command_has_help_with_an_example(command, capsys):
         main([command, "--help"])
     assert ended.value.code == 0
     assert f"Example: jaxrl {command}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_is_a_command_too(capsys):
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: jaxrl COMMAND")
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "train"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: jaxrl train [OPTIONS]")
 
 
 def test_the_version_is_the_package_s(capsys):

@@ -48,6 +48,7 @@ def test_words_become_values():
         ("reward_clip=false", r"it belongs in \[env\], as 'env\.reward_clip'"),
         ("agent.clip=0.2", "unknown key 'agent.clip': it belongs to ppo"),
         ("optimizer.lr=1e-3", "did you mean 'optimizer.learning_rate'?"),
+        ("agent.n-steps=5", "did you mean 'agent.rollout_length'?"),
         ("lr=1e-3", "did you mean 'optimizer.learning_rate'?"),
         ("optimizer.rate=1e-3", "did you mean 'optimizer.learning_rate'?"),
         ("optimizer.learn=1e-3", "did you mean 'optimizer.learning_rate'?"),
