@@ -144,6 +144,14 @@ def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
       game: its name, or a configuration that holds more than that under `env`.
       num_envs: environments.
 
+    Example:
+      engine = jaxrl.make_engine("catch", 8)
+      state, step = engine.init(0)  # the seed; a step is a `TimeStep`
+      play = jax.jit(lambda state, action: engine.recv(engine.send(state, action)))
+      state, step = play(state, jnp.ones(8, jnp.int32))
+      print(step.frame.shape, step.reward)  # (8, 84, 84), and eight rewards
+      engine.close()
+
     Raises `UserError` for an unknown game, or one that cannot be played here.
     """
     from jaxrl.config.validation import check_playable

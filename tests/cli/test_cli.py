@@ -62,7 +62,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
             ["train", "--network.torso", "resnet"],
             "--network.torso resnet: must be one of nips, nature, impala",
         ),
-        (["train", "--algorithm", "ppo"], "--config ppo"),
+        (["train", "--algorithm", "ppo"], "take one of configs/, as --config ppo"),
         (
             ["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--agent.num-minibatches", "3"],
             "take 2",

@@ -76,6 +76,8 @@ def test_its_algorithm_learns_its_game(package):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["train", "--algorithm", "reinforce"],
+         'write a TOML file with algorithm = "reinforce", and give it by --config'),
         (["train", "--game", "light"], "unknown game 'light': did you mean lights"),
         (["train", "--env.engine", "ligths"], "env.engine = ligths: did you mean lights?"),
         (["train", "--env.engine", "lights"], "env.engine = lights: does not play pong"),
