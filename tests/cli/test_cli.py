@@ -114,6 +114,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
             ["play", "{here}/a/b/run", "--checkpoint", "last"],
             "must be an agent step, latest or best",
         ),
+        (["play", "{here}/a/b/run", "--checkpoint", "newest"], "checkpoint = newest: must be an"),
         (["evaluate", "{here}/a/b/run", "--checkpoint", "-3"], "checkpoint = -3"),
         (["plot"], "run director"),
         (["plot", "{here}", "{here}"], "-o comparison.png"),
