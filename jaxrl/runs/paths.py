@@ -85,7 +85,7 @@ def _unpacked(path: Path, state: tuple[int, ...]) -> Path:
 
 def is_policy(run_dir: Path) -> bool:
     """Returns whether a run directory was unpacked from a policy's file."""
-    return (run_dir / layout.POLICY).is_file()
+    return os.path.isfile(run_dir / layout.POLICY)
 
 
 def remedy(path: Path) -> str:
