@@ -130,10 +130,11 @@ def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
     have no line yet are left out. Raises `UserError` if a path is no run, or cannot be read.
     """
     from jaxrl.analysis.tables import load_table
-    from jaxrl.runs.paths import expand, lacks_lines
+    from jaxrl.runs.paths import expand, lacks_lines, naming_as_given
 
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    return load_table(expand(map(Path, given), lacks_lines))
+    with naming_as_given():
+        return load_table(expand(map(Path, given), lacks_lines))
 
 
 def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
@@ -142,6 +143,14 @@ def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
     Args:
       game: its name, or a configuration that holds more than that under `env`.
       num_envs: environments.
+
+    Example:
+      engine = jaxrl.make_engine("catch", 8)
+      state, step = engine.init(0)  # the seed; a step is a `TimeStep`
+      play = jax.jit(lambda state, action: engine.recv(engine.send(state, action)))
+      state, step = play(state, jnp.ones(8, jnp.int32))
+      print(step.frame.shape, step.reward)  # (8, 84, 84), and eight rewards
+      engine.close()
 
     Raises `UserError` for an unknown game, or one that cannot be played here.
     """

@@ -16,6 +16,11 @@ def count(number: float) -> str:
     return str(round(number))
 
 
+def games(number: int) -> str:
+    """Returns "1 game", "30 games"."""
+    return f"{number} game{'s' * (number != 1)}"
+
+
 def no_game(ended: bool) -> str:
     """Returns the words in place of a return that a run does not have, as no game has ended."""
     return "no game ended in this run: train longer" if ended else "no game over yet"

@@ -38,10 +38,19 @@ def _signature(name: str, function: Any) -> str:
 
 
 def _body(thing: Any) -> str:
-    """Returns a docstring in Markdown: its sections Args and Raises as lists."""
-    lines = inspect.cleandoc(thing.__doc__ or "").splitlines()
+    """Returns a docstring in Markdown: Args and Raises as lists, Example as a block of code."""
+    text, example, code = inspect.cleandoc(thing.__doc__ or "").partition("Example:\n")
+    if example:
+        block, _, rest = code.partition("\n\n")
+        code = f"```python\n{textwrap.dedent(block)}\n```\n\n"
+        return f"{_listed(text.rstrip())}\n\n{code}{_listed(rest)}"
+    return _listed(text)
+
+
+def _listed(text: str) -> str:
+    """Returns the text with its arguments as a list."""
     found = []
-    for line in lines:
+    for line in text.splitlines():
         if line.strip() in ("Args:", "Raises:"):
             continue
         argument = re.match(r"^  (\w+): (.*)", line)

@@ -17,6 +17,7 @@ from jaxrl.atari.games import atari_games
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
 from jaxrl.runs.evaluation_record import Conditions, Evaluation
+from jaxrl.runs.paths import as_given
 
 FEW_SEEDS = 5  # with fewer, a bootstrap's intervals are too narrow to trust
 
@@ -128,7 +129,7 @@ def to_json(summary: ScoreSummary) -> dict[str, Any]:
     return {
         "protocol": summary.protocol,
         "evaluations": [
-            {"run": str(run_dir)} | dataclasses.asdict(result)
+            {"run": as_given(run_dir)} | dataclasses.asdict(result)
             for run_dir, result in summary.evaluations.items()
         ],
         "aggregates": {

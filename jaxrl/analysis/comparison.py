@@ -19,6 +19,7 @@ from jaxrl.analysis.statistics import Comparison
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
 from jaxrl.runs.evaluation_record import Evaluation
+from jaxrl.runs.paths import as_given
 
 
 class ComparisonReport(NamedTuple):
@@ -116,7 +117,7 @@ def _compare_runs(found: dict[Path, Evaluation], protocol: str) -> ComparisonRep
     return ComparisonReport(
         protocol=protocol,
         played=evaluation_record.played((x, y)),
-        names=(str(first), str(second)),
+        names=(as_given(first), as_given(second)),
         games=[x.game],
         resampled=f"the {x.episodes} and {y.episodes} games played",
         unit="points",

@@ -10,6 +10,7 @@ from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.runs.directory import load_config, settings_by_key
+from jaxrl.runs.paths import as_given
 
 
 def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
@@ -22,6 +23,7 @@ def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
         twice = next(path for path in paths if paths.count(path) > 1)
         raise UserError(f"'{twice.name}' is given twice: name each run directory once")
     names, depth = [path.name for path in paths], 1
+    paths = [Path(os.path.abspath(as_given(run_dir))) for run_dir in run_dirs]
     while len(set(names)) < len(names):
         depth += 1
         names = [

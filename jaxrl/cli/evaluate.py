@@ -16,6 +16,7 @@ from jaxrl.cli.parsing import (
     checkpoint_step,
 )
 from jaxrl.errors import UserError
+from jaxrl.formatting import games
 from jaxrl.runs import layout
 from jaxrl.runs.paths import expand, is_policy, lacks_checkpoints
 
@@ -142,7 +143,7 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
               f"step {before.step:,} by now", file=sys.stderr)  # fmt: skip
         return result
     if before and before.episodes > result.episodes:
-        print(f"'{run_dir}': {file} had {before.episodes} games, and has {result.episodes} now",
+        print(f"'{run_dir}': {file} had {games(before.episodes)}, and has {result.episodes} now",
               file=sys.stderr)  # fmt: skip
     evaluation_record.write(run_dir, result)
     return result

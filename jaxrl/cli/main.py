@@ -104,6 +104,8 @@ def run(name: str, words: Sequence[str]) -> int:
 def main(words: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status; errors are printed in one line."""
     words = sys.argv[1:] if words is None else words
+    if words[:1] == ["help"]:  # `jaxrl help train`, as git has it
+        words = [*words[1:], "--help"]
     try:
         if not words or words[0] in ("-h", "--help"):
             print(_usage())

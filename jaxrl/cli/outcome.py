@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jaxrl.errors import RunError, StorageError, UserError
+from jaxrl.runs.paths import as_given
 from jaxrl.runtime.launch import Launch
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def print_error(error: BaseException) -> int:
     if not isinstance(error, UserError | RunError):
         traceback.print_exception(error)
         return 1
-    print(f"jaxrl: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"jaxrl: {' '.join(as_given(error).split())}", file=sys.stderr)
     return error.status
 
 

@@ -38,6 +38,15 @@ Output = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 # The words of the command line, for a command that prints how to go on; `parse` sets it.
 Words = Annotated[tuple[str, ...], tyro.conf.Fixed, tyro.conf.Suppress]
 
+# Options of other libraries that have no counterpart of one name here.
+GPU = "JAX takes a GPU by itself, JAX_PLATFORMS=cpu keeps it from that"
+REMEDIES = {
+    "device": GPU,
+    "gpu": GPU,
+    "cuda": GPU,
+    "batch_size": "an update takes --num-envs times --agent.rollout-length steps, in "
+    "agent.num_minibatches where the algorithm has them",
+}
 SIMILAR = 0.7  # least similarity of an option that is suggested, from 0 to 1
 T = TypeVar("T")
 
@@ -66,6 +75,29 @@ def _whole_number(
         metavar="INT",
         instance_from_str=convert,
         is_instance=lambda x: isinstance(x, int),
+        str_from_instance=lambda x: [str(x)],
+    )
+
+
+@_REGISTRY.primitive_rule
+def _number(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[float] | None:
+    """Reads numbers."""
+    if info.type is not float:
+        return None
+
+    def convert(words: list[str]) -> float:
+        try:
+            return float(words[0])
+        except ValueError:
+            raise ValueError(f"'{words[0]}' is not a number") from None
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT",
+        instance_from_str=convert,
+        is_instance=lambda x: isinstance(x, int | float),
         str_from_instance=lambda x: [str(x)],
     )
 
@@ -181,9 +213,11 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
         return f"unexpected argument '{tokens[0]}'{_meaning(tokens[0], options)}"
     option = "--" + unknown[0].removeprefix("--").replace("_", "-")
     section, _, key = option.rpartition(".")
-    alias = ALIASES.get(key.removeprefix("--"), "").replace("_", "-")
-    key = key.replace(key.removeprefix("--"), alias) if alias else key
-    owners = algorithms_with(key.replace("-", "_")) if section == "--agent" else []
+    bare = key.removeprefix("--")
+    alias = ALIASES.get(bare.replace("-", "_"), "").replace("_", "-")
+    key = key.replace(bare, alias) if alias else key
+    of_agent = section == "--agent" and not alias
+    owners = algorithms_with(key.replace("-", "_")) if of_agent else []
     if owners:
         return f"unknown option '{unknown[0]}': it belongs to {' and '.join(owners)}"
     moved = "--" + MOVED.get(key.removeprefix("--").replace("-", "_"), "").replace("_", "-")
@@ -192,6 +226,9 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
     siblings = [known for known in options if known.rpartition(".")[0] == section]
     keys = [known.rpartition(".")[2] for known in siblings]
     near = [siblings[keys.index(one)] for one in difflib.get_close_matches(key, keys, 1, SIMILAR)]
+    remedy = REMEDIES.get(bare.replace("-", "_"))
+    if remedy and "--num-envs" in options and not section and not elsewhere:
+        return f"unknown option '{unknown[0]}': {remedy}"
     hint = "".join(f": did you mean {known}?" for known in [*elsewhere, *near][:1])
     return f"unknown option '{unknown[0]}'{hint}"
 

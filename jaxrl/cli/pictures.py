@@ -1,5 +1,6 @@
 """`jaxrl play`, `jaxrl plot` and `jaxrl report`."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -132,7 +133,7 @@ class Report:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
     """file to write"""
     video: bool = True
-    """put the runs' videos into the page"""
+    """put the videos that `jaxrl play` has made of the runs into the page"""
 
 
 def report(arguments: Report) -> int:
@@ -144,5 +145,8 @@ def report(arguments: Report) -> int:
     from jaxrl.analysis.report import page
 
     page.write(list(run_dirs), arguments.output, video=arguments.video, left_out=left_out)
+    if arguments.video and not any((run_dir / layout.VIDEO).is_file() for run_dir in run_dirs):
+        print("jaxrl: no video is in the page: `jaxrl play RUN_DIR` makes that of a run",
+              file=sys.stderr)  # fmt: skip
     print(arguments.output)
     return 0

@@ -73,6 +73,7 @@ def list_policies(arguments: Policies) -> int:
     if arguments.names:
         print("\n".join(policies()))
         return 0
+    from jaxrl.formatting import games
     from jaxrl.runs.directory import load_config
     from jaxrl.runs.evaluation_record import read_all
 
@@ -81,7 +82,7 @@ def list_policies(arguments: Policies) -> int:
         run_dir = as_run_dir(Path(name))
         config, results = load_config(run_dir), read_all(run_dir)
         scores = ", ".join(
-            f"{protocol} {result.mean:.1f} ({result.episodes} games)"
+            f"{protocol} {result.mean:.1f} ({games(result.episodes)})"
             for protocol, result in results.items()
         )
         steps = max((result.step or 0 for result in results.values()), default=0)

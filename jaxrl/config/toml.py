@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxrl import extensions
+from jaxrl.atari.games import game_name, known_games
 from jaxrl.config import bounds
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import ALGORITHMS
@@ -39,7 +40,17 @@ MOVED = {
 
 
 # Names in other libraries.
-ALIASES = {"lr": "learning_rate"}
+ALIASES = {
+    "lr": "learning_rate",
+    "timesteps": "total_steps",
+    "total_timesteps": "total_steps",
+    "env": "game",
+    "env_id": "game",
+    "n_envs": "num_envs",
+    "n_steps": "rollout_length",
+    "ent_coef": "entropy_coef",
+    "vf_coef": "value_coef",
+}
 MULTIPLES = {"k": "e3", "m": "e6", "g": "e9", "b": "e9"}  # 1M is no number of TOML or Python
 SLIP = 0.75  # least similarity of a name that was only mistyped, from 0 to 1
 
@@ -72,6 +83,8 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
             f"algorithm = {name!r}: {file} must define one subclass of AlgorithmConfig, and "
             f"defines {len(own)}"
         )
+    if not callable(getattr(module, "make", None)):
+        raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
     return own[0]
 
 
@@ -82,7 +95,10 @@ def agent_module(name: str) -> ModuleType:
     registered = extensions.names(extensions.AGENTS)
     if name not in registered:
         known = ", ".join([*ALGORITHMS, *registered])
-        raise UserError(f"algorithm = {name!r}: must be one of {known}")
+        raise UserError(
+            f"algorithm = {name!r}: jaxrl has none of this name: install the package that has it, "
+            f"or take one of {known}"
+        )
     return extensions.load(extensions.AGENTS, name)
 
 
@@ -105,17 +121,19 @@ def algorithms_with(key: str) -> list[str]:
 
 def elsewhere(key: str, prefix: str) -> str:
     """Returns where a key belongs that a section does not have, for messages; empty if nowhere."""
-    alias, key = key in ALIASES, ALIASES.get(key, key).replace("-", "_")
-    if prefix == "agent." and algorithms_with(key):
+    key = key.replace("-", "_")
+    alias, key = key in ALIASES, ALIASES.get(key, key)
+    if prefix == "agent." and not alias and algorithms_with(key):
         return f"it belongs to {' and '.join(algorithms_with(key))}"
     if prefix:
         return ""
     sections = {name: _types(kind) for name, kind in SECTIONS.items()}
     own = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), "")
-    moved = MOVED.get(key, own)
-    if alias and moved:
-        return f"did you mean '{moved}'?"
-    return f"it is '{moved}' now" if moved else ""
+    if alias and own:
+        return f"did you mean '{own}'?"
+    if key in MOVED:
+        return f"it is '{MOVED[key]}' now"
+    return f"it belongs in [{own.partition('.')[0]}], as '{own}'" if own else ""
 
 
 def similar(name: str, known: Iterable[str]) -> str:
@@ -124,7 +142,8 @@ def similar(name: str, known: Iterable[str]) -> str:
     A mistyped key comes first, then one that begins alike or has a word in common.
     """
     known = list(known)
-    name = ALIASES.get(name, name).replace("-", "_")
+    name = name.replace("-", "_")
+    name = ALIASES.get(name, name)
     words = set(name.split("_")) - {""}
     alike = [key for key in known if words and (key.startswith(name) or words & {*key.split("_")})]
     mistyped = difflib.get_close_matches(name, known, 1, SLIP)
@@ -213,18 +232,33 @@ def find(path: Path) -> Path:
     return next((file for file in files if file.stem == path.name), path)
 
 
+def _file_hint(path: Path) -> str:
+    """Returns a remedy for a configuration that is not there.
+
+    A bare word is answered by a stem, which is the same in a checkout and of an installed package.
+    """
+    bare = not path.suffix and len(path.parts) == 1
+    if bare and (game := game_name(path.name)) in known_games():
+        return (
+            f"'{game}' is a game: give it by --game {game}, in Python by game=\"{game}\", and a "
+            "configuration such as ppo_pong"
+        )
+    beside = _files(path.parent)
+    files = [*beside, *(file for folder in FOLDERS for file in _files(folder))]
+    near = nearest(path.stem, dict.fromkeys(file.stem for file in files), 1)
+    if not near:
+        return "give a file, or the stem of one in configs/"
+    meant = next(file for file in files if file.stem == near[0])
+    has_stem = find(Path(meant.stem)) == meant and (bare or meant not in beside)
+    return f"did you mean '{meant.stem if has_stem else meant}'?"
+
+
 def load(path: Path) -> Config:
     """Reads a TOML file, by path or stem. Raises `UserError` with the file's name."""
     try:
         return from_table(tomllib.loads(find(path).read_text(encoding="utf-8")))
     except (FileNotFoundError, IsADirectoryError):
-        files = [file for folder in (path.parent, *FOLDERS) for file in _files(folder)]
-        near = nearest(path.stem, dict.fromkeys(file.stem for file in files), 1)
-        meant = next((file for file in files if near and file.stem == near[0]), None)
-        hint = (
-            f"did you mean '{meant}'?" if meant else "give a file, or the stem of one in configs/"
-        )
-        raise UserError(f"no configuration file '{path}': {hint}") from None
+        raise UserError(f"no configuration file '{path}': {_file_hint(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}': {error}") from None
     except tomllib.TOMLDecodeError as error:

@@ -7,7 +7,7 @@ from jaxrl.atari.games import CATCH, known_games
 from jaxrl.config import bounds
 from jaxrl.config.plan import check_sizes, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, Config, convolutions
-from jaxrl.config.toml import algorithm_config
+from jaxrl.config.toml import algorithm_config, stems
 from jaxrl.errors import UserError, nearest
 
 ENGINES = ("auto", "envpool", "atari2600", "catch")
@@ -33,9 +33,14 @@ def check(config: Config) -> None:
     """
     check_playable(config)
     if type(config.agent) is not algorithm_config(config.algorithm):
+        file = (
+            "take one of configs/, as"
+            if config.algorithm in stems()
+            else (f'write a TOML file with algorithm = "{config.algorithm}", and give it by')
+        )
         raise UserError(
-            f"algorithm = {config.algorithm}: is set by the configuration file; take one of "
-            f"configs/, as --config {config.algorithm}"
+            f"algorithm = {config.algorithm}: is set by the configuration file; {file} "
+            f"--config {config.algorithm}"
         )
     if config.evaluation.interval and not config.evaluation.episodes:
         raise UserError("evaluation.interval: evaluation.episodes = 0 leaves evaluations out: take "

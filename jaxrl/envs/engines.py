@@ -74,7 +74,10 @@ def check_engine(config: Config) -> None:
     """
     name = engine_name(config)
     if name not in MAKERS:
-        check = getattr(extensions.load(extensions.ENGINES, name), "check", None)
+        module = extensions.load(extensions.ENGINES, name)
+        if not callable(getattr(module, "make", None)):
+            raise UserError(f"{extensions.ENGINES}: {module.__name__} must define make")
+        check = getattr(module, "check", None)
         if check is not None:
             check(config)
     if name == "atari2600":

@@ -16,7 +16,7 @@ from jaxrl.errors import UserError
 from jaxrl.evaluation import evaluate
 from jaxrl.runs import checkpoint_files
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
-from jaxrl.runs.paths import as_run_dir
+from jaxrl.runs.paths import as_run_dir, naming_as_given
 from jaxrl.types import STACK_SIZE, ActorState, Agent, EnvSpec
 
 
@@ -128,5 +128,6 @@ def load_policy(path: str | Path, checkpoint: int | str | None = None) -> Policy
 
     Raises `UserError` if there is none, `DamagedError` if it has changed since it was written.
     """
-    run_dir = as_run_dir(Path(path))
-    return Policy(*evaluate.load_actor(run_dir, checkpoint_files.named(run_dir, checkpoint)))
+    with naming_as_given():
+        run_dir = as_run_dir(Path(path))
+        return Policy(*evaluate.load_actor(run_dir, checkpoint_files.named(run_dir, checkpoint)))

@@ -93,7 +93,7 @@ def named(run_dir: Path, checkpoint: int | str | None) -> int | None:
 
     Raises `UserError`.
     """
-    if checkpoint in (None, "latest", "newest"):
+    if checkpoint in (None, "latest"):
         return None
     if checkpoint == "best":
         return best(run_dir)

@@ -16,7 +16,7 @@ from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
-from jaxrl.runs import layout
+from jaxrl.runs import layout, paths
 from jaxrl.runs.lock import hold_lock
 
 
@@ -39,12 +39,17 @@ def check_new_run(config: Config) -> Path:
     try:
         if not run_dir.exists() or (run_dir.is_dir() and never_trained(run_dir)):
             return run_dir
-        if not run_dir.is_dir() or _names(run_dir):
+        if not run_dir.is_dir():
+            raise UserError(f"'{run_dir}' is a file: choose another --run-dir")
+        if _names(run_dir):
             raise UserError(
                 f"'{run_dir}' exists: choose another --run-dir, or `jaxrl resume {run_dir}`"
             )
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the run directory '{run_dir}': {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"cannot read the run directory '{run_dir}': {reason}: choose another --run-dir"
+        ) from None
     return run_dir
 
 
@@ -91,7 +96,10 @@ def create_run(config: Config, held: contextlib.ExitStack) -> Path:
             _clear(run_dir)
         write_config(run_dir, config)
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot write the run directory '{run_dir}': {error}") from None
+        reason = getattr(error, "strerror", None) or error  # without the path once more
+        raise UserError(
+            f"cannot write the run directory '{run_dir}': {reason}: choose another --run-dir"
+        ) from None
     return run_dir
 
 
@@ -122,7 +130,8 @@ def load_config(run_dir: Path) -> Config:
             f"'{run_dir}' holds the runs of several seeds: name one of them, as {run_dir / 'seed1'}"
         )
     if not present:
-        raise UserError(f"'{run_dir}' is no run directory: it has no config.toml")
+        hint = paths.remedy(run_dir) or f"it has no {layout.CONFIG}"
+        raise UserError(f"'{run_dir}' is no run directory: {hint}")
     check_links(run_dir)
     config = load(run_dir / layout.CONFIG)
     try:

@@ -19,6 +19,7 @@ from jaxrl.atari.games import atari_games, known_games
 from jaxrl.atari.scores import human_normalized
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
+from jaxrl.formatting import games
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
 
@@ -248,9 +249,9 @@ def describe(result: Evaluation) -> str:
     normalized = "" if human is None else f", human-normalized {human:.2f}"
     trained = "" if result.step is None else f" after {result.step:,} steps"
     random = "" if result.epsilon is None else f"epsilon {result.epsilon:g}, "
+    spread = f"mean {result.mean:.1f} (standard deviation {result.std:.1f}), median"
+    scores = "score" if result.episodes == 1 else spread
     return (
         f"{result.game}{trained}, protocol {result.protocol} ({played([result])}), "
-        f"{random}{result.episodes} games: mean {result.mean:.1f} "
-        f"(standard deviation {result.std:.1f}), "
-        f"median {result.median:.1f}{normalized}"
+        f"{random}{games(result.episodes)}: {scores} {result.median:.1f}{normalized}"
     )

@@ -19,7 +19,7 @@ from tensorboardX.record_writer import RecordWriter
 
 from jaxrl.atari.games import CATCH
 from jaxrl.errors import UserError
-from jaxrl.runs import layout
+from jaxrl.runs import layout, paths
 from jaxrl.types import WINDOW, Count, Mean, Metrics
 
 ROUNDS = 2  # games of each environment after which long ones have ended as often as they begin
@@ -74,7 +74,9 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
             raise OSError("it is no file")
         text = (run_dir / layout.METRICS).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(f"'{run_dir}' is no run directory: it has no {layout.METRICS}") from None
+        hint = "" if (run_dir / layout.CONFIG).exists() else paths.remedy(run_dir)
+        reason = hint or f"it has no {layout.METRICS}"
+        raise UserError(f"'{run_dir}' is no run directory: {reason}") from None
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no path
         raise UserError(f"cannot read '{run_dir / layout.METRICS}': {error}") from None
     rows = []

@@ -1,16 +1,22 @@
 """What a path on the command line stands for: a run directory, a folder of them, or a policy."""
 
+import contextlib
 import functools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxrl.errors import UserError
+from jaxrl.atari.games import game_name, known_games
+from jaxrl.errors import RunError, UserError, nearest
 from jaxrl.policies import SUFFIX, policies
 from jaxrl.runs import checkpoint_files, layout
+
+NEWEST = ("latest", "newest", "last")  # words for a run; the path must be named
+
+_GIVEN: dict[str, str] = {}  # directory of an unpacked policy -> path or name that the user gave
 
 
 def policy_path(path: Path) -> Path | None:
@@ -25,7 +31,31 @@ def policy_path(path: Path) -> Path | None:
 def as_run_dir(path: Path) -> Path:
     """Returns a run directory: of a policy, one that lasts until this process ends."""
     found = policy_path(path)
-    return path if found is None else _unpacked(found.absolute(), _state(found))
+    if found is None:
+        return path
+    run_dir = _unpacked(found.absolute(), _state(found))
+    _GIVEN[str(run_dir)] = str(path)
+    return run_dir
+
+
+def as_given(text: object) -> str:
+    """Returns a path or a message with policies as the user named them, not where they lie."""
+    said = str(text)
+    for run_dir, given in _GIVEN.items():
+        said = said.replace(f"{run_dir}/{layout.POLICY}", given).replace(run_dir, given)
+    return said
+
+
+@contextlib.contextmanager
+def naming_as_given() -> Iterator[None]:
+    """Lets the errors of a block name policies as the user did."""
+    try:
+        yield
+    except (UserError, RunError) as error:
+        said = as_given(error)
+        if said == str(error):
+            raise
+        raise type(error)(said) from error
 
 
 def _state(path: Path) -> tuple[int, ...]:
@@ -55,7 +85,50 @@ def _unpacked(path: Path, state: tuple[int, ...]) -> Path:
 
 def is_policy(run_dir: Path) -> bool:
     """Returns whether a run directory was unpacked from a policy's file."""
-    return (run_dir / layout.POLICY).is_file()
+    return os.path.isfile(run_dir / layout.POLICY)
+
+
+def remedy(path: Path) -> str:
+    """Returns what a path probably means that is no run directory, for messages; empty if unknown.
+
+    It offers runs inside the path, a run of its folder or of runs/, or a policy.
+    """
+    if os.path.isdir(path):
+        return _did_you_mean(_runs_in(path)[:2])
+    if policy_path(path):
+        return "a policy is taken by play, evaluate, plot, report and compare; this needs a run"
+    bare, name = len(path.parts) == 1, path.name
+    if bare and name in NEWEST:
+        return _did_you_mean(_runs_in(Path("runs"))[:1])
+    beside = _runs_in(path.parent) + (_runs_in(Path("runs")) if bare else [])
+    if near := nearest(name, [run.name for run in beside], 1):
+        return _did_you_mean([run for run in beside if run.name == near[0]][:1])
+    if not bare:
+        return ""
+    game = game_name(name)
+    if game in policies():
+        return f"did you mean the policy '{game}'?"
+    if game in known_games():
+        return (
+            f"no policy of {game} comes with jaxrl, train one: jaxrl train --config vtrace_cpu "
+            f"--game {game}"
+        )
+    near = nearest(name.lower(), policies(), 1)
+    offer = f"did you mean the policy '{near[0]}'? " if near else ""
+    return f"{offer}`jaxrl policies` lists the policies that come with jaxrl"
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Returns the runs in a folder, the newest first."""
+    found = folder.glob(f"*/{layout.CONFIG}") if os.path.isdir(folder) else ()
+    configs = [config for config in found if os.path.isfile(config)]
+    return [config.parent for config in sorted(configs, key=os.path.getmtime, reverse=True)]
+
+
+def _did_you_mean(run_dirs: list[Path]) -> str:
+    """Returns the question with the runs; empty if there is none."""
+    offered = " or ".join(f"'{run_dir}'" for run_dir in run_dirs)
+    return f"did you mean {offered}?" if offered else ""
 
 
 class Selected(NamedTuple):

@@ -319,7 +319,7 @@ def test_an_older_evaluation_and_configuration_are_read(tmp_path):
     (run,) = reader.read([make_run(tmp_path / "x", evaluation=found, config=config)])
     assert run.evaluation.human_normalized == pytest.approx(0.643, abs=1e-3)
     refused, sticks = run.warnings
-    assert "it is 'env.repeat_action_probability' now" in refused
+    assert "it belongs in [env], as 'env.repeat_action_probability'" in refused
     assert "probability 0 in training and 0.25 in the evaluation" in sticks
 
 

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import pytest
 
 import jaxrl
 from jaxrl.cli.main import COMMANDS, main
+from jaxrl.training import train as training
 from tests.conftest import CONFIGS
 
 TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-capacity", "1e9"]
@@ -31,9 +33,25 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "ppo_pong"], "did you mean --config ppo_pong?"),
         (["train", "now"], "unexpected argument 'now' (jaxrl train --help"),
         (["train", "--lr", "1e-3"], "did you mean --optimizer.learning-rate?"),
+        (["train", "--timesteps", "1e6"], "did you mean --total-steps?"),
+        (["train", "--total-timesteps", "1e6"], "did you mean --total-steps?"),
+        (["train", "--total_timesteps=1e6"], "did you mean --total-steps?"),
+        (["train", "--env", "pong"], "did you mean --game?"),
+        (["train", "--env-id", "ALE/Pong-v5"], "did you mean --game?"),
+        (["train", "--n-steps", "5"], "did you mean --agent.rollout-length?"),
+        (["train", "--agent.n-steps", "5"], "did you mean --agent.rollout-length?"),
+        (["train", "--device", "cuda"], "unknown option '--device': JAX takes a GPU by itself"),
+        (["train", "--gpu", "0"], "unknown option '--gpu': JAX takes a GPU by itself"),
+        (["train", "--batch-size", "64"], "--num-envs times --agent.rollout-length"),
+        (["train", "--config", "dqn", "--batch-size", "64"], "did you mean --agent.batch-size?"),
+        (["train", "--optimizer.learning-rate", "abc"], "learning-rate: 'abc' is not a number ("),
+        (["train", "--config", "{here}/timesteps.toml"], "did you mean 'total_steps'?"),
         (["train", "--total-steps", "1M"], "'1M' is not a whole number: write 1e6 ("),
         (["train", "--total-steps", "2.5k"], "write 2.5e3"),
-        (["train", "--config", "{here}/hyphen.toml"], "it is 'optimizer.learning_rate' now"),
+        (
+            ["train", "--config", "{here}/hyphen.toml"],
+            "it belongs in [optimizer], as 'optimizer.learning_rate'",
+        ),
         (["train", "--config", "{here}/steps.toml"], "must be a whole number: write 1e6"),
         (["train", "--game", "PongNoFrameskip-v4x"], "unknown game 'PongNoFrameskip-v4x'"),
         (["sweep", "--gmaes", "pong"], "did you mean --games?"),
@@ -46,7 +64,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
             ["train", "--network.torso", "resnet"],
             "--network.torso resnet: must be one of nips, nature, impala",
         ),
-        (["train", "--algorithm", "ppo"], "--config ppo"),
+        (["train", "--algorithm", "ppo"], "take one of configs/, as --config ppo"),
         (
             ["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--agent.num-minibatches", "3"],
             "take 2",
@@ -74,7 +92,15 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--config", "absent.toml"], "no configuration file"),
         (["train", "--env.noop-max", "0"], "noop_max = 0: must be at least 1"),
         (["train", "--run-dir", "{here}"], "exists: choose another --run-dir"),
-        (["train", "--run-dir", "{here}/file/x"], "cannot"),
+        (["train", "--run-dir", "{here}/file"], "/file' is a file: choose another --run-dir"),
+        (
+            ["train", "--config", "a2c", "--run-dir", "{here}/file/x"],
+            "/file/x': Not a directory: choose another --run-dir",
+        ),
+        (
+            ["train", "--config", "a2c", "--run-dir", "/proc/x"],
+            "cannot write the run directory '/proc/x': No such file or directory: choose another",
+        ),
         (["train", "--config", "{here}/bad.toml"], "unknown key 'num_evns': did you mean"),
         (["resume", "{here}/none"], "is no run directory"),
         (["evaluate", "{here}"], "is no run directory"),
@@ -88,6 +114,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
             ["play", "{here}/a/b/run", "--checkpoint", "last"],
             "must be an agent step, latest or best",
         ),
+        (["play", "{here}/a/b/run", "--checkpoint", "newest"], "checkpoint = newest: must be an"),
         (["evaluate", "{here}/a/b/run", "--checkpoint", "-3"], "checkpoint = -3"),
         (["plot"], "run director"),
         (["plot", "{here}", "{here}"], "-o comparison.png"),
@@ -99,6 +126,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
 def test_mistakes_end_in_one_line_and_status_two(arguments, message, tmp_path, capsys):
     (tmp_path / "file").write_text("not a directory")
     (tmp_path / "bad.toml").write_text("num_evns = 3")
+    (tmp_path / "timesteps.toml").write_text("total-timesteps = 1e6")
     (tmp_path / "hyphen.toml").write_text("learning-rate = 1e-3")
     (tmp_path / "steps.toml").write_text('total_steps = "1M"')
     (tmp_path / "a" / "b" / "run").mkdir(parents=True)
@@ -118,6 +146,33 @@ def test_every_command_has_help_with_an_example(command, capsys):
         main([command, "--help"])
     assert ended.value.code == 0
     assert f"Example: jaxrl {command}" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "jaxrl: no --config: a2c with its defaults trains; `jaxrl configs` lists"),
+        (["--config", "a2c"], ""),
+    ],
+)
+def test_training_without_a_configuration_says_which_algorithm_trains(
+    words, said, monkeypatch, capsys
+):
+    outcome = training.Outcome(Path("x"), 0, None)
+    monkeypatch.setattr(training, "start", lambda _: outcome)
+    assert main(["train", *words]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith(said)
+    assert told.count("\n") == bool(said)
+
+
+def test_help_is_a_command_too(capsys):
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: jaxrl COMMAND")
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "train"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: jaxrl train [OPTIONS]")
 
 
 def test_the_version_is_the_package_s(capsys):

@@ -24,11 +24,25 @@ def test_runs_of_a_folder_that_cannot_be_drawn_are_left_out_and_named(sweep, tmp
         assert main([command, str(sweep), "-o", str(target)]) == 0
         said = capsys.readouterr()
         assert said.out == f"{target}\n"
-        first, second = said.err.splitlines()
+        first, second, *rest = said.err.splitlines()
         assert first == "jaxrl: left out 'pong-x-seed2': no metrics.jsonl yet"
         assert "left out 'pong-x-seed3'" in second
         assert "line 1: has no number 'step'" in second
+        assert ["no video is in the page" in line for line in rest] == [True] * (
+            command == "report"
+        )
     assert "2 runs are left out" in (tmp_path / "x.html").read_text()
+
+
+def test_a_report_without_a_video_says_which_command_makes_one(sweep, tmp_path, capsys):
+    run_dir, target = str(sweep / "pong-x-seed1"), str(tmp_path / "x.html")
+    assert main(["report", run_dir, "-o", target, "--no-video"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["report", run_dir, "-o", target]) == 0
+    assert "`jaxrl play RUN_DIR` makes that of a run" in capsys.readouterr().err
+    (sweep / "pong-x-seed1" / "video.mp4").write_bytes(b"film")
+    assert main(["report", run_dir, "-o", target]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_that_is_named_is_never_left_out(sweep, tmp_path, capsys):

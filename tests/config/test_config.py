@@ -49,7 +49,7 @@ def test_every_configuration_file_is_valid_and_only_overrides(path):
         ({"optimizer": {"eps": "small"}}, "optimizer.eps = 'small': must be a number"),
         ({"optimizer": 3}, "must be a table"),
         ({"network": {"torso": "resnet"}}, "must be one of nips, nature"),
-        ({"algorithm": "a3c"}, "must be one of a2c"),
+        ({"algorithm": "a3c"}, "install the package that has it, or take one of a2c"),
         ({"algorithm": ["a2c"]}, "must be one of a2c"),
     ],
 )
@@ -161,6 +161,12 @@ def test_broken_files_are_named(tmp_path):
         load(tmp_path / "absent.toml")
 
 
+@pytest.mark.parametrize("word", ["catch", "Catch"])
+def test_a_game_is_no_configuration(word):
+    with pytest.raises(UserError, match=f"'{word}': 'catch' is a game: give it by --game catch"):
+        load(Path(word))
+
+
 def test_a_stem_finds_a_file_of_configs(tmp_path, monkeypatch):
     """In a folder of an algorithm, then a user's beside them; a directory hides none."""
     monkeypatch.chdir(tmp_path)
@@ -176,7 +182,18 @@ def test_a_stem_finds_a_file_of_configs(tmp_path, monkeypatch):
     assert load(Path("mine")).num_envs == 5
     (tmp_path / "minx").mkdir()
     with pytest.raises(UserError, match=r"'minx': did you mean 'configs/mine\.toml'"):
-        load(Path("minx"))
+        load(Path("minx"))  # the stem is the file beside configs/
+    with pytest.raises(UserError, match=r"'ppo_pogn': did you mean 'ppo_pong'\?"):
+        load(Path("ppo_pogn"))
+    with pytest.raises(UserError, match=r"'a/ppo_pogn\.toml': did you mean 'ppo_pong'\?"):
+        load(Path("a/ppo_pogn.toml"))
+    with pytest.raises(
+        UserError, match=r"'configs/minx\.toml': did you mean 'configs/.*mine\.toml'"
+    ):
+        load(Path("configs/minx.toml"))
+    (tmp_path / "own.toml").touch()  # no stem finds it here
+    with pytest.raises(UserError, match=r"'owm': did you mean 'own\.toml'"):
+        load(Path("owm"))
     with pytest.raises(UserError, match="'qqqqqq': give a file, or the stem of one in configs/"):
         load(Path("qqqqqq"))
 

@@ -1,6 +1,10 @@
 """The configuration reference says what the dataclasses say."""
 
 import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
 
 import jaxrl
 from jaxrl.config.algorithms import ALGORITHMS
@@ -22,6 +26,14 @@ def test_the_page_of_the_api_is_up_to_date():
     assert page == api_reference.markdown(), "run `make docs`"
     for name in jaxrl.__all__:
         assert f"jaxrl.{name}" in page
+
+
+def test_the_example_of_an_engine_runs(capsys):
+    page = api_reference.markdown()
+    (example,) = re.findall(r"```python\n(engine = .*?)```", page, re.S)
+    assert example.splitlines()[-1] == "engine.close()"
+    exec(example, {"jaxrl": jaxrl, "jax": jax, "jnp": jnp})
+    assert capsys.readouterr().out.startswith("(8, 84, 84) [")
 
 
 def test_every_key_has_its_description_and_default():

@@ -369,7 +369,10 @@ def test_conditions_are_read_as_they_were_written(tmp_path):
     )
     evaluation_record.write(tmp_path, result)
     assert evaluation_record.read(tmp_path) == result
-    assert f"protocol sticky ({played.describe()})" in evaluation_record.describe(result)
+    said = evaluation_record.describe(result)
+    assert f"protocol sticky ({played.describe()})" in said
+    assert "1 game: score 1.0" in said
+    assert "deviation" not in said  # one game has none
     good = json.loads((tmp_path / layout.EVALUATION).read_text())
     for wrong in (
         3,

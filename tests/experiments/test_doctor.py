@@ -533,6 +533,11 @@ def test_the_order_is_observed_where_the_schedule_cannot_be_read(monkeypatch):
     assert "observed" in found["text"]
 
 
+def test_a_seed_is_named_with_those_that_failed_before_it():
+    assert probes._tried(1) == "seed 1"
+    assert probes._tried(3) == "seed 3 (not solved with 1 and 2)"
+
+
 @pytest.mark.slow
 def test_an_agent_that_does_not_learn_is_a_cross(monkeypatch):
     monkeypatch.setattr(probes, "ATTEMPT_STEPS", 800)

@@ -67,7 +67,8 @@ def test_its_algorithm_learns_its_game(package):
     # Without the package its runs name what is missing.
     shutil.rmtree(package)
     told = run(package, "play", "mine.safetensors", status=2)
-    assert "reinforce" in told
+    assert "'mine.safetensors/config.toml': algorithm = 'reinforce': jaxrl has none of" in told
+    assert "install the package that has it" in told
     assert told.count("\n") == 1
     assert "reinforce" in run(package, "evaluate", "x", status=2)
 
@@ -75,6 +76,8 @@ def test_its_algorithm_learns_its_game(package):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["train", "--algorithm", "reinforce"],
+         'write a TOML file with algorithm = "reinforce", and give it by --config'),
         (["train", "--game", "light"], "unknown game 'light': did you mean lights"),
         (["train", "--env.engine", "ligths"], "env.engine = ligths: did you mean lights?"),
         (["train", "--env.engine", "lights"], "env.engine = lights: does not play pong"),
@@ -85,7 +88,7 @@ def test_its_algorithm_learns_its_game(package):
          "jaxrl_example.py must define one subclass of AlgorithmConfig, and defines 0"),
         (["train", "--config", "no_module.toml"], "must name a module"),
         (["train", "--config", "absent.toml"],
-         "must be one of a2c, ppo, vtrace, dqn, c51, nstep_q, pqn, broken, empty"),
+         "package that has it, or take one of a2c, ppo, vtrace, dqn, c51, nstep_q, pqn, broken"),
     ],
 )  # fmt: skip
 def test_mistakes_end_in_one_line(package, words, message):
@@ -93,6 +96,34 @@ def test_mistakes_end_in_one_line(package, words, message):
         name = words[-1].removesuffix(".toml")
         (package.parent / words[-1]).write_text(f'algorithm = "{name}"\n')
     told = run(package, *words, status=2)
+    assert message in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("group", "text", "words", "message"),
+    [
+        (
+            "jaxrl.agents",
+            "from jaxrl.config.algorithm_base import AlgorithmConfig\n"
+            "class UnfinishedConfig(AlgorithmConfig): pass\n",
+            ["--config", "unfinished.toml"],
+            "algorithm = 'unfinished': jaxrl_example/unfinished.py must define make(plan, spec)",
+        ),
+        (
+            "jaxrl.engines",
+            "GAMES = ('levers',)\n",
+            ["--game", "levers"],
+            "jaxrl.engines: jaxrl_example.unfinished must define make",
+        ),
+    ],
+)
+def test_a_module_without_make_is_refused_in_one_line(package, group, text, words, message):
+    (package / "jaxrl_example" / "unfinished.py").write_text(text)
+    (package.parent / "unfinished.toml").write_text('algorithm = "unfinished"\n')
+    entries = package / "jaxrl_example-0.1.dist-info" / "entry_points.txt"
+    entries.write_text(f"[{group}]\nunfinished = jaxrl_example.unfinished\n")
+    told = run(package, "train", *words, status=2)
     assert message in told
     assert told.count("\n") == 1
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+import jaxrl
+from jaxrl.analysis.groups import distinct_names
+from jaxrl.analysis.report import reader
 from jaxrl.cli.main import main
 from jaxrl.config.diff import flat
 from jaxrl.errors import DamagedError, UserError
@@ -235,6 +239,45 @@ def test_an_export_into_the_run_leaves_its_checkpoints_in_charge(trained, tmp_pa
     with pytest.raises(UserError, match="x' has no checkpoint yet"):
         load_policy(run_dir)
     assert load_policy(run_dir / "policy.safetensors").step == 400
+
+
+def test_a_policy_is_called_as_the_user_named_it(exported, tmp_path, monkeypatch, capsys):
+    """Not by the temporary directory into which its file is unpacked."""
+    run_dir, path = exported
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(path, "x.safetensors")
+    (tmp_path / "a").mkdir()
+    shutil.copy(path, "a/x.safetensors")
+    assert main(["compare", "x.safetensors", "a/x.safetensors"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("x.safetensors against a/x.safetensors\n")
+    assert "jaxrl-" not in said
+    assert main(["compare", "x.safetensors", str(run_dir), "--protocol", "noop", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["names"] == ["x.safetensors", str(run_dir)]
+    words = ["evaluate", "x.safetensors", "a/x.safetensors", "--recorded", "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)["evaluations"]
+    assert [one["run"] for one in found] == ["x.safetensors", "a/x.safetensors"]
+    assert distinct_names([as_run_dir(Path(word)) for word in words[1:3]]) == [
+        f"{tmp_path.name}/x.safetensors",
+        "a/x.safetensors",
+    ]
+    unknown = {"config.toml": "algorithm = 'absent'\n"}
+    rewritten(path, tmp_path / "x.safetensors", **unknown)
+    refused = "'x.safetensors/config.toml': algorithm = 'absent': jaxrl has none of this name"
+    for command in ("play", "evaluate"):
+        assert main([command, "x.safetensors"]) == 2
+        assert capsys.readouterr().err.startswith(f"jaxrl: {refused}")
+    with pytest.raises(UserError, match=f"^{refused}"):
+        load_policy("x.safetensors")
+    (other,) = reader.read([as_run_dir(Path("x.safetensors"))])
+    assert not any(str(as_run_dir(Path("x.safetensors"))) in one for one in other.warnings)
+    rewritten(path, tmp_path / "y.safetensors", updates=None)
+    with pytest.raises(UserError, match=r"^'y\.safetensors' does not fit its configuration"):
+        load_policy("y.safetensors")
+    rewritten(path, tmp_path / "z.safetensors", **{"metrics.jsonl": "1\n"})
+    with pytest.raises(UserError, match=r"'z\.safetensors/metrics\.jsonl'"):
+        jaxrl.load_runs("z.safetensors")
 
 
 def test_a_policy_stands_among_runs(exported):

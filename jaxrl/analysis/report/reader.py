@@ -12,6 +12,7 @@ from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.directory import check_links, load_config, settings_by_key
 from jaxrl.runs.lock import is_locked
+from jaxrl.runs.paths import as_given
 
 SKIPPED = "loss/skipped_updates"
 LEAST_GOODPUT = 0.9  # below it, a warning
@@ -141,7 +142,7 @@ def _config(run: ReportedRun) -> dict[str, Any]:
 
 def _without_path(error: Exception, run: ReportedRun) -> str:
     """Returns the message without the path, which the page shows with the run."""
-    return str(error).replace(f"'{run.path}/config.toml'", layout.CONFIG)
+    return as_given(str(error).replace(f"'{run.path}/config.toml'", layout.CONFIG))
 
 
 def _provenance(run: ReportedRun) -> dict[str, Any]:

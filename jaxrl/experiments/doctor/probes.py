@@ -288,7 +288,7 @@ def learning() -> Answer:
             score = -MAX_SCORE if games.return_mean is None else games.return_mean
             seconds = time.perf_counter() - began
             text = (
-                f"A2C on Catch, {mesh.size} x {mesh.devices.flat[0].device_kind}, seed {seed}: "
+                f"A2C on Catch, {mesh.size} x {mesh.devices.flat[0].device_kind}, {_tried(seed)}: "
                 f"return {score:.2f} of {MAX_SCORE:g} after "
                 f"{steps + interval * program.steps_per_update:,} steps, {seconds:.0f} s in all"
             )
@@ -298,6 +298,13 @@ def learning() -> Answer:
                 remedy = "stop other programs, and run it once more"
                 return {"mark": "warning", "text": f"{text}, too slow to tell", "remedy": remedy}
     return {"mark": "cross", "text": f"{text}, not solved"}
+
+
+def _tried(seed: int) -> str:
+    """Returns the seed with those that were tried before it."""
+    before = SEEDS[: SEEDS.index(seed)]
+    failed = f" (not solved with {' and '.join(map(str, before))})" if before else ""
+    return f"seed {seed}{failed}"
 
 
 PROBES: dict[str, Callable[[], Answer]] = {

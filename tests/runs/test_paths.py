@@ -1,0 +1,57 @@
+"""A path that is no run directory is met with the likeliest run or policy."""
+
+import os
+
+import pytest
+
+import jaxrl
+from jaxrl.cli.main import main
+from jaxrl.errors import UserError
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The working directory, with a folder of three runs, of which `boxing-2` is the newest."""
+    monkeypatch.chdir(tmp_path)
+    for age, name in enumerate(("boxing-2", "boxing-1", "zaxxon-1")):
+        config = tmp_path / "runs" / name / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text('game = "boxing"')
+        os.utime(config, (1000 - age, 1000 - age))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["play", "breakout"], "no policy of breakout comes with jaxrl, train one: jaxrl train"),
+        (["play", "Breakout-v5"], "--game breakout"),
+        (["play", "PONG"], "did you mean the policy 'pong'?"),
+        (["evaluate", "pon"], "did you mean the policy 'pong'? `jaxrl policies` lists"),
+        (["plot", "pongg"], "did you mean the policy 'pong'?"),
+        (["play", "zzzzzz"], "directory: `jaxrl policies` lists the policies that come with jaxrl"),
+        (["resume", "pong"], "this needs a run"),
+        (["watch", "pong", "--once"], "this needs a run"),
+        (["export", "pong", "x.safetensors"], "this needs a run"),
+        (["watch", "absent.safetensors"], "this needs a run"),
+        (["resume", "runs"], "did you mean 'runs/boxing-2' or 'runs/boxing-1'?"),
+        (["watch", "runs", "--once"], "did you mean 'runs/boxing-2'"),
+        (["play", "runs"], "did you mean 'runs/boxing-2'"),
+        (["resume", "latest"], "did you mean 'runs/boxing-2'?"),
+        (["watch", "runs/zaxxon1"], "did you mean 'runs/zaxxon-1'?"),
+        (["watch", "zaxxon-1"], "did you mean 'runs/zaxxon-1'?"),
+        (["watch", "runs/zzzzzz"], "it has no config.toml"),
+        (["watch", "x\0/y"], "x"),
+    ],
+)
+def test_the_message_offers_what_is_probably_meant(words, message, here, capsys):
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.startswith(f"jaxrl: '{words[1]}'") or "\0" in words[1]
+    assert told.count("\n") == 1
+
+
+def test_the_api_offers_the_same(here):
+    with pytest.raises(UserError, match="'pongg' is no run directory: did you mean the policy 'po"):
+        jaxrl.load_policy("pongg")
