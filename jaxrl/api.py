@@ -130,7 +130,8 @@ def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
     have no line yet are left out. Raises `UserError` if a path is no run, or cannot be read.
     """
     from jaxrl.analysis.tables import load_table
-    from jaxrl.runs.paths import expand, lacks_lines, naming_as_given
+    from jaxrl.runs.metrics import lacks_lines
+    from jaxrl.runs.paths import expand, naming_as_given
 
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     with naming_as_given():

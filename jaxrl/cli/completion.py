@@ -1,7 +1,7 @@
 """`jaxrl completion`."""
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -59,19 +59,17 @@ class Completion:
     """shell that reads the script"""
 
 
-def completion(arguments: Completion) -> int:
-    """Prints the script."""
-    print(OF_ZSH * (arguments.shell == "zsh") + script(), end="")
+def completion(commands: Mapping[str, Any], arguments: Completion) -> int:
+    """Prints the script for a table of commands."""
+    print(OF_ZSH * (arguments.shell == "zsh") + script(commands), end="")
     return 0
 
 
-def script() -> str:
+def script(commands: Mapping[str, Any]) -> str:
     """Returns a script for bash, which zsh can read too."""
-    from jaxrl.cli.main import COMMANDS
-
     found = {
         name: [one for kind in (command, *command.by_option.values()) for one in _options(kind)]
-        for name, command in COMMANDS.items()
+        for name, command in commands.items()
     }
     values = [
         (f"{name} {of or ''}", option, choices)
@@ -81,7 +79,7 @@ def script() -> str:
         for of in option.names or (name,)
     ]
     return SCRIPT.format(
-        commands=" ".join([*COMMANDS, "--help", "--version"]),
+        commands=" ".join([*commands, "--help", "--version"]),
         options=_cases((name, _names(options)) for name, options in found.items()),
         values=_cases((place, choices) for place, _, choices in values),
         repeated=_cases(

@@ -18,7 +18,8 @@ from jaxrl.cli.parsing import (
 from jaxrl.errors import UserError
 from jaxrl.formatting import games
 from jaxrl.runs import layout
-from jaxrl.runs.paths import expand, is_policy, lacks_checkpoints
+from jaxrl.runs.checkpoint_files import lacks_checkpoints
+from jaxrl.runs.paths import expand, is_policy
 
 if TYPE_CHECKING:
     from jaxrl.runs.evaluation_record import Evaluation

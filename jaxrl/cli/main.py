@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jaxrl
@@ -63,8 +64,8 @@ COMMANDS = {
     "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),
     "tune": Command(Tune, tune),
     "doctor": Command(Doctor, doctor),
-    "completion": Command(Completion, completion),
 }
+COMMANDS["completion"] = Command(Completion, partial(completion, COMMANDS))
 
 
 def _usage() -> str:

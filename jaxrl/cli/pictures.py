@@ -19,7 +19,8 @@ from jaxrl.cli.parsing import (
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.paths import as_run_dir, is_policy, lacks_lines, select
+from jaxrl.runs.metrics import lacks_lines
+from jaxrl.runs.paths import as_run_dir, is_policy, select
 
 
 @dataclass(frozen=True)

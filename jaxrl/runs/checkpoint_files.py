@@ -65,6 +65,11 @@ def steps(run_dir: Path) -> list[int]:
     return sorted(int(name) for name in names if name.isascii() and _is_number(name))
 
 
+def lacks_checkpoints(run_dir: Path) -> str:
+    """Returns why a run cannot be played yet; empty if it can."""
+    return "" if steps(run_dir) else "no checkpoint yet"
+
+
 def best(run_dir: Path) -> int:
     """Returns the step of the checkpoint with the highest mean. Raises `UserError`.
 

@@ -16,7 +16,7 @@ from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
-from jaxrl.runs import layout, paths
+from jaxrl.runs import hints, layout
 from jaxrl.runs.lock import hold_lock
 
 
@@ -130,7 +130,7 @@ def load_config(run_dir: Path) -> Config:
             f"'{run_dir}' holds the runs of several seeds: name one of them, as {run_dir / 'seed1'}"
         )
     if not present:
-        hint = paths.remedy(run_dir) or f"it has no {layout.CONFIG}"
+        hint = hints.remedy(run_dir) or f"it has no {layout.CONFIG}"
         raise UserError(f"'{run_dir}' is no run directory: {hint}")
     check_links(run_dir)
     config = load(run_dir / layout.CONFIG)

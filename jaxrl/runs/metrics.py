@@ -19,7 +19,7 @@ from tensorboardX.record_writer import RecordWriter
 
 from jaxrl.atari.games import CATCH
 from jaxrl.errors import UserError
-from jaxrl.runs import layout, paths
+from jaxrl.runs import hints, layout
 from jaxrl.types import WINDOW, Count, Mean, Metrics
 
 ROUNDS = 2  # games of each environment after which long ones have ended as often as they begin
@@ -74,7 +74,7 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
             raise OSError("it is no file")
         text = (run_dir / layout.METRICS).read_text(encoding="utf-8")
     except FileNotFoundError:
-        hint = "" if (run_dir / layout.CONFIG).exists() else paths.remedy(run_dir)
+        hint = "" if (run_dir / layout.CONFIG).exists() else hints.remedy(run_dir)
         reason = hint or f"it has no {layout.METRICS}"
         raise UserError(f"'{run_dir}' is no run directory: {reason}") from None
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no path
@@ -87,6 +87,14 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             raise UserError(f"'{run_dir / layout.METRICS}', line {number}: {error}") from None
     return rows
+
+
+def lacks_lines(run_dir: Path) -> str:
+    """Returns why a run cannot be drawn yet, as one that still compiles; empty if it can."""
+    try:
+        return "" if read(run_dir) else f"no line in {layout.METRICS} yet"
+    except UserError as error:
+        return str(error) if (run_dir / layout.METRICS).exists() else f"no {layout.METRICS} yet"
 
 
 def _row(row: Any) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout
+from jaxrl.runs.checkpoint_files import lacks_checkpoints
 from jaxrl.runs.directory import write_config
 from jaxrl.runs.evaluation_record import Conditions
-from jaxrl.runs.paths import expand, lacks_checkpoints
+from jaxrl.runs.paths import expand
 from tests.conftest import recipe_file
 
 # Scores of Pong at which a run is at 0, 1 and 2 humans: -20.7 is random play, 14.6 a human.

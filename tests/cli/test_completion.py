@@ -18,7 +18,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 @pytest.fixture(scope="module")
 def script():
-    return completion.script()
+    return completion.script(COMMANDS)
 
 
 def offered(script, *words):

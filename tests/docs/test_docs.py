@@ -34,7 +34,7 @@ from jaxrl.experiments.doctor import machine
 from jaxrl.experiments.suite import run
 from jaxrl.program import episode_statistics, nonfinite
 from jaxrl.program.program import make_program
-from jaxrl.runs import paths
+from jaxrl.runs import hints
 from jaxrl.runtime import processes
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import train
@@ -90,7 +90,7 @@ def test_commands_are_shown():
 def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     started = []
-    for place in (paths, policies):
+    for place in (hints, policies):
         monkeypatch.setattr(place, "policies", dict)  # none is there to play
     monkeypatch.setattr(processes, "join", started.append)
     outcome = train.Outcome(Path("x"), 0, None)

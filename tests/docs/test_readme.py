@@ -19,7 +19,7 @@ from jaxrl.cli.train import Train
 from jaxrl.experiments import bench, sweep, tune
 from jaxrl.experiments.doctor import machine
 from jaxrl.experiments.suite import run
-from jaxrl.runs import paths
+from jaxrl.runs import hints
 from jaxrl.runtime import processes
 from jaxrl.training import train
 from tests.docs.test_docs import anchors
@@ -52,7 +52,7 @@ def test_commands_and_their_options_exist(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     seen = []
     outcome = train.Outcome(Path("x"), 0, None)
-    for place in (paths, policies):
+    for place in (hints, policies):
         monkeypatch.setattr(place, "policies", dict)  # none is there to play
     monkeypatch.setattr(processes, "join", seen.append)
     monkeypatch.setattr(train, "start", lambda config: seen.append(config) or outcome)

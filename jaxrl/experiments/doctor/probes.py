@@ -1,6 +1,4 @@
-"""The probes of `jaxrl doctor`, run in a separate process.
-
-Use: `python -m jaxrl.experiments.doctor.probes NAME ...`.
+"""The probes of `jaxrl doctor`, run in a separate process, `python -m ...probes NAME ...`.
 
 Each probe answers with one line of JSON on standard output, or with nothing if it crashes or hangs.
 """
@@ -270,8 +268,7 @@ def learning() -> Answer:
     mesh = make_mesh(0)
     num_envs = -(-16 // mesh.size) * mesh.size
     run: Any = None
-    began = 0.0
-    text = ""
+    began, text = 0.0, ""
     for seed in SEEDS:
         config = _config(game=CATCH, num_envs=num_envs, total_steps=30_000, seed=seed)
         plan = resolve(config, mesh.size)
@@ -302,9 +299,8 @@ def learning() -> Answer:
 
 def _tried(seed: int) -> str:
     """Returns the seed with those that were tried before it."""
-    before = SEEDS[: SEEDS.index(seed)]
-    failed = f" (not solved with {' and '.join(map(str, before))})" if before else ""
-    return f"seed {seed}{failed}"
+    before = " and ".join(map(str, SEEDS[: SEEDS.index(seed)]))
+    return f"seed {seed}" + f" (not solved with {before})" * bool(before)
 
 
 PROBES: dict[str, Callable[[], Answer]] = {
@@ -324,14 +320,10 @@ def run(name: str) -> Answer:
         return PROBES[name]()
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "envpool":
-            remedy = "install EnvPool first"
-            return {
-                "mark": "warning",
-                "text": "cannot be determined without EnvPool",
-                "remedy": remedy,
-            }
-        said = " ".join(str(error).split())
-        return {"mark": "cross", "text": f"{type(error).__name__}: {said[:200]}"}
+            said, remedy = "cannot be determined without EnvPool", "install EnvPool first"
+            return {"mark": "warning", "text": said, "remedy": remedy}
+        said = " ".join(str(error).split())[:200]
+        return {"mark": "cross", "text": f"{type(error).__name__}: {said}"}
 
 
 def _end_with_parent() -> None:
