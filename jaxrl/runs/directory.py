@@ -126,8 +126,9 @@ def load_config(run_dir: Path) -> Config:
     except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
         raise UserError(f"cannot read '{run_dir}': {error}") from None
     if not present and os.path.isfile(run_dir / layout.POPULATION):
+        first = min(run_dir.glob("seed*"), default=run_dir / "seed1")
         raise UserError(
-            f"'{run_dir}' holds the runs of several seeds: name one of them, as {run_dir / 'seed1'}"
+            f"'{run_dir}' holds the runs of several seeds: name one of them, as {first}"
         )
     if not present:
         hint = hints.remedy(run_dir) or f"it has no {layout.CONFIG}"
