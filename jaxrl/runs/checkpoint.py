@@ -136,6 +136,7 @@ class Checkpoints:
         """
         self._run_dir, self._config, self._games = run_dir, config, games
         self._evaluated = bool(config.evaluation.interval)  # whether evaluations rank checkpoints
+        self._members = members
         self._keep = config.checkpoint.keep if members == 1 else max(config.checkpoint.keep, 3)
         self._empty_deleted()  # left by a kill
         self._manager = self._open()
@@ -184,6 +185,7 @@ class Checkpoints:
             "format": checkpoint_files.FORMAT,
             "devices": num_devices(state),
             "games": self._games,
+            "members": self._members,
             "config": dataclasses.asdict(self._config),
         }
         self._started = progress.step

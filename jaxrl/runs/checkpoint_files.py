@@ -46,6 +46,7 @@ class Described(NamedTuple):
     devices: int  # number it was saved on
     config: dict[str, Any]  # of the run, as a table
     games: str  # their `EnvEngine.state_format`; "" if it holds none
+    members: int  # runs that trained together, each with a checkpoint of this step
 
 
 def directory(run_dir: Path) -> Path:
@@ -117,9 +118,9 @@ def describe(run_dir: Path, step: int) -> Described:
             devices, config = int(said.pop("devices")), dict(said.pop("config"))
             seconds = float(said.pop("seconds"))
             only_catch = "catch 1" if config.get("game") == "catch" else ""
-            games = str(said.pop("games", only_catch))
+            games, members = str(said.pop("games", only_catch)), int(said.pop("members", 1))
             progress = Progress(seconds=seconds, **{name: int(said[name]) for name in said})
-            return Described(progress, devices, config, games)
+            return Described(progress, devices, config, games, members)
     except (
         OSError,
         ValueError,

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
@@ -39,6 +40,16 @@ def configs_of(config: Config, seeds: Sequence[int], root: Path) -> tuple[Config
     if config.parallel.groups > 1:
         raise UserError("parallel.groups: the runs of --seeds play in one group; leave it at 1")
     return tuple(config.replaced(seed=seed, run_dir=str(root / f"seed{seed}")) for seed in seeds)
+
+
+def check_alike(configs: Sequence[Config]) -> None:
+    """Refuses members of other settings, as of one that was resumed alone. Raises `UserError`."""
+    keys = {key for own in differences(list(configs)) for key in own} - {"seed", "run_dir"}
+    if keys:
+        raise UserError(
+            f"the runs of the seeds differ in {', '.join(sorted(keys))}: resume each by its own "
+            "directory"
+        )
 
 
 def check_processes(count: int) -> None:

@@ -106,6 +106,12 @@ class WandbLog:
         replace_text(self._file, text + "\n")
 
 
+def _name_of(run_dir: Path) -> str:
+    """Returns the name of a run; that of one of several seeds has the directory of all."""
+    member = (run_dir.parent / layout.POPULATION).exists()
+    return f"{run_dir.absolute().parent.name}-{run_dir.name}" if member else run_dir.name
+
+
 def _open(wandb: Any, run_dir: Path, config: Config, name: str, say: Callable[[str], None]) -> Any:
     """Returns the run at Weights & Biases; it is kept here where there is no login or network."""
     limits = {"init_timeout": SECONDS_TO_START, "finish_timeout": SECONDS_TO_END}
@@ -122,7 +128,7 @@ def _open(wandb: Any, run_dir: Path, config: Config, name: str, say: Callable[[s
             resume="allow",
             reinit="create_new",
             project=config.log.wandb_project,
-            name=os.environ.get("WANDB_NAME") or run_dir.name,
+            name=os.environ.get("WANDB_NAME") or _name_of(run_dir),
             config=dataclasses.asdict(config),
             allow_val_change=True,
             settings=settings,

@@ -30,11 +30,11 @@ class Evaluator:
     def __init__(self, session: TrainingSession, step: int) -> None:
         self._session = session
         self._interval = session.config.evaluation.interval
-        before = self._before(step) if self._interval and step else Before()
+        before = self._before(step) if step else Before()
         self._next = self._after(before.evaluated) if self._interval else None
-        self._best = before.best
-        # Whether a signal ended the evaluation of this step: its line is still to be written.
-        self.owes_line = bool(self._interval) and before.line < step
+        self._best, self._saved = before.best, step
+        self.line_before = before.line  # step of the newest line of the log
+        self.stopped = False  # whether a signal ended the newest evaluation, which stays due
         self.seconds = 0.0  # that training has waited for evaluations
         self.evaluated: tuple[int, float] | None = None  # step and mean of the newest
         self.is_best = False  # whether the newest has the highest mean so far
@@ -58,11 +58,10 @@ class Evaluator:
     def if_due(self, actor: ActorState, step: int) -> dict[str, Any]:
         """Evaluates if the interval has passed; returns the keys of metrics.jsonl.
 
-        `owes_line` says afterwards whether a signal ended the evaluation, which stays due. A policy
-        whose evaluation was owed has its checkpoint already, which cannot be ranked any more.
+        The policy that a resumed run begins with has its checkpoint already, which cannot be ranked
+        any more: it is never the best.
         """
-        is_saved = self.owes_line
-        self.is_best = self.owes_line = False
+        self.is_best = self.stopped = False
         if self._next is None or step < self._next:
             return {}
         start = time.perf_counter()
@@ -72,11 +71,11 @@ class Evaluator:
         took = time.perf_counter() - start
         self.seconds += took
         if not row:
-            self.owes_line = True
+            self.stopped = True
             return {}
         self._next = self._after(step)
         self.evaluated = (step, row[MEAN])
-        self.is_best = not is_saved and (self._best is None or row[MEAN] > self._best)
+        self.is_best = step != self._saved and (self._best is None or row[MEAN] > self._best)
         self._best = row[MEAN] if self.is_best else self._best
         return row | {"evaluation/seconds": round(took, 3)}
 

@@ -49,10 +49,8 @@ def run(
     interval_start = (before.step, 0.0)
     start = time.perf_counter()
     session.stop.savable = True
-    if any(member.owes_line for member in members):
-        since_line = _follow(session, members, state, updates, 0.0)
-        rate = before.step / max(before.seconds, 1e-9)
-        state = _end_interval(session, members, state, rate, since_line, only_owed=True)
+    if updates and updates % session.plan.updates_per_line == 0:
+        state = _begin_at_line(session, members, state, before)
     while updates < session.plan.num_updates and not session.stop.agreed():
         count, boundary = session.next_call(updates, update_seconds)
         state, call_seconds = _call(session, compiled, state, count, update_seconds)
@@ -89,6 +87,17 @@ def _follow(
     for member, played, learned in zip(members, games, means, strict=True):
         member.follow(updates, seconds, played, learned)
     return since_line
+
+
+def _begin_at_line(
+    session: TrainingSession, members: Sequence[Member], state: LoopState, before: Progress
+) -> LoopState:
+    """Writes the lines that the session before owes; returns the state with metrics of zero."""
+    since_line = _follow(session, members, state, before.updates, 0.0)
+    for member in members:
+        member.begin_at_line()
+    rate = before.step / max(before.seconds, 1e-9)
+    return _end_interval(session, members, state, rate, since_line, only_owed=True)
 
 
 def _end_interval(

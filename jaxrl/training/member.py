@@ -47,6 +47,18 @@ class Member:
         self.progress = dataclasses.replace(progress, ended_before=ended_before, new_games=unsaid)
         self.games = games
         self._means: dict[str, float | None] = {}
+        # Whether the line of this step is still to be written, because a signal ended its
+        # evaluation.
+        self.owes_line = False
+
+    def begin_at_line(self) -> None:
+        """Finds out whether the session before owes the line of the step that this one begins at.
+
+        It does where the log lacks the line, and the metrics, which `follow` has taken over, are of
+        some updates.
+        """
+        learned = self._means["loss/learning_rate"] is not None or self._means[nonfinite.SKIPPED]
+        self.owes_line = self.evaluator.line_before < self.progress.step and bool(learned)
 
     @property
     def waited(self) -> float:
@@ -83,13 +95,6 @@ class Member:
         )
 
     @property
-    def owes_line(self) -> bool:
-        """Whether the line of this step is still to be written; after the last update none is."""
-        updates, plan = self.progress.updates, self.session.plan
-        at_line = updates % plan.updates_per_line == 0 and updates < plan.num_updates
-        return at_line and self.evaluator.owes_line
-
-    @property
     def note(self) -> str:
         """A note for the status line: losses are missing while a replay fills."""
         filling = None in self._means.values() and not self._means[nonfinite.SKIPPED]
@@ -110,11 +115,16 @@ class Member:
         progress, step = self.progress, self.progress.step
         _check_learned(self.session, self._means, updates, step)
         check_finite(self.session, nonfinite.faults(agent), step)
+        owed, last = self.owes_line, progress.updates >= self.session.plan.num_updates
         evaluated = self.evaluator.if_due(agent.actor, step)
+        self.owes_line = self.evaluator.stopped and not last
         if self.owes_line:
             return
         wall = self.recorder.wall_before + self.session.seconds_since_start()
         line = _log_line(progress, rate, self.games, wall, self.recorder.seconds)
+        if owed:  # it is of the session before
+            self.recorder.write(line | self._means | evaluated)
+            return
         self.recorder.write(line | self._extra | self._means | evaluated)
         self._extra = {}
         self.progress = dataclasses.replace(progress, new_games=0)

@@ -20,6 +20,8 @@ from jaxrl.training.messages import describe_devices
 from jaxrl.training.session import TrainingSession
 from jaxrl.types import LoopState
 
+NO_PARTNER = "of another seed"
+
 
 class ResumePoint(NamedTuple):
     """The checkpoint that a session continues from."""
@@ -40,7 +42,7 @@ def find(run_dirs: Sequence[Path], configs: Sequence[Config], held: contextlib.E
     for run_dir in run_dirs:
         held.enter_context(hold_lock(run_dir))
     surveys = [checkpoint_files.survey(run_dir) for run_dir in run_dirs]
-    step = _common(run_dirs, [found.good for found in surveys])
+    step = _common(run_dirs, surveys)
     damaged = [found.damaged for found in surveys]
     if step is None:
         for run_dir, config in zip(run_dirs, configs, strict=True):
@@ -56,25 +58,46 @@ def find(run_dirs: Sequence[Path], configs: Sequence[Config], held: contextlib.E
     )
 
 
-def _common(run_dirs: Sequence[Path], good: Sequence[list[int]]) -> int | None:
-    """Returns the newest checkpoint that all runs have; None to start them. Raises `UserError`."""
+def _common(run_dirs: Sequence[Path], surveys: Sequence[checkpoint_files.Found]) -> int | None:
+    """Returns the newest checkpoint that all runs have; None to start them. Raises `UserError`.
+
+    A run may be ahead with those that are damaged in another, and where a kill came between two
+    saves with one more. It must not have trained alone.
+    """
+    good = [found.good for found in surveys]
     step = max(set(good[0]).intersection(*good), default=None)
-    # Where they were killed while they saved, some have one more.
-    if all(sum(own > (step or 0) for own in steps) <= 1 for steps in good):
-        return step
-    listed = "; ".join(
-        f"{run_dir.name}: {', '.join(map(str, own)) or 'none'}"
-        for run_dir, own in zip(run_dirs, good, strict=True)
-    )
-    raise UserError(
-        f"the runs have no checkpoint of the same step ({listed}): resume each by its own directory"
-    )
+    damaged = {own for found in surveys for own in found.damaged}
+    for run_dir, steps in zip(run_dirs, good, strict=True):
+        newer = [own for own in steps if own > (step or 0)]
+        for own in newer:
+            if checkpoint_files.describe(run_dir, own).members != len(run_dirs):
+                raise UserError(
+                    f"'{run_dir}' has trained alone, to step {own:,}: resume each by its own "
+                    "directory"
+                )
+        if len([own for own in newer if own not in damaged]) > 1:
+            listed = "; ".join(
+                f"{path.name}: {', '.join(map(str, found)) or 'none'}"
+                for path, found in zip(run_dirs, good, strict=True)
+            )
+            raise UserError(
+                f"the runs have no checkpoint of the same step ({listed}): resume each by its own "
+                "directory"
+            )
+    return step
 
 
 def go_back(run_dirs: Sequence[Path], step: int, damaged: Sequence[dict[str, str]]) -> str:
-    """Moves damaged checkpoints out of the way, and deletes those that other members lack."""
+    """Moves damaged checkpoints out of the way, and deletes those that a kill left to one member.
+
+    Whole ones of the steps that are damaged in another member are moved out of the way too.
+    """
+    lost = {int(number) for own in damaged for number in own}
     for run_dir, own in zip(run_dirs, damaged, strict=True):
-        checkpoint_files.set_aside(run_dir, {int(number): wrong for number, wrong in own.items()})
+        whole = lost.intersection(checkpoint_files.steps(run_dir)) - {int(n) for n in own}
+        wrong = {int(number): text for number, text in own.items()}
+        unpaired = {number: NO_PARTNER for number in whole if number > step}
+        checkpoint_files.set_aside(run_dir, wrong | unpaired)
         if len(run_dirs) > 1:
             checkpoint_files.drop_newer(run_dir, step)
     return ""

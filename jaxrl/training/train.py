@@ -117,6 +117,7 @@ def resume(
     """
     run_dirs = population.run_dirs(run_dir)
     configs = tuple(_config_to_resume(own, num_devices, override) for own in run_dirs)
+    population.check_alike(configs)
     config, asked = configs[0], Asked(run_dir, configs, run_dirs)
     mesh = _open_mesh(config, len(configs))
     with contextlib.ExitStack() as held:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,6 +104,16 @@ def test_a_damaged_list_is_named(tmp_path, text):
 # --- where they go on ----------------------------------------------------------------------------
 
 
+def common(monkeypatch, good, damaged=None, members=None):
+    """Where runs go on from that have these checkpoints, saved by as many runs together."""
+    names = [Path(f"seed{number}") for number in range(len(good))]
+    damaged = damaged or [{} for _ in good]
+    surveys = [checkpoint_files.Found(*found) for found in zip(good, damaged, strict=True)]
+    described = SimpleNamespace(members=members or len(good))
+    monkeypatch.setattr(checkpoint_files, "describe", lambda run_dir, step: described)
+    return resume_point._common(names, surveys)
+
+
 @pytest.mark.parametrize(
     ("good", "step"),
     [
@@ -114,15 +125,33 @@ def test_a_damaged_list_is_named(tmp_path, text):
         ([[200], []], None),  # killed during the first
     ],
 )
-def test_all_go_on_from_the_newest_that_all_have(good, step):
-    names = [Path(f"seed{number}") for number in range(len(good))]
-    assert resume_point._common(names, good) == step
+def test_all_go_on_from_the_newest_that_all_have(good, step, monkeypatch):
+    assert common(monkeypatch, good) == step
+
+
+def test_steps_that_are_damaged_in_one_member_are_left_by_all(monkeypatch):
+    damaged = [{}, {400: "cut", 600: "cut"}]
+    assert common(monkeypatch, [[200, 400, 600], [200]], damaged) == 200
 
 
 @pytest.mark.parametrize("good", [[[600, 800], [200, 400]], [[200, 400, 600], [200]]])
-def test_members_that_went_on_alone_are_resumed_alone(good):
+def test_members_without_a_common_step_are_resumed_alone(good, monkeypatch):
     with pytest.raises(UserError, match=r"seed1: 200.*resume each by its own directory"):
-        resume_point._common([Path("seed0"), Path("seed1")], good)
+        common(monkeypatch, good)
+
+
+@pytest.mark.parametrize("good", [[[200, 400], [200]], [[200], []]])
+def test_a_member_that_trained_alone_loses_nothing(good, monkeypatch):
+    with pytest.raises(UserError, match="'seed0' has trained alone, to step"):
+        common(monkeypatch, good, members=1)
+
+
+def test_members_of_other_settings_do_not_go_on_together():
+    configs = population.configs_of(Config(), (1, 2), Path("x"))
+    population.check_alike(configs)
+    other = configs[1].replaced(optimizer={"learning_rate": 1e-4})
+    with pytest.raises(UserError, match=r"differ in optimizer\.learning_rate: resume each by"):
+        population.check_alike((configs[0], other))
 
 
 def test_a_member_that_is_ahead_goes_back(tmp_path, capsys):

@@ -96,34 +96,58 @@ def test_a_resumed_run_knows_the_best_before(runs, tmp_path, capsys):
     assert steps == [400, 600, 1000, 1200]
 
 
-@pytest.mark.parametrize("stopped", [400, 600])
-def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(
-    runs, tmp_path, monkeypatch, stopped
-):
-    """Its line is owed: the resumed session evaluates the same policy, and writes the same line."""
+@pytest.fixture
+def stop_in(monkeypatch, tmp_path):
+    """Trains until a signal comes during the evaluation of a step; returns the run's directory."""
     run_dir = tmp_path / "x"
     play = evaluate.evaluate
 
-    def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None):
-        if step == stopped and not run_dir.joinpath("stopped").exists():
-            run_dir.joinpath("stopped").touch()
-            signal.raise_signal(signal.SIGUSR1)
-            while not give_up():
-                time.sleep(0.01)
-        result = play(config, actor, protocol, num_episodes, seed, step, give_up)
-        mean = MEANS.get(step, 0.0) if give_up else result.mean
-        return evaluation_record.Evaluation(**{**vars(result), "mean": mean})
+    def train(stopped):
+        def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None):
+            if step == stopped and not (tmp_path / "stopped").exists():
+                (tmp_path / "stopped").touch()
+                signal.raise_signal(signal.SIGUSR1)
+                while not give_up():
+                    time.sleep(0.01)
+            result = play(config, actor, protocol, num_episodes, seed, step, give_up)
+            mean = MEANS.get(step, 0.0) if give_up else result.mean
+            return evaluation_record.Evaluation(**{**vars(result), "mean": mean})
 
-    monkeypatch.setattr(evaluate, "evaluate", made_up)
-    status = main(["train", *SHORT, *DURING, "--run-dir", str(run_dir)])
-    assert status == 128 + signal.SIGUSR1
-    assert [row["step"] for row in metrics.read(run_dir)] == list(range(200, stopped, 200))
-    assert checkpoint_files.steps(run_dir)[-1] == stopped
+        monkeypatch.setattr(evaluate, "evaluate", made_up)
+        status = main(["train", *SHORT, *DURING, "--run-dir", str(run_dir)])
+        assert status == 128 + signal.SIGUSR1
+        assert [row["step"] for row in metrics.read(run_dir)] == list(range(200, stopped, 200))
+        assert checkpoint_files.steps(run_dir)[-1] == stopped
+        return run_dir
+
+    return train
+
+
+@pytest.mark.parametrize("stopped", [400, 600])
+def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(runs, stop_in, stopped):
+    """Its line is owed: the resumed session evaluates the same policy, and writes the same line."""
+    run_dir = stop_in(stopped)
     assert main(["resume", str(run_dir)]) == 0
     assert without_times(run_dir) == without_times(runs[1])
     check_metrics(run_dir)
     # The checkpoint of 600 was written before its evaluation ended.
     assert checkpoint_files.best(run_dir) == (600 if stopped == 400 else 400)
+
+
+def test_an_owed_line_that_was_written_before_a_kill_counts_once(runs, stop_in):
+    """The checkpoint still has the sums of its updates."""
+    run_dir = stop_in(400)
+    with (run_dir / layout.METRICS).open("a") as log:
+        log.write(json.dumps(metrics.read(runs[1])[1]) + "\n")
+    assert main(["resume", str(run_dir)]) == 0
+    assert without_times(run_dir) == without_times(runs[1])
+
+
+def test_an_owed_line_is_written_also_where_evaluations_end(runs, stop_in):
+    run_dir = stop_in(400)
+    override = ["--override", "evaluation.interval=0", "evaluation.episodes=0"]
+    assert main(["resume", str(run_dir), *override]) == 0
+    assert without_times(run_dir) == without_times(runs[0])
 
 
 def test_a_run_that_is_stopped_between_lines_evaluates_at_the_next_one(tmp_path, monkeypatch):
@@ -134,6 +158,7 @@ def test_a_run_that_is_stopped_between_lines_evaluates_at_the_next_one(tmp_path,
     evaluator = Evaluator(SimpleNamespace(config=config, run_dir=tmp_path), step=560)
     monkeypatch.setattr(evaluator, "_evaluate", lambda actor, step: {"evaluation/mean": 2.0})
     assert evaluator.if_due(None, 600)["evaluation/mean"] == 2.0
+    assert evaluator.is_best
     assert evaluator.if_due(None, 800) == {}  # the next is due at 1,000
 
 
