@@ -1,6 +1,5 @@
 """`jaxrl train` and `jaxrl resume`."""
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -57,9 +56,6 @@ def train(arguments: Train) -> int:
 
         if alone and config.run_dir:  # a mistake is told before JAX is imported
             check_new_run(config)
-        if alone and arguments.config is None:
-            print(f"jaxrl: no --config: {config.algorithm} with its defaults trains; `jaxrl "
-                  "configs` lists tuned settings", file=sys.stderr)  # fmt: skip
         from jaxrl.training.train import start
 
         return status_of(start(config))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxrl.config.schema import Config
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
 
@@ -29,6 +30,10 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
         f"{config.algorithm} on {config.game}{runs or ':'} {config.num_envs} environments, "
         f"{devices}, {total:,} steps{rounded * (total > config.total_steps)}, into {where}"
     ]
+    if _is_untuned(config):
+        lines.append(
+            f"these are the defaults of {config.algorithm}: `jaxrl configs` lists tuned settings"
+        )
     learners, every = config.parallel.num_learners, config.parallel.sync_every
     if learners:
         often = "update" if every == 1 else f"{every} updates"
@@ -45,6 +50,12 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
             f"{config.agent.first_learning_step:,} is above total_steps"
         )
     return "\n".join(lines)
+
+
+def _is_untuned(config: Config) -> bool:
+    """Returns whether agent, network and optimizer have their defaults, as without --config."""
+    parts = config.agent, config.network, config.optimizer
+    return all(part == type(part)() for part in parts)
 
 
 def describe_devices(count: int, kind: str = "") -> str:

@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import pytest
 
 import jaxrl
 from jaxrl.cli.main import COMMANDS, main
-from jaxrl.training import train as training
 from tests.conftest import CONFIGS
 
 TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-capacity", "1e9"]
@@ -146,24 +144,6 @@ def test_every_command_has_help_with_an_example(command, capsys):
         main([command, "--help"])
     assert ended.value.code == 0
     assert f"Example: jaxrl {command}" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "jaxrl: no --config: a2c with its defaults trains; `jaxrl configs` lists"),
-        (["--config", "a2c"], ""),
-    ],
-)
-def test_training_without_a_configuration_says_which_algorithm_trains(
-    words, said, monkeypatch, capsys
-):
-    outcome = training.Outcome(Path("x"), 0, None)
-    monkeypatch.setattr(training, "start", lambda _: outcome)
-    assert main(["train", *words]) == 0
-    told = capsys.readouterr().err
-    assert told.startswith(said)
-    assert told.count("\n") == bool(said)
 
 
 def test_help_is_a_command_too(capsys):

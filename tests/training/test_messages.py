@@ -1,0 +1,33 @@
+"""The lines that a session shows before it trains."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from jaxrl.config.plan import resolve
+from jaxrl.config.schema import Config
+from jaxrl.config.toml import load
+from jaxrl.runtime.mesh import make_mesh
+from jaxrl.training.messages import headline
+from tests.conftest import CONFIGS, recipe_file
+
+UNTUNED = "these are the defaults of a2c: `jaxrl configs` lists tuned settings"
+
+
+def shown(config):
+    session = SimpleNamespace(config=config, plan=resolve(config, 1), mesh=make_mesh(1))
+    return headline([session], Path("runs/x")).split("\n")
+
+
+def test_defaults_are_said_to_be_untuned():
+    assert shown(Config()) == [
+        "a2c on pong: 16 environments, 1 cpu device, 10,000,000 steps, into runs/x", UNTUNED,
+    ]  # fmt: skip
+    assert UNTUNED not in shown(load(recipe_file("a2c")))
+    assert UNTUNED not in shown(Config().replaced(optimizer={"learning_rate": 1e-3}))
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda path: path.stem)
+def test_no_recipe_is_said_to_be_untuned(path):
+    assert not [line for line in shown(load(path)) if "defaults" in line]
