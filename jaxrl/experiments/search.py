@@ -21,21 +21,21 @@ from jaxrl.config import variations
 from jaxrl.errors import NotFiniteError, UserError
 from jaxrl.experiments import search_results, sweep, sweep_plan
 from jaxrl.experiments.search_plan import Choices, Space, StudyPlan, differences, trial_name
+from jaxrl.experiments.search_results import MARKS
 from jaxrl.experiments.sweep import SignalRelay
 from jaxrl.experiments.sweep_plan import SweepMember
 from jaxrl.formatting import duration
-from jaxrl.runs import evaluation_record, layout, metrics
+from jaxrl.runs import layout, metrics
 from jaxrl.runs.lock import is_locked
 
 if TYPE_CHECKING:
     from jaxrl.training.display import Display
 
 STARTUP = 5  # trials drawn at random, before others are drawn near the best and curves are pruned
-MARKS = 20  # points of a run at which its learning curve is compared with those of other trials
 WARM_UP = MARKS // 4  # points before which no curve is pruned
-LAST = 0.1  # share of the steps whose returns are the objective
 SECONDS_TO_SAVE = 180.0  # of a run whose search was killed
 NAME = "study"
+PRUNED = "pruned"  # attribute of a trial: whether its curve fell behind
 
 
 class Search(NamedTuple):
@@ -207,8 +207,9 @@ def _best(search: Search) -> str:
 def _train_runs(search: Search, trial: optuna.Trial, settings: variations.Settings) -> Ending:
     """Trains a trial's runs, seed by seed, until one of them does not end well."""
     for other in _trials(search):
-        if other.settings == settings and other.value is not None and other.number != trial.number:
-            return Ending("repeated", other.value, f"as {trial_name(other.number)}")
+        if other.settings == settings and other.ended:
+            status = "repeated" if other.value is not None else other.status
+            return Ending(status, other.value, f"as {trial_name(other.number)}")
     try:
         members = search.plan.members(trial.number, settings, search.root)
     except UserError as error:  # values that only together make no sense
@@ -217,13 +218,15 @@ def _train_runs(search: Search, trial: optuna.Trial, settings: variations.Settin
         sweep_plan.check_directory(member)
     sweep.copy_recipes(members)
     values: list[float] = []
+    notes: dict[str, None] = {}
     for member in members:
         ending = _train_run(search, trial, member, values)
         if ending.value is None:
             return ending
         values.append(ending.value)
+        notes |= {ending.note: None} if ending.note else {}
         trial.set_user_attr("scores", values)
-    return Ending("done", statistics.fmean(values))
+    return Ending("done", statistics.fmean(values), "; ".join(notes))
 
 
 def _train_run(
@@ -235,25 +238,25 @@ def _train_run(
     """
     _wait_until_saved(member, search)
     curve = _CurveWatcher(search, trial, member, before)
-    if sweep_plan.state(member) != "done":
+    status = 0
+    if sweep_plan.state(member) != "done" and not curve.pruned:
         if search.stop.signal is not None:
             return Ending("stopped")
         status = sweep.train(member, search.stop, curve.look)
-        if sweep_plan.state(member) != "done":
-            return _early_end(search, member, status, curve.pruned)
     curve.report()
-    value = objective(search.plan, member)
+    if curve.pruned:  # also where it trained to its end before the curve was read
+        return Ending("pruned")
+    if sweep_plan.state(member) != "done":
+        return _early_end(search, member, status)
+    value, note = search_results.objective(search.plan, member)
     if value is None:
-        note = f"no game ended in the last tenth of its {member.total_steps:,} steps"
         return Ending("failed" if trial.number == 0 else "refused", note=note)
-    return Ending("done", value)
+    return Ending("done", value, note)
 
 
-def _early_end(search: Search, member: SweepMember, status: int, pruned: bool) -> Ending:
+def _early_end(search: Search, member: SweepMember, status: int) -> Ending:
     if search.stop.signal is not None:
         return Ending("stopped")
-    if pruned:
-        return Ending("pruned")
     if status == NotFiniteError.status:
         return Ending("diverged", note=sweep.last_words(member))
     words = f"status {status}, {sweep.last_words(member)}: see {member.log}"
@@ -270,34 +273,7 @@ def _wait_until_saved(member: SweepMember, search: Search) -> None:
         time.sleep(0.2)
 
 
-def objective(plan: StudyPlan, member: SweepMember) -> float | None:
-    """Returns the value of a run that has ended; None where no game ended in its last tenth.
-
-    The mean of `return_mean` over the last tenth of the steps covers many more games than an
-    evaluation, and pruning compares the same curve.
-    """
-    if plan.options.objective == "evaluation":
-        return evaluation_record.read(member.run_dir).mean
-    first = (1 - LAST) * member.total_steps
-    rows = [row for row in metrics.read(member.run_dir) if row["step"] > first]
-    found = [row["return_mean"] for row in rows if row["return_mean"] is not None]
-    return statistics.fmean(found) if found else None
-
-
 # --- learning curves ------------------------------------------------------------------------------
-
-
-def marks(rows: list[dict[str, Any]], total_steps: int) -> dict[int, float]:
-    """Returns a learning curve at the points that all runs have, whatever their lines' steps are.
-
-    Point k of `MARKS` has the return of the first line at k / MARKS of the steps or later.
-    """
-    found: dict[int, float] = {}
-    for row in rows:
-        reached = min(MARKS, int(row["step"] * MARKS // total_steps))
-        if row["return_mean"] is not None:
-            found |= dict.fromkeys(range(len(found) + 1, reached + 1), row["return_mean"])
-    return found
 
 
 class _CurveWatcher:
@@ -309,8 +285,10 @@ class _CurveWatcher:
         self._search, self._trial, self._member, self._before = search, trial, member, before
         frozen = search.study.get_trials(deepcopy=False)[trial.number]
         self._reported = set(frozen.intermediate_values)
-        self._unseen = bool(self._reported)  # whether a killed search may have left a decision
-        self.pruned = False
+        # A search that was killed may have left a decision, made or not: Hyperband makes each once.
+        self.pruned = frozen.user_attrs.get(PRUNED, False)
+        if self._reported and not self.pruned:
+            self._ask()
 
     def look(self) -> None:
         """Shows and reports the newest line, and lets the run save and end if it is pruned."""
@@ -318,25 +296,32 @@ class _CurveWatcher:
         search.display.show(f"{member.name}  {sweep.last_words(member)}")
         if self.pruned or search.stop.signal is not None:
             return
-        news = self.report() or self._unseen
-        self._unseen = False
-        if news and self._trial.should_prune():
-            self.pruned = True
+        self.report()
+        if self.pruned:
             search.stop.end_member()
 
-    def report(self) -> bool:
-        """Reports the points that are new; returns whether there are any."""
+    def report(self) -> None:
+        """Reports the points that are new, up to the first one at which the run is pruned.
+
+        Each is judged by itself, so that pruning does not depend on how many a look finds.
+        """
         try:
             rows = metrics.read(self._member.run_dir)
         except UserError:  # none yet; `jaxrl resume` reports a fault
-            return False
+            return
         first = MARKS * len(self._before)
-        found = marks(rows, self._member.total_steps)
-        new = {
-            point: value for point, value in found.items() if first + point not in self._reported
-        }
-        for point, value in new.items():
+        for point, value in search_results.marks(rows, self._member.config).items():
+            if self.pruned:
+                return
+            if first + point in self._reported:
+                continue
             # Of several seeds the mean so far: other trials have it of as many at this point.
             self._trial.report(statistics.fmean([*self._before, value]), first + point)
             self._reported.add(first + point)
-        return bool(new)
+            self._ask()
+
+    def _ask(self) -> None:
+        """Asks whether the run is pruned at its newest point."""
+        if self._trial.should_prune():
+            self.pruned = True
+            self._trial.set_user_attr(PRUNED, True)

@@ -1,8 +1,10 @@
-"""The results of a search: its trials, the best recipe, and pictures."""
+"""The results of a search: values and curves of its runs, its trials, the best recipe, pictures."""
 
 import contextlib
+import itertools
 import json
 import math
+import statistics
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from jaxrl.analysis import study_plots
 from jaxrl.analysis.study_plots import Axis, StudyTrial
 from jaxrl.config import variations
+from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.experiments.search_plan import Range, StudyPlan, trial_name
+from jaxrl.experiments.sweep_plan import SweepMember
+from jaxrl.runs import evaluation_record, metrics
 from jaxrl.runs.directory import replace_text
 
 if TYPE_CHECKING:
@@ -21,11 +26,65 @@ if TYPE_CHECKING:
 BEST = "best.toml"
 STUDY_JSON = "study.json"
 PICTURES = ("history.png", "importance.png", "parallel_coordinates.png")
+MARKS = 20  # points of a run at which its learning curve is compared with those of other trials
+LAST = 0.1  # share of the steps whose returns are the objective
+FIRST_GAMES = "of first games only, which favors short ones"
 LEAST_TRIALS = 4  # that ended, for figures of importance
 OBJECTIVES = {
     "return": "mean return of the last tenth of training",
     "evaluation": "mean score of the evaluation",
 }
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def objective(plan: StudyPlan, member: SweepMember) -> tuple[float | None, str]:
+    """Returns the value of a run that has ended, and a note; None where no late game ended.
+
+    The mean of `return_mean` over the last tenth of the steps covers many more games than an
+    evaluation, and pruning compares the same curve.
+    """
+    if plan.options.objective == "evaluation":
+        return evaluation_record.read(member.run_dir).mean, ""
+    rows = metrics.read(member.run_dir)
+    last = [row["step"] > (1 - LAST) * member.total_steps for row in rows]
+    all_means = [row["return_mean"] for row in rows]
+    for means, note in ((_fair_means(rows, member.config), ""), (all_means, FIRST_GAMES)):
+        found = [mean for mean in itertools.compress(means, last) if mean is not None]
+        if found:
+            return statistics.fmean(found), note
+    return None, f"no game ended in the last tenth of its {member.total_steps:,} steps"
+
+
+def marks(rows: list[dict[str, Any]], config: Config) -> dict[int, float]:
+    """Returns a learning curve at the points that all runs have, whatever their lines' steps are.
+
+    Point k of `MARKS` has the return of the first line at k / MARKS of the steps or later. Points
+    that passed before there was a fair mean are left out: with many environments it comes late.
+    """
+    found: dict[int, float] = {}
+    passed = 0
+    for row, mean in zip(rows, _fair_means(rows, config), strict=True):
+        reached = min(MARKS, int(row["step"] * MARKS // config.total_steps))
+        if mean is not None:
+            found |= dict.fromkeys(range(passed + 1, reached + 1), mean)
+        if mean is not None or not found:
+            passed = reached
+    return found
+
+
+def _fair_means(rows: list[dict[str, Any]], config: Config) -> list[float | None]:
+    """Returns the mean return of each line; None also where it is of first games.
+
+    Those favor short games, the more the more environments there are, which a search may vary.
+    """
+    settings = {"num_envs": config.num_envs, "game": config.game}
+    early = metrics.of_first_games(rows, settings)
+    return [None if first else row["return_mean"] for row, first in zip(rows, early, strict=True)]
+
+
+# --- trials ---------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -125,10 +184,9 @@ def best_toml(plan: StudyPlan, trials: list[StudyTrial], found: StudyTrial) -> s
             )
         ),
     ]
-    config = plan.recipe(found.settings).replaced(seed=plan.seeds[0])
-    return "".join(f"# {' '.join(line.split())}\n" for line in lines) + to_toml(
-        config, without=("run_dir",)
-    )
+    # With a seed it would be refused by --seeds.
+    recipe = to_toml(plan.recipe(found.settings), without=("seed", "run_dir"))
+    return "".join(f"# {' '.join(line.split())}\n" for line in lines) + recipe
 
 
 def importances(study: "optuna.Study") -> dict[str, float]:

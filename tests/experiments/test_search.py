@@ -12,12 +12,13 @@ import pytest
 import sqlalchemy
 
 from jaxrl.cli import main
+from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, load_recipe, to_toml
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.experiments import search, search_plan, search_results, sweep
 from jaxrl.experiments.search_plan import Choices, Range
-from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
+from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics, population
 from jaxrl.runs.lock import is_locked
 from tests.experiments.test_sweep import until
 from tests.survival import ROOT, begin, check_metrics, finish
@@ -49,7 +50,7 @@ def curve(config, part=1.0):
     steps = range(80, round(config.total_steps * part) + 1, 80)
     return [
         {"step": step, "frames": 4 * step, "seconds": step, "wall_seconds": step,
-         "return_mean": goodness(config) * step / config.total_steps}
+         "episodes": 2 * step, "return_mean": goodness(config) * step / config.total_steps}
         for step in steps
     ]  # fmt: skip
 
@@ -64,16 +65,22 @@ def fake(monkeypatch):
         ran.append(member.name)
         end = ends.get(member.name, "done")
         end = end.pop(0) if isinstance(end, list) else end
-        lines = curve(member.config, 1.0 if end in ("done", "no game") else 0.5)
+        to_its_end = end in ("done", "no game", "dips", "dips and is watched")
+        lines = curve(member.config, 1.0 if to_its_end else 0.5)
         if end == "falls behind":
             lines = [line | {"return_mean": -100.0} for line in lines]
         if end == "no game":
             lines = [line | {"return_mean": None} for line in lines]
-        leave(member, lines, end in ("done", "no game"))
+        if to_its_end and end.startswith("dips"):
+            lines = [line | {"return_mean": -9.0 if line["step"] < 2000 else 9.0} for line in lines]
+        for n in range(1, len(lines)) if end == "dips and is watched" else ():
+            leave(member, lines[:n], False)
+            shown()
+        leave(member, lines, to_its_end)
         shown()
         if end == "is interrupted":
             stop.handle(signal.SIGTERM)
-        return end if isinstance(end, int) else 0 if end in ("done", "no game") else 143
+        return end if isinstance(end, int) else 0 if to_its_end else 143
 
     monkeypatch.setattr(sweep, "train", train)
     engine = sqlalchemy.engine.Engine
@@ -265,39 +272,60 @@ def test_without_optuna_it_says_how_to_get_it(study, tmp_path, monkeypatch, caps
 # --- curves and values ----------------------------------------------------------------------------
 
 
-def test_points_of_a_curve_are_the_same_for_all_runs():
-    def line(step, value):
-        return {"step": step, "return_mean": value}
+def line(step, value, games=1000):
+    return {"step": step, "frames": 0, "seconds": 0, "episodes": games, "return_mean": value}
 
-    # Of 200 steps, a point each 10: none has a return before step 30, and 90 passes two at once.
-    found = search.marks([line(25, None), line(30, 1.0), line(70, 2.0), line(90, 3.0)], 200)
-    assert found == {1: 1.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 2.0, 6: 2.0, 7: 2.0, 8: 3.0, 9: 3.0}
-    assert max(search.marks([line(205, 1.0)], 200)) == search.MARKS
-    assert search.marks([], 200) == {}
+
+def test_points_of_a_curve_are_the_same_for_all_runs():
+    config = Config().replaced(total_steps=200, num_envs=16)
+    # Of 200 steps, a point each 10: the first return is at step 30, and 90 passes two at once.
+    lines = [line(25, None), line(30, 1.0), line(70, 2.0), line(75, None), line(90, 3.0)]
+    found = search_results.marks(lines, config)
+    assert found == {3: 1.0, 4: 2.0, 5: 2.0, 6: 2.0, 7: 2.0, 8: 3.0, 9: 3.0}
+    assert search_results.marks([line(20, 1.0)], config) == {1: 1.0, 2: 1.0}
+    assert max(search_results.marks([line(205, 1.0)], config)) == search.MARKS
+    assert search_results.marks([], config) == {}
+
+
+def test_points_of_a_curve_leave_out_first_games():
+    lines = [line(10 * n, float(n), games=60 * n) for n in range(1, 8)]
+    # 16 environments need 100 games, which are there at point 2; 200 need 400, at point 7.
+    config = Config().replaced(total_steps=200, num_envs=16)
+    assert search_results.marks(lines, config) == {n: float(n) for n in range(2, 8)}
+    assert search_results.marks(lines, config.replaced(num_envs=200)) == {7: 7.0}
+    assert search_results.marks(lines, config.replaced(num_envs=300)) == {}
 
 
 def test_the_value_is_the_mean_return_of_the_last_tenth_or_of_the_evaluation(study, tmp_path):
     plan = planned(study())
     (member,) = plan.members(0, {}, tmp_path)
-    member.run_dir.mkdir()
-    lines = [(3600, 9.0), (3680, None), (3760, 1.0), (4000, 2.0)]  # after step 3,600
-    text = [{"step": s, "frames": 0, "seconds": 0, "return_mean": value} for s, value in lines]
-    (member.run_dir / layout.METRICS).write_text("".join(json.dumps(x) + "\n" for x in text))
-    assert search.objective(plan, member) == 1.5
-    (member.run_dir / layout.METRICS).write_text(json.dumps(text[0]) + "\n")
-    assert search.objective(plan, member) is None
+
+    def value(*lines):
+        leave(member, lines, True)
+        return search_results.objective(plan, member)
+
+    # The last tenth comes after step 3,600.
+    lines = line(3600, 9.0), line(3680, None), line(3760, 1.0), line(4000, 2.0)
+    assert value(*lines) == (1.5, "")
+    # 16 environments: the first 100 games to end are short ones.
+    assert value(line(3680, 9.0, games=99), line(3760, 1.0, games=100)) == (1.0, "")
+    early = line(3680, 9.0, games=40), line(3760, 1.0, games=80)
+    assert value(*early) == (5.0, search_results.FIRST_GAMES)
+    assert value(lines[0]) == (None, "no game ended in the last tenth of its 4,000 steps")
     evaluated = dataclasses.replace(plan.options, objective="evaluation")
     scores = search.np.array([1.0, 4.0])
     record = evaluation_record.summarize("catch", "noop", 4000, scores=scores, lengths=scores)
     evaluation_record.write(member.run_dir, record)
-    assert search.objective(dataclasses.replace(plan, options=evaluated), member) == 2.5
+    plan = dataclasses.replace(plan, options=evaluated)
+    assert search_results.objective(plan, member) == (2.5, "")
 
 
 # --- trials, by a stand-in ------------------------------------------------------------------------
 
 
 def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsys):
-    words = study()
+    unpruned = 'pruner = "none"\n'
+    words = study(more=unpruned)
     assert main.run("search", words) == 0
     said = capsys.readouterr()
     ran = fake[1]
@@ -313,6 +341,7 @@ def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsy
         )
         # Of 50 lines the last five: 0.92, 0.94, ... 1.0 of the goodness.
         assert trial["value"] == pytest.approx(0.96 * goodness(changed)), trial
+    assert {trial["note"] for trial in trials} == {""}
     values = [trial["value"] for trial in trials]
     best = max(trials, key=lambda trial: trial["value"])
     assert values[0] == min(values) == pytest.approx(-4 * 0.96)
@@ -345,7 +374,7 @@ def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsy
     assert main.run("search", words) == 0
     assert ran == before
     assert "8 of 8 trials done already" in capsys.readouterr().err
-    study(("trials = 8", "trials = 9"))
+    study(("trials = 8", "trials = 9"), more=unpruned)
     assert main.run("search", words) == 0
     assert rows(tmp_path)[:8] == trials
     assert len(rows(tmp_path)) == 9
@@ -418,7 +447,41 @@ def test_a_run_that_falls_behind_is_pruned(pruner, study, fake, tmp_path, monkey
     with sweep.held(tmp_path / "s"):
         trial = search.open_study(planned(words), tmp_path / "s").trials[4]
     assert trial.state == search.TrialState.PRUNED
-    assert max(trial.intermediate_values) == search.MARKS // 2
+    assert max(trial.intermediate_values) == search.WARM_UP  # though its curve went on
+
+
+def test_pruning_does_not_depend_on_how_often_a_curve_is_read(study, fake, tmp_path):
+    """A run that is behind at a quarter and ahead later, read at its end or at each line."""
+    words, found = study(("trials = 8", "trials = 4")), []
+    for end in ("dips", "dips and is watched"):
+        fake[0]["trial-002-catch-seed1"] = end
+        assert main.run("search", words) == 0
+        with sweep.held(tmp_path / "s"):
+            trials = search.open_study(planned(words), tmp_path / "s").trials
+        found.append((rows(tmp_path), [trial.intermediate_values for trial in trials]))
+        (tmp_path / "s").rename(tmp_path / end)
+    assert found[0] == found[1]
+    assert found[0][0][2]["status"] == "pruned"
+    assert found[0][1][2] == dict.fromkeys(range(1, search.WARM_UP + 1), -9.0)
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+def test_a_run_that_is_pruned_stays_so_after_a_kill(pruner, study, fake, tmp_path, monkeypatch):
+    """The search is killed while the run saves, after it was pruned."""
+    words = study(("trials = 8", f'trials = 5\npruner = "{pruner}"'))
+    fake[0]["trial-004-catch-seed1"] = "falls behind"
+
+    def kill(stop):
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep.SignalRelay, "end_member", kill)
+        with pytest.raises(InterruptedError):
+            main.run("search", words)
+    fake[1].clear()
+    assert main.run("search", words) == 0
+    assert fake[1] == []
+    assert rows(tmp_path)[4]["status"] == "pruned"
 
 
 def test_a_failing_trial_does_not_stop_the_others_and_is_tried_again(study, fake, tmp_path, capsys):
@@ -460,15 +523,17 @@ def test_values_that_only_together_make_no_sense_are_refused_and_others_go_on(
 
 
 def test_the_value_of_several_seeds_is_their_mean(study, fake, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        search, "objective", lambda plan, member: float(member.config.seed + len(fake[1]))
-    )
+    def objective(plan, member):
+        return float(member.config.seed + len(fake[1])), search_results.FIRST_GAMES
+
+    monkeypatch.setattr(search_results, "objective", objective)
     words = study(("trials = 8", "trials = 2\nseeds = [5, 9]"))
     assert main.run("search", words) == 0
     assert fake[1] == [f"trial-00{n}-catch-seed{seed}" for n in (0, 1) for seed in (5, 9)]
     first, second = rows(tmp_path)
     assert (first["scores"], first["value"]) == ([6, 11], 8.5)
     assert (second["scores"], second["value"]) == ([8, 13], 10.5)
+    assert first["note"] == search_results.FIRST_GAMES  # of both seeds, said once
     with sweep.held(tmp_path / "s"):
         trial = search.open_study(planned(words), tmp_path / "s").trials[0]
     # At the end of the second seed, the mean of the first one's value and of the curve.
@@ -484,6 +549,26 @@ def test_values_that_were_tried_are_not_trained_again(study, fake, tmp_path):
     assert sorted(row["status"] for row in found) == ["done"] * 3 + ["repeated"] * 2
     for row in found[1:]:
         assert row["value"] == pytest.approx(0.96 if row["settings"][TORSO] == "nature" else 0)
+
+
+@pytest.mark.parametrize(("end", "status"), [(3, "diverged"), ("no game", "refused")])
+def test_values_that_trained_badly_are_not_trained_again(end, status, study, fake, tmp_path):
+    fake[0].update({f"trial-00{n}-catch-seed1": end for n in range(1, 5)})
+    assert main.run("search", study((SPACE, "[1e-2]"), ("trials = 8", "trials = 5"))) == 0
+    assert len(fake[1]) == 3  # the recipe, nips and nature
+    found = rows(tmp_path)[1:]
+    assert [row["status"] for row in found] == [status] * 4
+    first = {row["settings"][TORSO]: row for row in reversed(found)}
+    for row in found:
+        if row not in first.values():
+            assert row["note"] == f"as {first[row['settings'][TORSO]]['name']}"
+
+
+def test_the_best_recipe_trains_with_other_seeds(study, fake, tmp_path):
+    assert main.run("search", study(("trials = 8", "trials = 1\nseeds = [5]"))) == 0
+    config = load(tmp_path / "s" / "best.toml")
+    found = population.configs_of(config, (2, 3), tmp_path / "p")
+    assert [member.seed for member in found] == [2, 3]
 
 
 def test_a_recipe_within_the_spaces_is_a_trial_to_learn_from(study, fake, tmp_path):
