@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from jaxrl.config.schema import Config
-from jaxrl.envs import make_engine
+from jaxrl.envs import engines, make_engine
 from jaxrl.envs.base import EnvGroup, env_ids, first_env_seed, first_env_seeds
+from jaxrl.errors import UserError
 
 SEEDS, ENVS = (5, 9), 3
 
@@ -49,3 +50,10 @@ def test_environments_of_members_are_counted_apart():
     assert found.tolist() == [[2, 3, 2, 3], [6, 7, 6, 7]]
     seeds = [first_env_seed(seed) for seed in (5, 9)]
     assert first_env_seeds((5, 9), 4).tolist() == [seeds[0], seeds[0], seeds[1], seeds[1]]
+
+
+def test_engines_of_other_packages_start_games_of_one_seed(monkeypatch):
+    engines.check_starts_many(Config(game="catch"))
+    monkeypatch.setattr(engines, "engine_name", lambda _: "lights")
+    with pytest.raises(UserError, match="--seeds: the engine 'lights' starts games of one seed"):
+        engines.check_starts_many(Config(game="catch"))
