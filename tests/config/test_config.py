@@ -262,6 +262,9 @@ from jaxrl.config.algorithm_base import AlgorithmConfig
 
 class Own(AlgorithmConfig):
     pass
+
+def make(plan, spec):
+    pass
 """
 READ = """
 import sys
