@@ -32,9 +32,9 @@ with StopSignal().watching() as stop:
     loop = jax.jit(lambda n, x: jax.lax.fori_loop(0, n, lambda i, y: jnp.sin(y @ y), x))
     seconds, n = 0.0, 1
     while seconds < 0.5:
-        n, before = n * 2, time.perf_counter()
+        n, before = n * 2, time.process_time()  # a machine that pauses does not count
         jax.block_until_ready(loop(n, jnp.ones((200, 200))))
-        seconds = time.perf_counter() - before
+        seconds = time.process_time() - before
     print("in the call", flush=True)
     jax.block_until_ready(loop(int(n * 60), jnp.ones((200, 200))))
     print("through")

@@ -14,7 +14,7 @@ E = 6
 def started(game: str, **env):
     config = BASE.replaced(game=game, env=env)
     engine = make_engine(config, E)
-    state, _ = engine.init(seed=3)
+    state, _ = engine.init(3)
     return engine, state
 
 
