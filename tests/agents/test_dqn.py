@@ -110,6 +110,7 @@ def test_rows_count_by_their_importance(monkeypatch):
     assert 0 < float(loss.total[0] / loss.number[0]) <= max(0.5 * error**2, error) / 32 * 1.01
 
 
+@pytest.mark.slow
 def test_an_update_that_is_skipped_does_not_poison_the_priorities():
     config = catch_config("dqn", num_envs=4, agent={"learning_starts": 0, "priority_exponent": 0.5})
     agent = nonfinite.guarded(make_agent(resolve(config), SPEC), skip=True)

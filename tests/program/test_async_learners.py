@@ -155,6 +155,7 @@ def test_a_plan_of_other_devices_is_refused():
 # --- in training ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_learner_that_merges_after_each_update_is_a_synchronous_one():
     config = catch_config(num_envs=4)
     optimizer = dataclasses.replace(config.optimizer, name="adam", eps=1e-2, schedule="constant")

@@ -195,6 +195,7 @@ def test_a_caller_s_process_goes_on_after_what_ends_jaxrl_s_own(handled, capfd):
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("handled")
 def test_an_interrupted_cell_of_a_notebook_leaves_its_variables(tmp_path, monkeypatch):
     """While it compiles, and by a second interrupt while it trains."""

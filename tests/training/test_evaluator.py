@@ -123,7 +123,7 @@ def stop_in(monkeypatch, tmp_path):
     return train
 
 
-@pytest.mark.parametrize("stopped", [400, 600])
+@pytest.mark.parametrize("stopped", [400, pytest.param(600, marks=pytest.mark.slow)])
 def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(runs, stop_in, stopped):
     """Its line is owed: the resumed session evaluates the same policy, and writes the same line."""
     run_dir = stop_in(stopped)
@@ -134,6 +134,7 @@ def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(runs, st
     assert checkpoint_files.best(run_dir) == (600 if stopped == 400 else 400)
 
 
+@pytest.mark.slow
 def test_an_owed_line_that_was_written_before_a_kill_counts_once(runs, stop_in):
     """The checkpoint still has the sums of its updates."""
     run_dir = stop_in(400)
@@ -143,6 +144,7 @@ def test_an_owed_line_that_was_written_before_a_kill_counts_once(runs, stop_in):
     assert without_times(run_dir) == without_times(runs[1])
 
 
+@pytest.mark.slow
 def test_an_owed_line_is_written_also_where_evaluations_end(runs, stop_in):
     run_dir = stop_in(400)
     override = ["--override", "evaluation.interval=0", "evaluation.episodes=0"]
