@@ -58,9 +58,7 @@ def test_misspelt_values_are_refused_as_on_the_command_line(changes, message):
 
 def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        train, "_train", lambda config, run_dir, *_: train.Outcome(run_dir, 80, None)
-    )
+    monkeypatch.setattr(train, "_train", lambda asked, *_: train.Outcome(asked.path, 80, None))
     config = catch_config(seed=3, parallel={"sync_every": 1})
     run = jaxrl.train(config)
     assert run.step == 80
