@@ -79,7 +79,7 @@ def train(
     """
     from jaxrl.training import train as training
 
-    config = config if isinstance(config, Config) else load_config(config)
+    config = load_config(config) if isinstance(config, str | Path) else config
     outcome = training.start(merge(config, changes), on_metrics, ends_process=False)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
@@ -158,7 +158,7 @@ def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
     from jaxrl.config.validation import check_playable
     from jaxrl.envs import engines
 
-    config = game if isinstance(game, Config) else Config(game=game)
+    config = Config(game=game) if isinstance(game, str) else game
     config = merge(config, {"num_envs": num_envs})
     check_playable(config)
     engines.check_engine(config)

@@ -49,7 +49,7 @@ class Search(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a trial or one of its runs ended: done, repeated, pruned, diverged, refused, ..."""
+    """The end of a trial or of one of its runs: done, repeated, pruned, diverged, refused, ..."""
 
     status: str
     value: float | None = None

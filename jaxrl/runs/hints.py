@@ -1,4 +1,4 @@
-"""What a path probably means that is no run directory, for messages."""
+"""Hints for messages about a path that is no run directory: the run or policy that is meant."""
 
 import os
 from pathlib import Path
