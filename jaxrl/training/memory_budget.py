@@ -145,7 +145,8 @@ def check_memory(config: Config, mesh: Mesh, members: int = 1) -> None:
         return
     free = free_device_memory(mesh)
     if free is not None:
-        check_fits(agent, num_envs, free / members, 1 / mesh.size, 1, "on each device", shape)
+        copies = 1 + (members > 1)  # those of a population are joined by a copy
+        check_fits(agent, num_envs, free / members, 1 / mesh.size, copies, "on each device", shape)
     elif not agent.remembers_past:
         check_fits(agent, num_envs, host, local, 1, "of host memory", shape)
     if keeps:
