@@ -22,6 +22,15 @@ from jaxrl.training import train
 from tests.conftest import catch_config
 from tests.survival import ROOT, SMALL, begin, check_metrics, environment, finish
 
+
+@pytest.fixture(autouse=True)
+def hears_hangups():
+    """Where these tests run under nohup, the processes that they start would ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 # Python's handlers would wait for the end of this compiled call: half a minute.
 COMPILED = """
 import sys, time
