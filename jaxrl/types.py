@@ -42,10 +42,21 @@ class TimeStep(NamedTuple):
     reset: jax.Array  # b[E], this row is an auto-reset: its action was ignored
 
 
+class RecurrentObservation(NamedTuple):
+    """The observation of an agent that remembers: one step of it, [E], or a sequence of steps."""
+
+    stack: Any  # u8[E, 84, 84, 4], oldest frame first
+    core: jax.Array  # f32[E, S], state of the recurrent core before this step
+    last_action: jax.Array  # i32[E], -1 where a game begins
+    last_reward: jax.Array  # f32[E], the learner's; 0 where a game begins
+    fresh: jax.Array  # b[E], the core begins here: its state is zero
+
+
 class Trajectory(NamedTuple):
     """T steps of every environment on this device."""
 
-    observation: jax.Array  # u8[T+1, E, 84, 84, 4], oldest frame first
+    # u8[T+1, E, 84, 84, 4], oldest frame first; of an agent that remembers a RecurrentObservation
+    observation: Any
     action: jax.Array  # i32[T, E]
     reward: jax.Array  # f32[T, E]
     discount: jax.Array  # f32[T, E], 0 on termination, else 1
@@ -84,6 +95,21 @@ class Prediction(NamedTuple):
     support: jax.Array  # f32[N], returns
 
 
+class Choice(NamedTuple):
+    """The actions that an agent chose, and all that it hands on with them."""
+
+    action: jax.Array  # i32[E]
+    extras: PyTree = ()  # [E], values that the update wants
+    core: PyTree = ()  # f32[E, S], state of the recurrent core after this step; () without one
+
+
+class Core(NamedTuple):
+    """The recurrent state that an agent carries from step to step of a game."""
+
+    size: int  # S, numbers of one environment's state
+    forgets_lives: bool  # the state is zeroed where a life is lost, too
+
+
 def _keep(value: Any) -> Any:
     return value
 
@@ -108,17 +134,19 @@ class Agent(NamedTuple):
     """A learning algorithm as a record of pure functions."""
 
     init: Callable[[chex.PRNGKey], AgentState]  # with the memory of one device
-    # act(actor, observation u8[E, 84, 84, 4], key[E]) -> (action i32[E], extras [E])
-    act: Callable[[ActorState, jax.Array, chex.PRNGKey], tuple[jax.Array, PyTree]]
+    # act(actor, observation u8[E, 84, 84, 4], key[E]) -> Choice, or its first fields as a tuple
+    act: Callable[[ActorState, Any, chex.PRNGKey], tuple[Any, ...]]
     # update(state, trajectory, key) -> (state, Metrics); inside the mesh
     update: Callable[[AgentState, Trajectory, chex.PRNGKey], tuple[AgentState, Metrics]]
     # predict(actor, observation u8[B, 84, 84, 4]) -> Prediction, which draws no random number
-    predict: Callable[[ActorState, jax.Array], Prediction]
+    predict: Callable[[ActorState, Any], Prediction]
     rollout_length: int  # T
     # interrupt(memory) -> memory: notes that the next games do not continue the remembered ones
     interrupt: Callable[[PyTree], PyTree] = _keep
     # skip(state) -> state: the effect of a skipped update, such as the copy of a target network
     skip: Callable[[AgentState], AgentState] = _keep
+    # of an agent that remembers: every observation is then a RecurrentObservation
+    core: Core | None = None
 
 
 class EnvEngine(NamedTuple):

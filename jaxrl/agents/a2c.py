@@ -19,6 +19,7 @@ from jaxrl.config.algorithms import A2CConfig
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
+from jaxrl.networks.core import core_of
 from jaxrl.ops import batches, distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.runtime.collectives import mean_over_devices
@@ -26,6 +27,7 @@ from jaxrl.types import (
     ActorState,
     Agent,
     AgentState,
+    Choice,
     EnvSpec,
     Metrics,
     Prediction,
@@ -43,6 +45,11 @@ class Setup(NamedTuple):
     optimizer: optax.GradientTransformation
     learning_rate: optax.Schedule  # of the updates done
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the network has a core, so that it learns from sequences."""
+        return self.network.config.core != "none"
+
 
 class Extras(NamedTuple):
     """Values that `act` stores beside the actions."""
@@ -51,9 +58,9 @@ class Extras(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The transitions of an update, B = T · E."""
+    """The transitions of an update, B = T · E; [E, T] if the network has a core."""
 
-    observation: jax.Array  # u8[B, 84, 84, 4]
+    observation: PyTree  # u8[B, 84, 84, 4], or a RecurrentObservation
     action: jax.Array  # i32[B]
     target: jax.Array  # f32[B], n-step return
     advantage: jax.Array  # f32[B]
@@ -66,37 +73,40 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     return AgentState(actor, setup.optimizer.init(actor.params), memory=())
 
 
-def act(
-    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, Extras]:
+def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
     """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
     outputs = forward(setup.network, actor.params, actor.statistics, observation)
-    return distributions.sample(key, outputs.logits), Extras(outputs.value)
+    action = distributions.sample(key, outputs.logits)
+    return Choice(action, Extras(outputs.value), outputs.core)
 
 
-def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+def predict(setup: Setup, actor: ActorState, observation: PyTree) -> Prediction:
     """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
     outputs = forward(setup.network, actor.params, actor.statistics, observation)
     return predictions.from_policy(outputs.logits, outputs.value)
 
 
 def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch:
-    """Returns the transitions of a trajectory [T, E] with their targets, as one batch."""
+    """Returns the transitions of a trajectory [T, E] with their targets, as one batch.
+
+    With a core an item of the batch is the sequence of an environment, which is unrolled from the
+    state that the rollout began with.
+    """
     # Acting computed all values but the bootstrap.
-    newest = trajectory.observation[-1]
+    newest = batches.at(trajectory.observation, -1)
     bootstrap = forward(setup.network, actor.params, actor.statistics, newest).value
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     target = returns.n_step_return(
         trajectory.reward, trajectory.discount, trajectory.valid, value, setup.settings.gamma
     )
     batch = Batch(
-        trajectory.observation[:-1],
+        batches.at(trajectory.observation, slice(-1)),
         trajectory.action,
         target,
         target - value[:-1],
         row_weights(trajectory.valid),
     )
-    return batches.flatten(batch)
+    return batches.items(batch, setup.remembers)
 
 
 def loss(
@@ -133,6 +143,7 @@ def update(
         actor.params,
         batch,
         setup.settings.micro_batch,
+        rows_per_item=setup.settings.rollout_length if setup.remembers else 1,
     )
     rate = setup.learning_rate(actor.updates)
     params, opt_state = optimizers.apply(
@@ -164,4 +175,5 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
         update=partial(update, setup),
         predict=partial(predict, setup),
         rollout_length=settings.rollout_length,
+        core=core_of(config.network),
     )

@@ -33,6 +33,7 @@ from jaxrl.types import (
     ActorState,
     Agent,
     AgentState,
+    Choice,
     EnvSpec,
     Metrics,
     Prediction,
@@ -69,13 +70,11 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     return AgentState(actor, TrainState(opt_state, actor.params), memory=())
 
 
-def act(
-    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, tuple[()]]:
+def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras."""
     values = forward(setup.network, actor.params, actor.statistics, observation)
     epsilon = setup.epsilon(actor.updates, len(observation))
-    return exploration.epsilon_greedy(key, values, epsilon), ()
+    return Choice(exploration.epsilon_greedy(key, values, epsilon))
 
 
 def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:

@@ -19,13 +19,14 @@ from jaxrl.config.plan import Plan
 from jaxrl.config.schema import ADAPTIVE_RATES
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor
+from jaxrl.networks.core import core_of
 from jaxrl.networks.running_statistics import (
     RunningStatistics,
     merge_statistics,
     new_statistics,
     update_statistics,
 )
-from jaxrl.ops import distributions, optimizers, predictions, returns
+from jaxrl.ops import batches, distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.replay import minibatches
 from jaxrl.runtime.collectives import mean_over_devices
@@ -34,6 +35,7 @@ from jaxrl.types import (
     ActorState,
     Agent,
     AgentState,
+    Choice,
     EnvSpec,
     Metrics,
     Prediction,
@@ -53,6 +55,11 @@ class Setup(NamedTuple):
     optimizer: optax.GradientTransformation
     learning_rate: optax.Schedule  # of the updates done; its first value where the rate adapts
     adaptive: bool  # whether the learning rate follows the divergence of the policies
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the network has a core, so that it learns from sequences."""
+        return self.network.config.core != "none"
 
 
 class Extras(NamedTuple):
@@ -84,9 +91,12 @@ class Learned(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Transitions with their targets; [T, E] of a rollout, [B] of a minibatch."""
+    """Transitions with their targets; [T, E] of a rollout, [B] of a minibatch.
 
-    observation: jax.Array  # u8[B, 84, 84, 4]
+    With a core a minibatch consists of B sequences, [B, T].
+    """
+
+    observation: PyTree  # u8[B, 84, 84, 4], or a RecurrentObservation
     action: jax.Array  # i32[B]
     log_prob: jax.Array  # f32[B], log π_old
     value: jax.Array  # f32[B], v_old in the network's units
@@ -112,18 +122,17 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     return AgentState(actor._replace(statistics=statistics), train_state, memory=())
 
 
-def act(
-    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, Extras]:
+def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
     """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
     outputs = forward(setup.network, actor.params, actor.statistics.observation, observation)
     action = distributions.sample(key, outputs.logits)
     log_policy = distributions.log_probabilities(outputs.logits)
     value = to_returns(outputs.value, actor.statistics.value)
-    return action, Extras(value, distributions.select(log_policy, action))
+    extras = Extras(value, distributions.select(log_policy, action))
+    return Choice(action, extras, outputs.core)
 
 
-def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+def predict(setup: Setup, actor: ActorState, observation: PyTree) -> Prediction:
     """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
     outputs = forward(setup.network, actor.params, actor.statistics.observation, observation)
     value = to_returns(outputs.value, actor.statistics.value)
@@ -133,7 +142,7 @@ def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Predicti
 def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rollout:
     """Returns the rollout [T, E] with its targets; the value statistics take them in."""
     settings, value_statistics = setup.settings, actor.statistics.value
-    newest = trajectory.observation[-1]
+    newest = batches.at(trajectory.observation, -1)
     outputs = forward(setup.network, actor.params, actor.statistics.observation, newest)
     bootstrap = to_returns(outputs.value, value_statistics)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
@@ -150,7 +159,7 @@ def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rol
     if settings.normalize_values:
         value_statistics = update_value_statistics(value_statistics, target, valid)
     batch = Batch(
-        observation=trajectory.observation[:-1],
+        observation=batches.at(trajectory.observation, slice(-1)),
         action=trajectory.action,
         log_prob=trajectory.extras.log_prob,
         value=from_returns(value, value_statistics),
@@ -230,11 +239,15 @@ def objective(
 
 
 def gradient_step(
-    setup: Setup, actor: ActorState, rollout: Batch, learned: Learned, steps: jax.Array
+    setup: Setup, actor: ActorState, rollout: Batch, learned: Learned, part: jax.Array
 ) -> tuple[Learned, dict[str, jax.Array]]:
-    """Takes a gradient step on the minibatch of steps i32[T / M, E] of the rollout [T, E]."""
+    """Takes a gradient step on a minibatch of the rollout [T, E].
+
+    Its part is steps i32[T / M, E] of each environment; with a core environments i32[E / M].
+    """
     params, (opt_state, rate) = learned
-    batch = minibatches.take(rollout, steps)
+    take = minibatches.take_sequences if setup.remembers else minibatches.take
+    batch = take(rollout, part)
     if setup.settings.normalize_advantages:
         batch = batch._replace(advantage=normalize_advantages(batch.advantage, batch.weight))
     gradients, metrics = gradient(
@@ -242,6 +255,7 @@ def gradient_step(
         params,
         batch,
         setup.settings.micro_batch,
+        rows_per_item=setup.settings.rollout_length if setup.remembers else 1,
     )
     params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, params, rate)
     metrics |= {"loss/gradient_norm": optax.tree.norm(gradients), "loss/learning_rate": rate}
@@ -253,7 +267,7 @@ def epoch(
 ) -> tuple[Learned, dict[str, jax.Array]]:
     """Takes the gradient steps of one epoch, on the minibatches i32[M, T / M, E].
 
-    Returns the metrics of each step, [M].
+    With a core they are i32[M, E / M]. Returns the metrics of each step, [M].
     """
     step = partial(gradient_step, setup, actor, rollout)
     (params, train_state), metrics = jax.lax.scan(step, learned, order)
@@ -273,12 +287,13 @@ def update(
     rollout, value_statistics = make_rollout(setup, actor, trajectory)
     if not setup.adaptive:
         train_state = train_state._replace(learning_rate=setup.learning_rate(actor.updates))
-    order = minibatches.order(key, setup.settings, setup.spec.num_envs)
+    draw = minibatches.order_of_sequences if setup.remembers else minibatches.order
+    order = draw(key, setup.settings, setup.spec.num_envs)
     orders = order.reshape(setup.settings.epochs, -1, *order.shape[1:])
     learned, metrics = jax.lax.scan(
         partial(epoch, setup, actor, rollout), Learned(actor.params, train_state), orders
     )
-    newest_frames = trajectory.observation[:-1, ..., -1]
+    newest_frames = batches.stacks(trajectory.observation)[:-1, ..., -1]
     # After the gradients: the ratio must compare policies that see the same.
     statistics = update_statistics(actor.statistics.observation, newest_frames)
     new_actor = ActorState(
@@ -312,6 +327,7 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
         update=partial(update, setup),
         predict=partial(predict, setup),
         rollout_length=settings.rollout_length,
+        core=core_of(config.network),
     )
 
 

@@ -28,6 +28,7 @@ from jaxrl.types import (
     ActorState,
     Agent,
     AgentState,
+    Choice,
     EnvSpec,
     Metrics,
     Prediction,
@@ -75,13 +76,12 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     return AgentState(actor, setup.optimizer.init(actor.params), memory=())
 
 
-def act(
-    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, Extras]:
+def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
     values = forward(setup.network, actor.params, actor.statistics, observation)
     epsilon = setup.epsilon(actor.updates, len(observation))
-    return exploration.epsilon_greedy(key, values, epsilon), Extras(values.max(axis=-1))
+    action = exploration.epsilon_greedy(key, values, epsilon)
+    return Choice(action, Extras(values.max(axis=-1)))
 
 
 def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:

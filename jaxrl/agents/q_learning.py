@@ -31,6 +31,7 @@ from jaxrl.types import (
     ActorState,
     Agent,
     AgentState,
+    Choice,
     EnvSpec,
     Mean,
     Metrics,
@@ -115,9 +116,7 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     return AgentState(actor, train_state, memory)
 
 
-def act(
-    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, tuple[()]]:
+def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras.
 
     A noisy network draws its weights for each observation, in evaluation too.
@@ -127,7 +126,7 @@ def act(
         keys, noise = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
     outputs = forward(setup.network, actor.params, actor.statistics, observation, noise)
     epsilon = setup.epsilon(actor.updates, len(observation))
-    return exploration.epsilon_greedy(keys, setup.method.values(outputs), epsilon), ()
+    return Choice(exploration.epsilon_greedy(keys, setup.method.values(outputs), epsilon))
 
 
 def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:

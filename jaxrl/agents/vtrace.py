@@ -20,7 +20,8 @@ import optax
 from jaxrl.config.algorithms import VTraceConfig
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor, next_actor
+from jaxrl.networks.actors import burn_in, forward, init_actor, next_actor
+from jaxrl.networks.core import core_of
 from jaxrl.ops import batches, distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.replay import buffer
@@ -28,6 +29,7 @@ from jaxrl.types import (
     ActorState,
     Agent,
     AgentState,
+    Choice,
     EnvSpec,
     Mean,
     Metrics,
@@ -47,6 +49,11 @@ class Setup(NamedTuple):
     learning_rate: optax.Schedule  # of the updates done
     entropy_coef: optax.Schedule  # of the updates done
 
+    @property
+    def steps_read(self) -> int:
+        """Steps of an environment that a gradient step reads: of the burn-in and of the window."""
+        return self.settings.burn_in + self.settings.window
+
 
 class Extras(NamedTuple):
     """Values that `act` stores beside the actions."""
@@ -57,7 +64,7 @@ class Extras(NamedTuple):
 class Windows(NamedTuple):
     """The batch of a gradient step: T steps each of B environments, environments first."""
 
-    steps: Trajectory  # [B, T]; observation [B, T+1]
+    steps: Trajectory  # [B, T]; observation [B, T+1], with a core after the steps of the burn-in
     weight: jax.Array  # f32[B, T], sums to the mean over all devices' valid rows
 
 
@@ -73,7 +80,7 @@ class Inputs(NamedTuple):
 
     actor: ActorState  # that played
     memory: buffer.Replay
-    newest: jax.Array  # u8[E, 84, 84, 4], the stacks after the last step
+    newest: PyTree  # u8[E, 84, 84, 4] or a RecurrentObservation [E], after the last step
     full: jax.Array  # f32[], 1 where the memory holds whole windows, else 0
 
 
@@ -81,33 +88,39 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state, with an empty memory; `train_state` is the optimizer's state."""
     settings, spec = setup.settings, setup.spec
     actor = init_actor(setup.network, key, spec.frame_shape)
-    rows = buffer.rows_for_window(settings.window, settings.rollout_length)
-    memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32))
+    rows = buffer.rows_for_window(setup.steps_read, settings.rollout_length)
+    core = core_of(setup.network.config)
+    memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32), core)
     return AgentState(actor, setup.optimizer.init(actor.params), memory)
 
 
-def act(
-    setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, Extras]:
+def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
     """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
-    logits = forward(setup.network, actor.params, actor.statistics, observation).logits
-    action = distributions.sample(key, logits)
-    log_prob = distributions.select(distributions.log_probabilities(logits), action)
-    return action, Extras(log_prob)
+    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    action = distributions.sample(key, outputs.logits)
+    log_prob = distributions.select(distributions.log_probabilities(outputs.logits), action)
+    return Choice(action, Extras(log_prob), outputs.core)
 
 
-def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
+def predict(setup: Setup, actor: ActorState, observation: PyTree) -> Prediction:
     """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
     outputs = forward(setup.network, actor.params, actor.statistics, observation)
     return predictions.from_policy(outputs.logits, outputs.value)
 
 
 def take_windows(setup: Setup, inputs: Inputs, minibatch: jax.Array) -> Windows:
-    """Returns the windows of the environments of minibatch i32[]."""
+    """Returns the windows of the environments of minibatch i32[].
+
+    Their observations begin with those of the burn-in, if there is one.
+    """
     count, num_envs = setup.settings.num_minibatches, setup.spec.num_envs
     # Every `count`-th environment, so that devices divide minibatches evenly.
     env = minibatch + count * jnp.arange(num_envs // count)
-    steps = buffer.window(inputs.memory, env, setup.settings.window, inputs.newest[env])
+    newest = jax.tree.map(lambda x: x[env], inputs.newest)
+    steps = buffer.window(inputs.memory, env, setup.steps_read, newest)
+    observation = steps.observation
+    steps = batches.at(steps._replace(observation=()), slice(setup.settings.burn_in, None))
+    steps = steps._replace(observation=observation)
     steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)  # environments first
     return Windows(steps, row_weights(steps.valid))
 
@@ -157,9 +170,9 @@ def objective(
 
     `actor` is the one that played: its statistics normalize, its updates date the entropy bonus.
     """
-    observation = windows.steps.observation
-    outputs = forward(setup.network, params, actor.statistics, batches.flatten(observation))
-    outputs = batches.unflatten(outputs, observation.shape[:2])
+    network, steps = setup.network, setup.settings.burn_in
+    observation = burn_in(network, params, actor.statistics, windows.steps.observation, steps)
+    outputs = forward(network, params, actor.statistics, observation)
     return loss(outputs, windows, setup.settings, setup.entropy_coef(actor.updates))
 
 
@@ -173,7 +186,7 @@ def gradient_step(
         learned.params,
         windows,
         setup.settings.micro_batch,
-        rows_per_item=setup.settings.window + 1,
+        rows_per_item=setup.settings.steps_per_row,
     )
     # Momentum alone must not move parameters while a resumed run fills its windows.
     rate = setup.learning_rate(inputs.actor.updates) * inputs.full
@@ -189,8 +202,8 @@ def update(
     """Adds a trajectory [T, E] to the memory and takes gradient steps; `key` is not used."""
     settings, actor = setup.settings, state.actor
     memory = buffer.add(state.memory, trajectory)
-    full = buffer.holds_window(memory, settings.window).astype(jnp.float32)
-    inputs = Inputs(actor, memory, trajectory.observation[-1], full)
+    full = buffer.holds_window(memory, setup.steps_read).astype(jnp.float32)
+    inputs = Inputs(actor, memory, batches.at(trajectory.observation, -1), full)
     steps = settings.updates_per_rollout
     learned, metrics = jax.lax.scan(
         partial(gradient_step, setup, inputs),
@@ -227,4 +240,5 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
         predict=partial(predict, setup),
         rollout_length=settings.rollout_length,
         interrupt=buffer.interrupt,
+        core=core_of(config.network),
     )

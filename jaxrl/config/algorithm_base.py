@@ -18,6 +18,7 @@ class Sizes(NamedTuple):
     num_learners: int  # over all devices; one on each device unless more are configured
     groups: int
     owner: str  # of an equal share of the environments: "device" or "learner"
+    sequences: bool  # gradients are of whole sequences of an environment: the network has a core
 
     @property
     def envs_per_learner(self) -> int:
@@ -38,6 +39,7 @@ class AlgorithmConfig:
     has_action_values: ClassVar[bool] = False  # network.dueling
     can_be_noisy: ClassVar[bool] = False  # network.noisy
     can_learn_apart: ClassVar[bool] = True  # parallel.sync_every
+    can_remember: ClassVar[bool] = False  # network.core
     can_adapt_rate: ClassVar[bool] = False  # optimizer.schedule = "adaptive"
     batch_grows_with_envs: ClassVar[bool] = True  # optimizer.lr_scaling
     # Words for messages.
@@ -62,13 +64,18 @@ class AlgorithmConfig:
         return 1
 
     def batch_per_learner(self, sizes: Sizes) -> int:
-        """Returns the rows, for V-trace the windows, of one learner's gradient."""
-        return sizes.envs_per_learner * self.rollout_length
+        """Returns the rows of one learner's gradient; of whole sequences, their number."""
+        return sizes.envs_per_learner * (1 if sizes.sequences else self.rollout_length)
 
     @property
     def steps_per_row(self) -> int:
         """Observations that one row of a gradient shows to the network."""
         return 1
+
+    @property
+    def needs_core(self) -> bool:
+        """Whether the settings make sense with `network.core` alone."""
+        return False
 
     @property
     def first_learning_step(self) -> int:
@@ -141,11 +148,16 @@ class EpochsConfig(AlgorithmConfig):
         return self.epochs * self.num_minibatches
 
     def batch_per_learner(self, sizes: Sizes) -> int:
-        """Returns the rows of one learner's minibatch."""
-        return sizes.envs_per_learner * self.rollout_length // self.num_minibatches
+        """Returns the rows of one learner's minibatch; of whole sequences, their number."""
+        length = 1 if sizes.sequences else self.rollout_length
+        return sizes.envs_per_learner * length // self.num_minibatches
 
     def check_sizes(self, sizes: Sizes) -> None:
         """Refuses minibatches that do not divide a rollout. Raises `UserError`."""
+        if sizes.sequences:
+            allowed = divisors(sizes.envs_per_learner)
+            check_one_of("agent.num_minibatches", self.num_minibatches, allowed, sizes.whole)
+            return
         length = self.rollout_length
         whole = f"agent.rollout_length = {length}"
         check_one_of("agent.num_minibatches", self.num_minibatches, divisors(length), whole)

@@ -33,6 +33,8 @@ from jaxrl.errors import UserError
 class A2CConfig(AlgorithmConfig):
     """Synchronous advantage actor-critic (A3C, Mnih 2016; PAAC, Clemente 2017)."""
 
+    can_remember: ClassVar[bool] = True
+
     entropy_coef: Weight = 0.01
     """weight of the entropy bonus"""
     value_coef: Weight = 0.25
@@ -48,6 +50,7 @@ class PPOConfig(EpochsConfig):
     """Proximal policy optimization (Schulman 2017)."""
 
     can_adapt_rate: ClassVar[bool] = True
+    can_remember: ClassVar[bool] = True
 
     rollout_length: Count = 128
     """agent steps of every environment between two updates"""
@@ -74,6 +77,7 @@ class PPOConfig(EpochsConfig):
 class VTraceConfig(AlgorithmConfig):
     """Actor-critic with V-trace (IMPALA, Espeholt 2018; CuLE, Dalton 2019)."""
 
+    can_remember: ClassVar[bool] = True
     batch_unit: ClassVar[str] = "windows"
     memory_savers: ClassVar[tuple[str, ...]] = ("a shorter agent.window",)
 
@@ -81,6 +85,9 @@ class VTraceConfig(AlgorithmConfig):
     """agent steps of every environment between two updates"""
     window: Count = 20
     """newest agent steps of an environment that a gradient step learns from"""
+    burn_in: CountOrZero = 0
+    """with network.core: steps before the window that only refresh the recurrent state, which was
+    stored as they were played (R2D2, Kapturowski 2019)"""
     num_minibatches: Count = 20
     """parts of the environments, which take turns: one gradient step learns from one of them"""
     updates_per_rollout: Count = 1
@@ -101,6 +108,11 @@ class VTraceConfig(AlgorithmConfig):
     """windows per gradient pass (all passes together make one gradient); 0 lets the platform
     choose"""
 
+    @property
+    def needs_core(self) -> bool:
+        """Whether the settings make sense with `network.core` alone."""
+        return self.burn_in > 0
+
     def gradient_steps(self, num_envs: int) -> int:
         """Returns the gradient steps of one update."""
         return self.updates_per_rollout
@@ -112,7 +124,7 @@ class VTraceConfig(AlgorithmConfig):
     @property
     def steps_per_row(self) -> int:
         """Observations of a window, with the one after its last step."""
-        return self.window + 1
+        return self.burn_in + self.window + 1
 
     def check_sizes(self, sizes: Sizes) -> None:
         """Refuses minibatches that do not divide the environments, or that miss steps."""
@@ -132,7 +144,7 @@ class VTraceConfig(AlgorithmConfig):
 
     def remembered(self, num_envs: int) -> int:
         """Returns the transitions of all windows, with whole stacks and in whole rollouts."""
-        rows = self.window + STACK_SIZE - 1
+        rows = self.burn_in + self.window + STACK_SIZE - 1
         return num_envs * -(-rows // self.rollout_length) * self.rollout_length
 
     def memory_refused(self, need: str, free: str, fits: int) -> UserError:

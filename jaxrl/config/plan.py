@@ -20,7 +20,7 @@ class Plan:
     num_updates: int  # of the whole run, in whole merges
     total_steps: int  # agent steps of these updates: total_steps of the configuration or more
     gradient_steps: int  # of one update
-    batch_per_learner: int  # rows of one learner's gradient; of V-trace, windows
+    batch_per_learner: int  # rows of one learner's gradient; of V-trace windows, or sequences
     learning_rate: float  # at the start, scaled as `optimizer.lr_scaling` says
     updates_per_merge: int  # of learners that learn apart; else 1
     updates_per_line: int  # of metrics.jsonl
@@ -80,6 +80,7 @@ def _sizes(config: Config, num_devices: int) -> Sizes:
         num_learners=asked or num_devices,
         groups=config.parallel.groups,
         owner="learner" if asked else "device",
+        sequences=config.network.core != "none",
     )
 
 
@@ -119,7 +120,8 @@ def _check_batches(config: Config, sizes: Sizes) -> None:
     agent.check_sizes(sizes)
     if agent.micro_batch:
         batch = agent.batch_per_learner(sizes)
-        whole = f"the {batch} {agent.batch_unit} of a gradient"
+        unit = "sequences" if sizes.sequences else agent.batch_unit
+        whole = f"the {batch} {unit} of a gradient"
         check_one_of("agent.micro_batch", agent.micro_batch, divisors(batch), whole)
 
 

@@ -50,6 +50,16 @@ class NetworkConfig:
     2025)"""
     normalize_observations: bool = False
     """normalize each pixel by its running mean and standard deviation (CuLE)"""
+    core: Literal["none", "lstm", "gru"] = "none"
+    """a2c, ppo, vtrace: recurrent layer between the torso and the heads, which remembers earlier
+    steps of the game"""
+    core_units: Count = 256
+    """units of the recurrent layer"""
+    core_inputs: bool = True
+    """the recurrent layer also sees the last action and the last reward, clipped to +-1 (IMPALA)"""
+    core_resets: Literal["game", "life"] = "game"
+    """the recurrent layer's state is zeroed where a game begins; life: with env.episodic_life where
+    a life is lost, too"""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its products in
     float32; parameters, heads and losses are float32 always"""

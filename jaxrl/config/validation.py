@@ -110,6 +110,16 @@ def _check_network(config: Config) -> None:
     network, algorithm = config.network, config.algorithm
     if network.dueling and not config.agent.has_action_values:
         raise UserError(f"network.dueling = true: {algorithm} has no action values; drop it")
+    if network.core != "none" and not config.agent.can_remember:
+        raise UserError(
+            f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, ppo "
+            "and vtrace learn from sequences"
+        )
+    if network.core == "none" and config.agent.needs_core:
+        raise UserError(
+            "agent.burn_in: refreshes the state of a recurrent core: leave it at 0, or take "
+            "network.core = 'lstm'"
+        )
     if network.noisy and not config.agent.can_be_noisy:
         raise UserError(
             f"network.noisy = true: {algorithm} explores otherwise; only dqn and c51 can"

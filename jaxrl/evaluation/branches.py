@@ -20,7 +20,7 @@ from jaxrl.evaluation.evaluate import start_games
 from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, set_up
 from jaxrl.ops.returns import n_step_return
 from jaxrl.program import rollout
-from jaxrl.types import ActorState, Prediction, PyTree, Trajectory
+from jaxrl.types import ActorState, Choice, Prediction, PyTree, Trajectory
 
 POLICY = -1  # in place of an action: the policy chooses it
 
@@ -113,7 +113,7 @@ def start(config: Config, actor: ActorState, protocol: str, seed: int = 0) -> tu
     step = partial(jax.jit(partial(_step, setup)), actor)
     predict = partial(jax.jit(setup.agent.predict), actor)
     player = Player(config, setup, step, predict)
-    state = start_games(config, setup.engine, seed)
+    state = start_games(setup.agent, setup.engine, seed)
     return player, play_on(player, _save(player, state, 0, 0.0), 0)
 
 
@@ -224,9 +224,9 @@ def _step(
 ) -> tuple[rollout.RolloutState, Trajectory]:
     """Plays one row of the one environment; `action` is i32[]."""
 
-    def act(actor: ActorState, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, PyTree]:
-        chosen, extras = setup.agent.act(actor, observation, key)
-        return jnp.where(action == POLICY, chosen, action), extras
+    def act(actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
+        choice = Choice(*setup.agent.act(actor, observation, key))
+        return choice._replace(action=jnp.where(action == POLICY, choice.action, action))
 
     return rollout.step(setup.agent._replace(act=act), setup.engine, actor, state)
 

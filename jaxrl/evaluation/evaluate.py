@@ -46,13 +46,15 @@ class _FirstGames(NamedTuple):
     length: jax.Array  # i32[E], agent steps
 
 
-def start_games(config: Config, engine: EnvEngine, seed: int) -> rollout.RolloutState:
+def start_games(agent: Agent, engine: EnvEngine, seed: int) -> rollout.RolloutState:
     """Starts games, and returns their state on the first local device."""
     num_envs = engine.spec.num_envs
     env, timestep = engine.init(seed)
     keys = jax.random.split(jax.random.key(seed), num_envs)
     games = episode_statistics.init(num_envs, 1, counted=True)
-    return jax.device_put(rollout.start(env, timestep, keys, games), jax.local_devices()[0])
+    return jax.device_put(
+        rollout.start(env, timestep, keys, games, agent.core), jax.local_devices()[0]
+    )
 
 
 def _step(agent: Agent, engine: EnvEngine, actor: ActorState, games: _FirstGames) -> _FirstGames:
@@ -100,7 +102,7 @@ def evaluate(
             0, STEPS_PER_CALL, lambda _, g: _step(agent, engine, actor, g), games
         )
 
-    state = start_games(config, engine, SEED_OFFSET + seed)
+    state = start_games(agent, engine, SEED_OFFSET + seed)
     zeros = jnp.zeros(num_episodes)
     games = _FirstGames(state, zeros.astype(bool), zeros, zeros.astype(jnp.int32))
     with Watchdog(config.env.stuck_after) as watchdog:

@@ -67,7 +67,7 @@ def trace(
     setup = set_up(config, protocol, 1)
     engine = setup.engine
     step = jax.jit(partial(_step, setup))
-    state = start_games(config, engine, seed)
+    state = start_games(setup.agent, engine, seed)
     frames: list[np.ndarray] = []
     rows: list[_Row] = []
     ends: list[bool] = []

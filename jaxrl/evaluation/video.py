@@ -100,7 +100,7 @@ def record(
         return rollout.step(agent, engine, actor, state)[0]
 
     step = partial(play, actor)
-    game = _Progress(start_games(config, engine, seed), 0.0, 0, False, False)
+    game = _Progress(start_games(agent, engine, seed), 0.0, 0, False, False)
     try:
         game = _play_unseen(engine, step, game, from_step)
         game = _film(engine, step, game, target, from_step + max_seconds * REAL_TIME)

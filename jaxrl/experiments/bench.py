@@ -84,7 +84,7 @@ def _random(agent: Agent, num_actions: int) -> Agent:
     def act(_: Any, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, Any]:
         return (jax.random.key_data(key)[:, 0] % num_actions).astype(jnp.int32), ()
 
-    return agent._replace(act=act)
+    return agent._replace(act=act, core=None)
 
 
 def _compiled(config: Config, kind: str) -> Load:

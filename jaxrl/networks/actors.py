@@ -6,17 +6,30 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl.networks.core import core_of, first_observation
 from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork
 from jaxrl.networks.running_statistics import init_statistics, normalize, update_statistics
-from jaxrl.types import FRAME_SHAPE, STACK_SIZE, ActorState, Trajectory
+from jaxrl.ops import batches
+from jaxrl.types import (
+    FRAME_SHAPE,
+    STACK_SIZE,
+    ActorState,
+    RecurrentObservation,
+    Trajectory,
+)
 
 
 def init_params(
     network: nn.Module, key: jax.Array, frame_shape: tuple[int, int] = FRAME_SHAPE
 ) -> Any:
     """Returns initial parameters for stacks of frames of this height and width."""
+    observation: Any = jnp.zeros((1, *frame_shape, STACK_SIZE))
+    config = network.config
+    if (core := core_of(config)) is not None:
+        steps = first_observation(observation, core)
+        observation = jax.tree.map(lambda x: x[:, None], steps)
     # Compiled, because the operations of an initialization take seconds one by one.
-    return jax.jit(network.init)(key, jnp.zeros((1, *frame_shape, STACK_SIZE)))["params"]
+    return jax.jit(network.init)(key, observation)["params"]
 
 
 def init_actor(
@@ -29,19 +42,53 @@ def init_actor(
     return ActorState(params, init_statistics(network.config, frame_shape), jnp.int32(0))
 
 
-def forward(
-    network: nn.Module, params: Any, statistics: Any, observation: jax.Array, *noise: Any
-) -> Any:
-    """Returns the network's outputs for observations u8[B, 84, 84, 4], which are normalized.
+def forward(network: nn.Module, params: Any, statistics: Any, observation: Any, *noise: Any) -> Any:
+    """Returns the network's outputs for observations, which are normalized.
 
     Args:
       network: a network of `jaxrl.networks.heads`.
       params: its parameters.
       statistics: of the observations; () scales pixels to [0, 1].
-      observation: u8[B, 84, 84, 4].
+      observation: u8[B, 84, 84, 4], or [B, T, 84, 84, 4] for outputs [B, T]; with a core a
+        RecurrentObservation of these shapes, whose T steps follow one another.
       noise: key[B] or None, for an action-value network that may be noisy.
     """
+    if isinstance(observation, RecurrentObservation):
+        return _unroll(network, params, statistics, observation)
+    leading = observation.shape[:-3]
+    if len(leading) > 1:
+        outputs = forward(network, params, statistics, batches.flatten(observation))
+        return batches.unflatten(outputs, leading)
     return network.apply({"params": params}, normalize(observation, statistics), *noise)
+
+
+def _unroll(
+    network: nn.Module, params: Any, statistics: Any, observation: RecurrentObservation
+) -> Any:
+    """Returns outputs [B] of one step of an agent that remembers, or [B, T] of a sequence."""
+    single = observation.stack.ndim == 4
+    steps = jax.tree.map(lambda x: x[:, None], observation) if single else observation
+    steps = steps._replace(stack=normalize(steps.stack, statistics))
+    outputs: Any = network.apply({"params": params}, steps)
+    if not single:
+        return outputs
+    core = outputs.core
+    return jax.tree.map(lambda x: x[:, 0], outputs._replace(core=()))._replace(core=core)
+
+
+def burn_in(network: nn.Module, params: Any, statistics: Any, observation: Any, steps: int) -> Any:
+    """Returns sequences [B, T - steps] that begin with a refreshed state of the core.
+
+    The first `steps` of the sequences [B, T] are played again, by today's parameters, from the
+    stored state and without a gradient (R2D2, Kapturowski 2019, section 3).
+    """
+    if steps == 0:
+        return observation
+    first = jax.tree.map(lambda x: x[:, :steps], observation)
+    rest = jax.tree.map(lambda x: x[:, steps:], observation)
+    outputs = forward(network, jax.lax.stop_gradient(params), statistics, first)
+    core = rest.core.at[:, 0].set(jax.lax.stop_gradient(outputs.core))
+    return rest._replace(core=core)
 
 
 def next_actor(actor: ActorState, params: Any, trajectory: Trajectory) -> ActorState:
@@ -50,6 +97,6 @@ def next_actor(actor: ActorState, params: Any, trajectory: Trajectory) -> ActorS
     The statistics take in the trajectory's frames u8[T, E, 84, 84] of all devices. Call it after
     the gradients: a loss must see the statistics that acting saw.
     """
-    newest_frames = trajectory.observation[:-1, ..., -1]
+    newest_frames = batches.stacks(trajectory.observation)[:-1, ..., -1]
     statistics = update_statistics(actor.statistics, newest_frames)
     return ActorState(params, statistics, actor.updates + 1)

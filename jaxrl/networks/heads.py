@@ -6,8 +6,11 @@ import flax.linen as nn
 import jax
 
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.networks.core import RecurrentCore
 from jaxrl.networks.layers import Dense, NoisyDense
 from jaxrl.networks.torsos import Torso
+from jaxrl.ops import batches
+from jaxrl.types import PyTree, RecurrentObservation
 
 
 class PolicyValue(NamedTuple):
@@ -15,21 +18,41 @@ class PolicyValue(NamedTuple):
 
     logits: jax.Array  # f32[B, A], of the policy
     value: jax.Array  # f32[B], expected return
+    core: PyTree = ()  # f32[B, S], state of the recurrent core after the last step
 
 
 class PolicyValueNetwork(nn.Module):
-    """A torso shared by a policy head and a value head."""
+    """A torso, and a core if configured, shared by a policy head and a value head."""
 
     num_actions: int
     config: NetworkConfig
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> PolicyValue:
-        """Maps observations f32[B, 84, 84, 4] from `normalize` to policies and values."""
-        (x,) = Torso(self.config)(x)
-        logits = Dense(self.num_actions, 0.01, self.config.init)(x)
-        value = Dense(1, 1.0, self.config.init)(x)
-        return PolicyValue(logits, value[:, 0])
+    def __call__(self, x: Any) -> PolicyValue:
+        """Maps observations f32[B, 84, 84, 4] from `normalize` to policies and values.
+
+        With a core it maps sequences [B, T] of recurrent observations to outputs [B, T].
+        """
+        if self.config.core == "none":
+            (features,) = Torso(self.config)(x)
+            core: PyTree = ()
+        else:
+            features, core = remember(self.config, self.num_actions, x)
+        logits = Dense(self.num_actions, 0.01, self.config.init)(features)
+        value = Dense(1, 1.0, self.config.init)(features)
+        return PolicyValue(logits, value[..., 0], core)
+
+
+def remember(
+    config: NetworkConfig, num_actions: int, steps: RecurrentObservation
+) -> tuple[jax.Array, jax.Array]:
+    """Maps sequences [B, T] to features f32[B, T, U] of a torso and a core, inside a network.
+
+    Returns the core's state f32[B, S] after them, too. Stacks come from `normalize`.
+    """
+    (features,) = Torso(config)(batches.flatten(steps.stack))
+    features = batches.unflatten(features, steps.stack.shape[:2])
+    return RecurrentCore(config, num_actions)(features, steps)
 
 
 class ActionValueNetwork(nn.Module):

@@ -132,6 +132,7 @@ def _joint_agent(agent: Agent, count: int) -> Agent:
         update=partial(_update, agent, count),
         rollout_length=agent.rollout_length,
         interrupt=partial(_interrupt, agent),
+        core=agent.core,
     )
 
 
@@ -143,11 +144,11 @@ def _init(agent: Agent, count: int, key: jax.Array) -> AgentState:
 
 
 def _act(
-    agent: Agent, count: int, actor: Any, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, PyTree]:
-    """Lets each learner act in its environments: actions i32[E] and extras [E]."""
-    operands = actor, split_envs(observation, count, axis=0), split_envs(key, count, axis=0)
-    sent = _for_each(count, agent.act, *operands)
+    agent: Agent, count: int, actor: Any, observation: PyTree, key: jax.Array
+) -> tuple[PyTree, ...]:
+    """Lets each learner act in its environments: actions i32[E], extras [E] and cores [E]."""
+    own = jax.tree.map(lambda x: split_envs(x, count, axis=0), (observation, key))
+    sent: tuple[PyTree, ...] = _for_each(count, agent.act, actor, *own)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sent)
 
 

@@ -115,12 +115,11 @@ def _for_all(call: Callable[..., Any], *operands: PyTree) -> list[PyTree]:
 
 
 def _act(
-    agent: Agent, count: int, actor: PyTree, observation: jax.Array, key: jax.Array
-) -> tuple[jax.Array, PyTree]:
-    """Lets each member act in its environments: actions i32[M · E] and extras [M · E]."""
+    agent: Agent, count: int, actor: PyTree, observation: PyTree, key: jax.Array
+) -> tuple[PyTree, ...]:
+    """Lets each member act in its environments: actions i32[M · E], extras and cores [M · E]."""
     own = (_split(x, count, axis=0) for x in (observation, key))
-    action, extras = _for_all(agent.act, actor, *own)
-    return _flatten(action), _flatten(extras)
+    return tuple(map(_flatten, _for_all(agent.act, actor, *own)))
 
 
 def _update(

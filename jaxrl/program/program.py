@@ -263,7 +263,9 @@ def start_group(
         counted=parts.config.env.random_start_steps == 0,
         members=len(seeds),
     )
-    return put(parts.mesh, rollout.start(env, timestep, keys, episodes), SHARDED)
+    return put(
+        parts.mesh, rollout.start(env, timestep, keys, episodes, parts.learners.agent.core), SHARDED
+    )
 
 
 def _continue(

@@ -16,12 +16,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl.networks.core import first_observation
 from jaxrl.program import episode_statistics
+from jaxrl.program.observations import fill_stack, observe
 from jaxrl.types import (
-    STACK_SIZE,
     ActorState,
     Agent,
     AgentState,
+    Choice,
+    Core,
     EnvEngine,
     Metrics,
     PyTree,
@@ -30,22 +33,17 @@ from jaxrl.types import (
 )
 
 
-class SentAction(NamedTuple):
-    """The actions that the environments of a group are stepping with."""
-
-    action: jax.Array  # i32[E]
-    extras: PyTree  # [E], returned by `Agent.act` with the action
-
-
 class RolloutState(NamedTuple):
     """The state of play of one group of environments on this device."""
 
     env: PyTree  # the engine's state
     timestep: TimeStep  # the newest
-    observation: jax.Array  # u8[E, 84, 84, 4], the stack that the next action is chosen from
+    # u8[E, 84, 84, 4], the stack that the next action is chosen from; of an agent that remembers a
+    # RecurrentObservation
+    observation: PyTree
     keys: jax.Array  # key[E], for the next actions
     episodes: episode_statistics.Episodes
-    sent: PyTree = ()  # SentAction while the environments step, else ()
+    sent: PyTree = ()  # Choice while the environments step, else ()
 
 
 GroupStates = tuple[RolloutState, ...]  # one per group
@@ -61,42 +59,36 @@ class TurnResult(NamedTuple):
 
 
 def start(
-    env: PyTree, timestep: TimeStep, keys: jax.Array, episodes: episode_statistics.Episodes
+    env: PyTree,
+    timestep: TimeStep,
+    keys: jax.Array,
+    episodes: episode_statistics.Episodes,
+    core: Core | None,
 ) -> RolloutState:
-    """Returns the state at the start of play; `timestep` is the engine's first."""
-    return RolloutState(env, timestep, fill_stack(jnp.asarray(timestep.frame)), keys, episodes)
+    """Returns the state at the start of play.
 
-
-def fill_stack(frame: jax.Array) -> jax.Array:
-    """Repeats the first frame of a game four times: u8[E, 84, 84] -> u8[E, 84, 84, 4]."""
-    return jnp.repeat(frame[..., None], STACK_SIZE, axis=-1)
-
-
-def stack_frames(observation: jax.Array, previous: TimeStep, timestep: TimeStep) -> jax.Array:
-    """Returns the next stack: refilled where a game begins, else shifted by the newest frame.
-
-    A reset after a lost life continues the same game, so the stack is shifted, unless the game
-    ended during the reset (EnvPool does the same).
+    Args:
+      env: the engine's state.
+      timestep: the engine's first.
+      keys: key[E], of the actions.
+      episodes: statistics of no games yet.
+      core: of an agent that remembers, else None.
     """
-    new_game = (timestep.reset & (previous.game_over | timestep.game_over))[:, None, None]
-    # The four bytes of a pixel are one word, oldest lowest: shifting words is four times faster
-    # than moving bytes.
-    words = jax.lax.bitcast_convert_type(observation, jnp.uint32)
-    newest = timestep.frame.astype(jnp.uint32)
-    shifted = (words >> 8) | (newest << 24)
-    words = jnp.where(new_game, newest * jnp.uint32(0x01010101), shifted)
-    return jax.lax.bitcast_convert_type(words, jnp.uint8)
+    observation = first_observation(fill_stack(jnp.asarray(timestep.frame)), core)
+    return RolloutState(env, timestep, observation, keys, episodes)
 
 
 def send(agent: Agent, engine: EnvEngine, actor: ActorState, state: RolloutState) -> RolloutState:
     """Chooses an action for every environment of a group and starts its step."""
     keys = jax.vmap(jax.random.split)(state.keys)
-    sent = SentAction(*agent.act(actor, state.observation, keys[:, 0]))
+    sent = Choice(*agent.act(actor, state.observation, keys[:, 0]))
     env = engine.send(state.env, sent.action)
     return state._replace(env=env, keys=keys[:, 1], sent=sent)
 
 
-def receive(engine: EnvEngine, state: RolloutState) -> tuple[RolloutState, Trajectory]:
+def receive(
+    agent: Agent, engine: EnvEngine, state: RolloutState
+) -> tuple[RolloutState, Trajectory]:
     """Waits for the step of a group; returns the state after it and its row of the trajectory."""
     env, timestep = engine.recv(state.env)
     row = Trajectory(
@@ -110,7 +102,7 @@ def receive(engine: EnvEngine, state: RolloutState) -> tuple[RolloutState, Traje
     received = RolloutState(
         env=env,
         timestep=timestep,
-        observation=stack_frames(state.observation, state.timestep, timestep),
+        observation=observe(state.observation, state.sent, state.timestep, timestep, agent.core),
         keys=state.keys,
         episodes=episode_statistics.update(state.episodes, timestep),
     )
@@ -121,7 +113,7 @@ def step(
     agent: Agent, engine: EnvEngine, actor: ActorState, state: RolloutState
 ) -> tuple[RolloutState, Trajectory]:
     """Plays one step of every environment of a group."""
-    return receive(engine, send(agent, engine, actor, state))
+    return receive(agent, engine, send(agent, engine, actor, state))
 
 
 def _after(value: PyTree, needed: PyTree) -> PyTree:
@@ -164,6 +156,7 @@ def send_all(agent: Agent, engines: Engines, actor: ActorState, groups: GroupSta
 
 
 def _receive_all(
+    agent: Agent,
     engines: Engines,
     groups: GroupStates,
     then: Callable[[EnvEngine, RolloutState], RolloutState],
@@ -174,7 +167,7 @@ def _receive_all(
     for engine, state in zip(engines, groups, strict=True):
         if len(groups) > 1:
             state = _follow(state, after[-1] if after else groups[-1])
-        received, row = receive(engine, state)
+        received, row = receive(agent, engine, state)
         after.append(then(engine, received))
         rows.append(row)
     return tuple(after), _join(rows)
@@ -187,7 +180,7 @@ def _rounds(
 
     def one_round(groups: GroupStates, _: None) -> tuple[GroupStates, Trajectory]:
         return _receive_all(
-            engines, groups, lambda engine, state: send(agent, engine, actor, state)
+            agent, engines, groups, lambda engine, state: send(agent, engine, actor, state)
         )
 
     if length == 1:  # XLA keeps a loop of one round, and copies its carry
@@ -218,10 +211,10 @@ def play_and_update(
     else:
         groups = send_all(agent, engines, actor, groups)
         groups, rows = _rounds(agent, engines, actor, groups, length - 1)
-        groups, last = _receive_all(engines, groups, lambda _, state: state)
+        groups, last = _receive_all(agent, engines, groups, lambda _, state: state)
         parts = [rows, jax.tree.map(lambda x: x[None], last)]
-    newest = _join([state.observation for state in groups])[None]
-    observation = jnp.concatenate([*(part.observation for part in parts), newest])
+    newest = jax.tree.map(lambda x: x[None], _join([state.observation for state in groups]))
+    observation = _join([*(part.observation for part in parts), newest])
     trajectory = _join(parts)._replace(observation=observation)
     if overlapped:
         # XLA orders by data only: the update waits for the sends, the next receive for the update.

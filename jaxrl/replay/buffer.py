@@ -15,7 +15,15 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.ops import batches
-from jaxrl.types import AXIS, FRAME_SHAPE, STACK_SIZE, PyTree, Trajectory
+from jaxrl.types import (
+    AXIS,
+    FRAME_SHAPE,
+    STACK_SIZE,
+    Core,
+    PyTree,
+    RecurrentObservation,
+    Trajectory,
+)
 
 PIXELS = 4  # side by side, travel as one u32
 BESIDE = 8  # bytes of a transition beside its frame
@@ -32,6 +40,8 @@ class Steps(NamedTuple):
     terminated: jax.Array  # b[E, C]
     valid: jax.Array  # b[E, C], False where a reset ignored the action
     extras: PyTree  # [E, C], of the trajectory
+    # [E, C], of an agent that remembers: a RecurrentObservation, of which the frames are the stacks
+    recall: PyTree = ()
 
 
 class Replay(NamedTuple):
@@ -66,7 +76,11 @@ def transition_bytes(frame_shape: tuple[int, int]) -> int:
 
 
 def new(
-    num_envs: int, rows: int, frame_shape: tuple[int, int] = FRAME_SHAPE, extras: PyTree = ()
+    num_envs: int,
+    rows: int,
+    frame_shape: tuple[int, int] = FRAME_SHAPE,
+    extras: PyTree = (),
+    core: Core | None = None,
 ) -> Replay:
     """Returns an empty replay of `rows` steps for each of this device's environments.
 
@@ -75,6 +89,7 @@ def new(
       rows: C.
       frame_shape: pixels, height x width; the width is a multiple of 4.
       extras: dtypes of the extras of each step.
+      core: of an agent that remembers, whose state before each step is stored, else None.
     """
     shape = (num_envs, rows)
     ring = Steps(
@@ -85,8 +100,22 @@ def new(
         terminated=jnp.zeros(shape, bool),
         valid=jnp.zeros(shape, bool),
         extras=jax.tree.map(lambda dtype: jnp.zeros(shape, dtype), extras),
+        recall=_new_recall(shape, core),
     )
     return Replay(ring, steps=jnp.zeros(1, jnp.int32))
+
+
+def _new_recall(shape: tuple[int, int], core: Core | None) -> PyTree:
+    """Returns the empty recall of steps [E, C]."""
+    if core is None:
+        return ()
+    return RecurrentObservation(
+        stack=(),
+        core=jnp.zeros((*shape, core.size)),
+        last_action=jnp.zeros(shape, jnp.int32),
+        last_reward=jnp.zeros(shape),
+        fresh=jnp.zeros(shape, bool),
+    )
 
 
 def rows_per_env(capacity: int, num_envs: int, rollout_length: int) -> int:
@@ -106,7 +135,7 @@ def holds_window(replay: Replay, length: int) -> jax.Array:
 
 def add(replay: Replay, trajectory: Trajectory) -> Replay:
     """Writes a trajectory [T, E] over the oldest steps; T divides C."""
-    stacks = trajectory.observation[:-1]
+    stacks, recall = _parts(batches.at(trajectory.observation, slice(-1)))
     length, newest = len(trajectory.action), stacks[..., -1]
     # Four equal bytes; compared as one word.
     same = jax.lax.bitcast_convert_type(stacks, jnp.uint32) == newest * jnp.uint32(0x01010101)
@@ -121,6 +150,7 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
         terminated=trajectory.discount == 0,
         valid=trajectory.valid,
         extras=trajectory.extras,
+        recall=recall,
     )
     row = (replay.steps[0] % replay.ring.valid.shape[1]).astype(jnp.int32)
 
@@ -130,6 +160,13 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
 
     ring = jax.tree.map(write, replay.ring, new)
     return replay._replace(ring=ring, steps=replay.steps + length)
+
+
+def _parts(observation: PyTree) -> tuple[jax.Array, PyTree]:
+    """Returns the stacks of observations, and what an agent that remembers sees beside them."""
+    if isinstance(observation, RecurrentObservation):
+        return observation.stack, observation._replace(stack=())
+    return observation, ()
 
 
 def interrupt(replay: Replay) -> Replay:
@@ -217,14 +254,14 @@ def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions
     )
 
 
-def window(replay: Replay, env: jax.Array, length: int, newest: jax.Array) -> Trajectory:
+def window(replay: Replay, env: jax.Array, length: int, newest: PyTree) -> Trajectory:
     """Reads the last `length` steps of some environments.
 
     Args:
       replay: of `length` + 3 steps or more, as `rows_for_window` makes it.
       env: i32[B], among this device's.
       length: T.
-      newest: u8[B, 84, 84, 4], the stack after the last step.
+      newest: u8[B, 84, 84, 4] or a RecurrentObservation [B], after the last step.
 
     Returns:
       A trajectory [T, B]; no row is valid before the oldest stack is whole.
@@ -233,9 +270,14 @@ def window(replay: Replay, env: jax.Array, length: int, newest: jax.Array) -> Tr
     step = replay.steps[0] - length + jnp.arange(length)
     place = env[None, :], step[:, None] % capacity
     rows = [jnp.broadcast_to(x, (length, len(env))).ravel() for x in (env[None, :], step[:, None])]
-    stacks = _stack(replay, *rows).reshape(length, len(env), *newest.shape[1:])
+    stack, recall = _parts(newest)
+    stacks = _stack(replay, *rows).reshape(length, len(env), *stack.shape[1:])
+    stacks = jnp.concatenate([stacks, stack[None]])
+    recalled = jax.tree.map(
+        lambda ring, new: jnp.concatenate([ring[place], new[None]]), replay.ring.recall, recall
+    )
     return Trajectory(
-        observation=jnp.concatenate([stacks, newest[None]]),
+        observation=stacks if recalled == () else recalled._replace(stack=stacks),
         action=replay.ring.action[place].astype(jnp.int32),
         reward=replay.ring.reward[place],
         discount=1.0 - replay.ring.terminated[place].astype(jnp.float32),

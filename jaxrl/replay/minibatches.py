@@ -31,6 +31,32 @@ def order(key: jax.Array, config: EpochsConfig, num_envs: int) -> jax.Array:
     return orders.reshape(-1, *orders.shape[2:])
 
 
+def order_of_sequences(key: jax.Array, config: EpochsConfig, num_envs: int) -> jax.Array:
+    """Returns the environments of every minibatch, with all their steps: i32[epochs · M, E / M].
+
+    Each epoch deals every M neighboring environments to the M minibatches, one to each, so that
+    the number of devices changes no minibatch.
+    """
+    count = config.num_minibatches
+
+    def epoch(key: jax.Array) -> jax.Array:
+        keys = batches.keys_per_index(key, num_envs // count)
+        dealt = jax.vmap(lambda k: jax.random.permutation(k, count))(keys)
+        return (dealt + count * jnp.arange(num_envs // count)[:, None]).T
+
+    orders = jax.vmap(epoch)(jax.random.split(key, config.epochs))
+    return orders.reshape(-1, orders.shape[2])
+
+
+def take_sequences(rollout: Batch, envs: jax.Array) -> Batch:
+    """Takes the minibatch of all steps of environments i32[B] from a rollout: [T, E] -> [B, T].
+
+    Weights are as in `take`.
+    """
+    batch = jax.tree.map(lambda x: jnp.swapaxes(x[:, envs], 0, 1), rollout)
+    return batch._replace(weight=row_weights(batch.weight > 0))
+
+
 def take(rollout: Batch, steps: jax.Array) -> Batch:
     """Takes the minibatch of steps i32[T / M, E] from a rollout: [T, E] -> [B].
 

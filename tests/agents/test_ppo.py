@@ -169,7 +169,7 @@ def trajectory(agent, actor, steps=8, envs=4):
     observation = random.integers(0, 256, (steps + 1, envs, 84, 84, 4))
     observation = jnp.asarray(observation, jnp.uint8)
     keys = jax.random.split(jax.random.key(5), (steps, envs))
-    action, extras = jax.vmap(agent.act, in_axes=(None, 0, 0))(actor, observation[:-1], keys)
+    action, extras, _ = jax.vmap(agent.act, in_axes=(None, 0, 0))(actor, observation[:-1], keys)
     return Trajectory(
         observation=observation,
         action=action,
@@ -227,10 +227,10 @@ def test_normalized_values_are_told_in_units_of_the_return():
     agent, state = make(normalize_values=True)
     observation = jnp.ones((4, 84, 84, 4), jnp.uint8)
     keys = jax.random.split(jax.random.key(0), 4)
-    _, plain = agent.act(state.actor, observation, keys)
+    _, plain, _ = agent.act(state.actor, observation, keys)
     value = RunningStatistics(jnp.float32(9), jnp.float32(3.0), jnp.float32(4.0))
     actor = state.actor._replace(statistics=state.actor.statistics._replace(value=value))
-    _, scaled = agent.act(actor, observation, keys)
+    _, scaled, _ = agent.act(actor, observation, keys)
     np.testing.assert_allclose(scaled.value, 3 + 2 * plain.value, rtol=1e-4)
 
 

@@ -28,7 +28,7 @@ def test_acting_values_the_best_action():
     agent = make_agent(resolve(config), SPEC)
     actor = jax.jit(agent.init)(jax.random.key(0)).actor
     observation = trajectory(0).observation[0]
-    _, extras = jax.jit(agent.act)(actor, observation, jax.random.split(jax.random.key(0), 4))
+    _, extras, _ = jax.jit(agent.act)(actor, observation, jax.random.split(jax.random.key(0), 4))
     network = ActionValueNetwork(3, 1, config.network)
     apply = jax.jit(network.apply)
     said = apply({"params": actor.params}, normalize(observation, ()))

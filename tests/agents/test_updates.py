@@ -149,7 +149,7 @@ def test_acting_says_the_value_and_the_probability_of_its_action():
     }
     for algorithm, settings in agents.items():
         agent, state = make(algorithm, settings)
-        action, extras = agent.act(with_params(state, ONLINE).actor, observation, keys)
+        action, extras, *_ = agent.act(with_params(state, ONLINE).actor, observation, keys)
         assert set(action.tolist()) == {0, 1}
         if algorithm != "vtrace":
             close(extras.value, [4.0] * 8)

@@ -86,7 +86,7 @@ def test_no_gradient_flows_through_targets_and_ratios():
     def of(logits, value):
         return vtrace.loss(PolicyValue(logits, value), data, config, 0.0)[0]
 
-    by_logits, by_value = jax.grad(of, argnums=(0, 1))(*PREDICTION)
+    by_logits, by_value = jax.grad(of, argnums=(0, 1))(PREDICTION.logits, PREDICTION.value)
     # advantage 1: A (pi - onehot(a));  value: -2 * 0.5 * (2 - 1)
     np.testing.assert_allclose(by_logits[0, 0], [-0.5, 0.25, 0.25], atol=1e-5)
     np.testing.assert_array_equal(by_logits[0, 1:], np.zeros((2, 3)))

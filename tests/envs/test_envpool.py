@@ -43,7 +43,7 @@ def play(config, actions):
     env, timestep = engine.init(config.seed)
     keys = jax.random.split(jax.random.key(0), num_envs)
     games = episode_statistics.init(num_envs, 1, counted=True)
-    state = rollout.start(env, timestep, keys, games)
+    state = rollout.start(env, timestep, keys, games, None)
     agent = scripted(jnp.asarray(actions, jnp.int32))
 
     @jax.jit

@@ -39,7 +39,7 @@ def test_the_first_whole_game_of_every_environment_counts():
         None, lambda actor, observation, key: (jnp.zeros(ENVS, jnp.int32), ()), None, None, 1
     )
     keys = jax.random.split(jax.random.key(0), ENVS)
-    state = rollout.start(0, row(2), keys, episode_statistics.init(ENVS, 1, counted=True))
+    state = rollout.start(0, row(2), keys, episode_statistics.init(ENVS, 1, counted=True), None)
     zeros = jnp.zeros(ENVS)
     games = evaluate._FirstGames(state, zeros.astype(bool), zeros, zeros.astype(jnp.int32))
     finished = []

@@ -110,7 +110,7 @@ def test_every_recipe_can_skip_updates(path):
     def turn(key, observation):
         state = agent.init(key)
         keys = jax.random.split(key, 4)
-        _, extras = jax.vmap(lambda o: agent.act(state.actor, o, keys))(observation[:-1])
+        extras = jax.vmap(lambda o: agent.act(state.actor, o, keys)[1])(observation[:-1])
         rows = jnp.zeros((length, 4))
         played = Trajectory(observation, rows.astype(int), rows, rows, rows > 0, extras)
         return agent.update(state, played, key)

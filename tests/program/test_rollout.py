@@ -12,7 +12,7 @@ from jax.experimental import io_callback
 from jaxrl.agents import make_agent
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine, make_engines
-from jaxrl.program import episode_statistics, rollout
+from jaxrl.program import episode_statistics, observations
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import AXIS, TimeStep, Trajectory
@@ -40,7 +40,9 @@ def timestep_of(reset, game_over, frame=7):
 )
 def test_stack_is_refilled_by_a_new_game_and_shifted_otherwise(ended_game, reset, expected):
     stack = jnp.broadcast_to(jnp.arange(1, 5, dtype=jnp.uint8), (1, 84, 84, 4))
-    after = rollout.stack_frames(stack, timestep_of(False, ended_game), timestep_of(reset, False))
+    after = observations.stack_frames(
+        stack, timestep_of(False, ended_game), timestep_of(reset, False)
+    )
     np.testing.assert_array_equal(after[0, 0, 0], expected)
 
 
@@ -48,7 +50,7 @@ def test_stack_is_refilled_by_a_new_game_and_shifted_otherwise(ended_game, reset
 def test_a_game_that_ends_during_a_reset_refills_the_stack(reset, expected):
     """Where the reset after a lost life ended it; else the last frame of a game joins the stack."""
     stack = jnp.broadcast_to(jnp.arange(1, 5, dtype=jnp.uint8), (1, 84, 84, 4))
-    after = rollout.stack_frames(stack, timestep_of(False, False), timestep_of(reset, True))
+    after = observations.stack_frames(stack, timestep_of(False, False), timestep_of(reset, True))
     np.testing.assert_array_equal(after[0, 0, 0], expected)
 
 
@@ -71,8 +73,8 @@ def by_hand(agent, engine, state, order, turns):
 
     def choose():
         keys = jax.vmap(jax.random.split)(games.keys)
-        action, extras = act(learner.actor, games.observation, keys[:, 0])
-        return games._replace(env=send(games.env, action), keys=keys[:, 1]), (action, extras)
+        choice = act(learner.actor, games.observation, keys[:, 0])
+        return games._replace(env=send(games.env, choice.action), keys=keys[:, 1]), choice
 
     played, choice = [], games.sent
     for _ in range(turns):
@@ -92,7 +94,7 @@ def by_hand(agent, engine, state, order, turns):
                     choice[1],
                 )
             )
-            stack = rollout.stack_frames(games.observation, games.timestep, timestep)
+            stack = observations.stack_frames(games.observation, games.timestep, timestep)
             games = games._replace(env=env, timestep=timestep, observation=stack)
             if order == "overlapped":
                 games, choice = choose()

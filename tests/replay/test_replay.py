@@ -14,7 +14,7 @@ from jaxrl.config.toml import load
 from jaxrl.config.value_based import DQNConfig
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
-from jaxrl.program import rollout
+from jaxrl.program.observations import fill_stack, stack_frames
 from jaxrl.program.program import make_program
 from jaxrl.replay import buffer
 from jaxrl.runtime.mesh import make_mesh
@@ -37,7 +37,7 @@ def play(seed: int, length: int, ends: float, lives: float, static: float):
     no = np.zeros(ENVS, bool)
     zeros = np.zeros(ENVS, np.float32)
     previous = TimeStep(frame, zeros, zeros, no, no, no, no)
-    observation = np.asarray(rollout.fill_stack(jnp.asarray(frame)))
+    observation = np.asarray(fill_stack(jnp.asarray(frame)))
     rows, observations = [], [observation]
     for _ in range(length):
         over, life = random.random(ENVS) < ends, random.random(ENVS) < lives
@@ -72,7 +72,7 @@ def play(seed: int, length: int, ends: float, lives: float, static: float):
 
 
 add = jax.jit(buffer.add)
-stack_frames = jax.jit(rollout.stack_frames)
+stack_frames = jax.jit(stack_frames)
 
 
 def fill(played: Trajectory, rows: int) -> buffer.Replay:
