@@ -110,7 +110,7 @@ def make_batch(
     values = forward(setup.network, target_params, actor.statistics, observation)
     values = batches.unflatten(values, trajectory.observation.shape[:2])  # [T+1, E, A]
     keys = batches.keys_per_index(key, trajectory.action.shape[1])
-    last_action, _ = act(setup, actor, trajectory.observation[-1], keys)
+    last_action = act(setup, actor, trajectory.observation[-1], keys).action
     action = jnp.concatenate([trajectory.action, last_action[None]])
     batch = Batch(
         trajectory.observation[:-1],
