@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxrl import extensions
-from jaxrl.atari.games import CATCH, atari_games
+from jaxrl.atari.games import CATCH_GAMES, atari_games
 from jaxrl.config.schema import Config
 from jaxrl.envs.atari2600.engine import check_config as check_atari2600
 from jaxrl.envs.atari2600.engine import make_atari2600, plays
@@ -33,7 +33,7 @@ def engine_name(config: Config) -> str:
     """
     if config.env.engine != "auto":
         return config.env.engine
-    if config.game == CATCH:
+    if config.game in CATCH_GAMES:
         return "catch"
     if config.game not in atari_games() and (other := extensions.engine_of(config.game)):
         return other
