@@ -138,6 +138,10 @@ class EnvConfig:
     action set has FIRE; never with full_action_space"""
     repeat_action_probability: Fraction = 0.0
     """probability that the emulator repeats the last action (sticky actions)"""
+    flicker: Fraction = 0.0
+    """probability that a step's frame is blank to the agent, in evaluations too; scores and rewards
+    stay. Each of the four frames of a stack is drawn by itself (Hausknecht & Stone 2015, whose
+    agent sees one frame at a time)"""
     full_action_space: bool = False
     """all 18 actions instead of those the game uses"""
     max_episode_steps: Count = 27_000

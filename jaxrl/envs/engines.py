@@ -10,6 +10,7 @@ from jaxrl.envs.atari2600.engine import make_atari2600, plays
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.catch import make_catch
 from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
+from jaxrl.envs.flicker import flicker
 from jaxrl.errors import UserError
 from jaxrl.types import EnvEngine
 
@@ -22,7 +23,8 @@ def make_engine(
     """Returns the engine of the configured game, with `num_envs` on each local device."""
     name = engine_name(config)
     make: Any = MAKERS.get(name) or extensions.load(extensions.ENGINES, name).make
-    return make(config, num_envs, num_local_devices, group)
+    engine: EnvEngine = make(config, num_envs, num_local_devices, group)
+    return flicker(engine, config.env.flicker) if config.env.flicker else engine
 
 
 def engine_name(config: Config) -> str:

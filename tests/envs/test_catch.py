@@ -69,16 +69,19 @@ def test_the_games_of_an_environment_depend_only_on_its_number():
     assert COLUMNS == 7
 
 
-def test_games_and_actions_do_not_share_random_numbers():
+def test_games_blank_frames_and_actions_do_not_share_random_numbers():
     # fold_in(key, i) and split(key)[i] are one key, so equal roots would give equal streams.
-    config = catch_config(num_envs=4)
-    engine = make_catch(config, 4)
+    config = catch_config(num_envs=4, env={"flicker": 0.5})
+    engine = make_engine(config, 4)
     agent = make_agent(resolve(config), engine.spec)
     state = make_program(resolve(config), agent, (engine,), make_mesh(1)).init()
-    games = jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 3))(state.games[0].env.key))
-    actions = jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 3))(state.games[0].keys))
-    both = np.concatenate([np.asarray(games), np.asarray(actions)]).reshape(-1, 2)
-    assert len(np.unique(both, axis=0)) == len(both)
+    (group,) = state.games
+    used = [
+        jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 3))(keys))
+        for keys in (group.env.env.key, group.env.keys, group.keys)
+    ]
+    every = np.concatenate(used).reshape(-1, 2)
+    assert len(np.unique(every, axis=0)) == len(every) == 3 * 4 * 3
 
 
 # --- the ball that must be remembered -------------------------------------------------------------
