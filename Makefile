@@ -18,7 +18,7 @@ WRONG  := $(filter-out $(KNOWN),$(GIVEN))
 $(if $(WRONG),$(error $(WRONG) is no variable of this Makefile: known are $(KNOWN)))
 
 SWEEPS := atari5 atari57
-GAMES  := $(shell tail -n +2 jaxrl/atari/atari_actions.csv | cut -d, -f1) catch
+GAMES  := $(shell tail -n +2 jaxrl/atari/atari_actions.csv | cut -d, -f1) catch catch_memory
 COMMA  := ,
 JAXRL  := .venv/bin/jaxrl
 # JAX comes with CUDA where there is an NVIDIA driver.
@@ -70,8 +70,8 @@ setup-dev: .venv/jaxrl-dev-installed
 	$(INSTALL) $(EDITABLE) ".[dev$(if $(CUDA),$(COMMA)cuda)]"
 	@touch $@
 
-# Learned in about a minute; STEPS of the command line comes first.
-catch: STEPS := $(or $(STEPS),1e5)
+# Catch is learned in about a minute; STEPS of the command line comes first.
+catch catch_memory: STEPS := $(or $(STEPS),1e5)
 
 $(GAMES): .venv/jaxrl-installed
 	@$(JAXRL) train --config $(ALGO) --game $@ --seed $(SEED) \

@@ -232,6 +232,15 @@ callback-hides-errors:
 # envs/catch.py
 catch-resets-not-marked: envs/test_catch.py::test_rows_follow_the_contract
     reset=state.reset, => reset=state.reset & False,
+catch-memory-moves-while-the-ball-shows:
+    envs/test_catch.py::test_no_stack_that_an_action_is_chosen_from_shows_the_ball_to_be_remembered
+    state.ball_row < rules.locked_steps => state.ball_row < 0
+# envs/flicker.py
+flicker-blanks-the-same-frames: envs/test_flicker.py::test_every_frame_is_drawn_by_itself
+    return split[:, 0], => return keys,
+flicker-by-the-place-in-a-group:
+    envs/test_flicker.py::test_the_seed_alone_decides_not_devices_and_groups
+    engine.env_ids.ravel(), => np.arange(engine.env_ids.size),
 # evaluation/evaluate.py
 evaluation-ends-with-a-life:
     evaluation/test_evaluate.py::test_the_first_whole_game_of_every_environment_counts

@@ -5,7 +5,8 @@ import functools
 import re
 from importlib import resources
 
-CATCH = "catch"  # the pure-JAX game that needs no emulator
+CATCH, CATCH_MEMORY = "catch", "catch_memory"
+CATCH_GAMES = (CATCH, CATCH_MEMORY)  # in pure JAX: they need no emulator
 
 
 # fmt: off
@@ -56,4 +57,4 @@ def game_name(name: str) -> str:
 
 def known_games() -> tuple[str, ...]:
     """Returns every value that `--game` accepts."""
-    return (*atari_games(), CATCH)
+    return (*atari_games(), *CATCH_GAMES)

@@ -17,7 +17,7 @@ class Games:
 def games(arguments: Games) -> int:
     """Prints the games that can be trained on."""
     from jaxrl import extensions
-    from jaxrl.atari.games import atari_games, known_games, minimal_actions
+    from jaxrl.atari.games import CATCH_GAMES, atari_games, known_games, minimal_actions
     from jaxrl.atari.scores import reference_scores
 
     if arguments.names:
@@ -29,7 +29,8 @@ def games(arguments: Games) -> int:
         scores = references.get(game)
         columns = f"{scores.random:>10} {scores.human:>10}" if scores else f"{'-':>10} {'-':>10}"
         print(f"{game:<20} {len(minimal_actions(game)):>7} {columns}")
-    print(f"{'catch':<20} {3:>7} {'-':>10} {'-':>10}   (needs no emulator)")
+    for game in CATCH_GAMES:
+        print(f"{game:<20} {3:>7} {'-':>10} {'-':>10}   (needs no emulator)")
     for engine, known in extensions.games_by_engine().items():
         for game in known:
             print(f"{game:<20} {'-':>7} {'-':>10} {'-':>10}   (by the engine {engine})")

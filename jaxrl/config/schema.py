@@ -118,8 +118,8 @@ class EnvConfig:
 
     engine: str = "auto"
     """emulator of the game: atari2600, our own, which a C++ compiler builds on first use; envpool,
-    the Arcade Learning Environment in EnvPool; catch, which plays Catch alone; or the name of
-    another package's. auto takes atari2600 where it can be built, else envpool"""
+    the Arcade Learning Environment in EnvPool; catch, which plays catch and catch_memory; or the
+    name of another package's. auto takes atari2600 where it can be built, else envpool"""
     interface: Literal["auto", "xla", "callback"] = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
     atari2600: CPU); callback, through the host, on any platform; auto takes xla where it exists.
@@ -148,6 +148,10 @@ class EnvConfig:
     action set has FIRE; never with full_action_space"""
     repeat_action_probability: Fraction = 0.0
     """probability that the emulator repeats the last action (sticky actions)"""
+    flicker: Fraction = 0.0
+    """probability that a step's frame is blank to the agent, in evaluations too; scores and rewards
+    stay. Each of the four frames of a stack is drawn by itself (Hausknecht & Stone 2015, whose
+    agent sees one frame at a time)"""
     full_action_space: bool = False
     """all 18 actions instead of those the game uses"""
     max_episode_steps: Count = 27_000
@@ -237,8 +241,8 @@ class Config:
     """the algorithm that learns, as the configuration file says: a2c, ppo, vtrace, dqn, c51,
     nstep_q or pqn, or the name of your own module, in jaxrl/agents or in another package"""
     game: str = "pong"
-    """a game as `jaxrl games` lists them: of Atari, or catch (a small one without an emulator);
-    ALE/Pong-v5 and PongNoFrameskip-v4 are pong too"""
+    """a game as `jaxrl games` lists them: of Atari, or a small one without an emulator: catch, or
+    catch_memory, whose ball must be remembered; ALE/Pong-v5 and PongNoFrameskip-v4 are pong too"""
     seed: CountOrZero = 1
     """of the parameters, the actions and the games"""
     total_steps: LongCount = 10_000_000

@@ -3,7 +3,7 @@
 import typing
 
 from jaxrl import extensions
-from jaxrl.atari.games import CATCH, known_games
+from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.plan import check_sizes, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, Config, convolutions
@@ -83,7 +83,7 @@ def _check_engine(config: Config) -> None:
         raise UserError(f"env.engine = {engine}: does not play {game}; leave it at auto")
     if engine in others:
         return
-    if engine != "auto" and (engine == CATCH) != (game == CATCH):
+    if engine != "auto" and (engine == "catch") != (game in CATCH_GAMES):
         raise UserError(f"env.engine = {engine}: does not play {game}; leave it at auto")
 
 

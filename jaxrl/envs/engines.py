@@ -3,13 +3,14 @@
 from typing import Any
 
 from jaxrl import extensions
-from jaxrl.atari.games import CATCH, atari_games
+from jaxrl.atari.games import CATCH_GAMES, atari_games
 from jaxrl.config.schema import Config
 from jaxrl.envs.atari2600.engine import check_config as check_atari2600
 from jaxrl.envs.atari2600.engine import make_atari2600, plays
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.catch import make_catch
 from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
+from jaxrl.envs.flicker import flicker
 from jaxrl.errors import UserError
 from jaxrl.types import EnvEngine
 
@@ -22,7 +23,8 @@ def make_engine(
     """Returns the engine of the configured game, with `num_envs` on each local device."""
     name = engine_name(config)
     make: Any = MAKERS.get(name) or extensions.load(extensions.ENGINES, name).make
-    return make(config, num_envs, num_local_devices, group)
+    engine: EnvEngine = make(config, num_envs, num_local_devices, group)
+    return flicker(engine, config.env.flicker) if config.env.flicker else engine
 
 
 def engine_name(config: Config) -> str:
@@ -33,7 +35,7 @@ def engine_name(config: Config) -> str:
     """
     if config.env.engine != "auto":
         return config.env.engine
-    if config.game == CATCH:
+    if config.game in CATCH_GAMES:
         return "catch"
     if config.game not in atari_games() and (other := extensions.engine_of(config.game)):
         return other

@@ -17,7 +17,7 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import engine_name
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, set_up
+from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, screen, set_up
 from jaxrl.ops.returns import n_step_return
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, Choice, Prediction, PyTree, Trajectory
@@ -154,7 +154,7 @@ def try_actions(
         )
     spec = player.setup.engine.spec
     state = _go_back(player, moment)
-    screen = picture(player, state)
+    shown = picture(player, state)
     prediction = jax.device_get(player.predict(state.observation))
     _, row = _play(player, state, POLICY)
     picture_steps = np.linspace(1, horizon, min(num_pictures, horizon)).round().astype(np.int32)
@@ -171,7 +171,7 @@ def try_actions(
         action_names=spec.action_meanings,
         step=moment.step,
         score=moment.score,
-        screen=screen,
+        screen=shown,
         probabilities=prediction.probabilities[0],
         value=value,
         chosen=row.action,
@@ -188,10 +188,7 @@ def try_actions(
 
 def picture(player: Player, state: rollout.RolloutState) -> np.ndarray:
     """Returns the screen u8[H, W, 3] of the state that was played last, or gone back to."""
-    engine = player.setup.engine
-    if engine.render:
-        return np.array(engine.render())
-    return np.asarray(state.timestep.frame)[0][..., None].repeat(3, -1)
+    return screen(player.setup.engine, state)
 
 
 def close(player: Player) -> None:

@@ -1,5 +1,6 @@
 """Evaluation protocols: how games start, whether actions stick, who presses FIRE."""
 
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -12,7 +13,9 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import presses_fire
+from jaxrl.envs.flicker import screens
 from jaxrl.errors import UserError
+from jaxrl.program.rollout import RolloutState
 from jaxrl.runs.evaluation_record import NOTHING_PRESSED, STICKINESS, Conditions
 from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 
@@ -58,10 +61,10 @@ def check_protocol(protocol: str) -> None:
 def protocol_config(config: Config, protocol: str) -> Config:
     """Returns the run's configuration with the protocol's settings of the games.
 
-    Settings that the policy depends on stay as in training: the set of actions, and whether the
-    engine presses FIRE at the start and after a lost life (`episodic_life`, `fire_reset`). A
-    value-based agent explores with `evaluation_epsilon`. Raises `UserError` if there is no such
-    protocol.
+    Settings that the policy depends on stay as in training: the set of actions, blank frames, and
+    whether the engine presses FIRE at the start and after a lost life (`episodic_life`,
+    `fire_reset`). A value-based agent explores with `evaluation_epsilon`. Raises `UserError` if
+    there is no such protocol.
     """
     check_protocol(protocol)
     whole_games: dict[str, Any] = {
@@ -90,7 +93,7 @@ def conditions(config: Config, protocol: str) -> Conditions:
     """Returns the conditions of an evaluation by the protocol, as evaluation.json has them."""
     played = protocol_config(config, protocol)
     if played.game not in atari_games():  # others have none of these options
-        return NOTHING_PRESSED
+        return dataclasses.replace(NOTHING_PRESSED, flicker=played.env.flicker)
     fire = presses_fire(played)
     # A policy trained with sticky actions has learned to press FIRE where it must.
     new_to_sticky = (
@@ -105,7 +108,16 @@ def conditions(config: Config, protocol: str) -> Conditions:
         stickiness=played.env.repeat_action_probability,
         all_actions=played.env.full_action_space,
         max_steps=played.env.max_episode_steps,
+        flicker=played.env.flicker,
     )
+
+
+def screen(engine: EnvEngine, state: RolloutState) -> np.ndarray:
+    """Returns the screen u8[H, W, 3] of environment 0 in its newest state, never blank."""
+    if engine.render:
+        return np.array(engine.render())
+    env = state.env.env if isinstance(state.env, FireState) else state.env
+    return np.asarray(screens(env, state.timestep))[0][..., None].repeat(3, -1)
 
 
 def press_fire(engine: EnvEngine) -> EnvEngine:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, set_up
+from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, screen, set_up
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, Prediction, TimeStep
 
@@ -73,8 +73,7 @@ def trace(
     ends: list[bool] = []
     chosen, over, ended, ignored = 0, 0, False, False
     while ended or (chosen < max_steps and over < games):
-        shown = np.array(engine.render() if engine.render else state.timestep.frame[0][..., None])
-        frames.append(np.broadcast_to(shown, (*shown.shape[:2], 3)))
+        frames.append(screen(engine, state))
         ends.append(ended)
         state, row = jax.block_until_ready(step(actor, state))
         engine.check()

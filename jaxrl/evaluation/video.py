@@ -16,9 +16,9 @@ from PIL import Image, ImageDraw, ImageFont
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import set_up
+from jaxrl.evaluation.protocols import screen, set_up
 from jaxrl.program import rollout
-from jaxrl.types import ActorState, EnvEngine, TimeStep
+from jaxrl.types import ActorState, EnvEngine
 
 REAL_TIME = 15  # pictures per second: an agent step is 4 of the console's 60 frames
 SHORTEST = 5.0  # seconds of film, so that a game of a few steps can be seen
@@ -171,11 +171,6 @@ def _pictures(
     while not game.over and game.length < max_length:
         game = _advance(engine, step, game)
         if shown is None or not game.is_next_game:
-            shown = np.array(engine.render()) if engine.render else _gray(game.state.timestep)
+            shown = screen(engine, game.state)
         caption = f"{engine.spec.game}   score {game.score:g}{', game over' * game.over}"
         yield game, _picture(shown, caption)
-
-
-def _gray(timestep: TimeStep) -> np.ndarray:
-    """Returns the frame of the one environment as u8[H, W, 3]."""
-    return np.asarray(timestep.frame)[0][..., None].repeat(3, -1)

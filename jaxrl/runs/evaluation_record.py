@@ -44,6 +44,7 @@ class Conditions:
     stickiness: float  # probability that an action is repeated
     all_actions: bool  # all 18, not only those that the game uses
     max_steps: int  # agent steps of a game; 0 without a limit
+    flicker: float = 0.0  # probability that the agent sees a blank frame; older files have none
 
     def describe(self) -> str:
         """Returns one phrase: "0 to 29 no-ops and FIRE at the start, no sticky actions"."""
@@ -59,7 +60,10 @@ class Conditions:
         sticks = "no sticky actions"
         if self.stickiness:
             sticks = f"actions repeat with probability {self.stickiness:g}"
-        return ", ".join([f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions)
+        said = [f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions
+        if self.flicker:
+            said.append(f"frames are blank with probability {self.flicker:g}")
+        return ", ".join(said)
 
 
 # The conditions of the published scores that results are compared with.
@@ -218,12 +222,12 @@ def read_conditions(given: Any) -> Conditions | None:
     found = Conditions(**given | {"noops": tuple(given["noops"])})
     flags = found.fire, found.life_resets, found.all_actions
     counts = *found.noops, found.fire_steps, found.max_steps
+    probabilities = found.stickiness, found.flicker
     if not (
         len(found.noops) == 2
         and all(type(x) is bool for x in flags)
         and all(type(x) is int and 0 <= x < 2**31 for x in counts)
-        and type(found.stickiness) in (int, float)
-        and 0 <= found.stickiness <= 1
+        and all(type(x) in (int, float) and 0 <= x <= 1 for x in probabilities)
     ):
         raise ValueError("'conditions' make no sense")
     return found
@@ -238,7 +242,9 @@ def is_of_end(run_dir: Path, total_steps: int) -> bool:
 def played(results: Iterable[Evaluation]) -> str:
     """Returns the conditions of evaluations by one protocol, in words for a line's brackets."""
     found = list(results)
-    conditions = {NOTHING_PRESSED if r.game not in atari_games() else r.conditions for r in found}
+    conditions = {
+        r.conditions or (None if r.game in atari_games() else NOTHING_PRESSED) for r in found
+    }
     (only, *others) = conditions
     return only.describe() if only and not others else PROTOCOLS[found[0].protocol]
 

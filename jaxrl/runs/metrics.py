@@ -17,7 +17,7 @@ from typing import Any
 from tensorboardX.proto import event_pb2, summary_pb2
 from tensorboardX.record_writer import RecordWriter
 
-from jaxrl.atari.games import CATCH
+from jaxrl.atari.games import CATCH_GAMES
 from jaxrl.errors import UserError
 from jaxrl.runs import hints, layout
 from jaxrl.types import WINDOW, Count, Mean, Metrics
@@ -52,7 +52,7 @@ def of_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list
       rows: of metrics.jsonl.
       settings: of the run by key; without a number of environments all lines count as early.
     """
-    num_envs, unsaid = num_envs_in(settings), settings.get("game") != CATCH
+    num_envs, unsaid = num_envs_in(settings), settings.get("game") not in CATCH_GAMES
     if num_envs is None:
         return [True] * len(rows)
     found, ended, before = [], 0, 0  # games, now and when the session began

@@ -9,6 +9,7 @@ import jax
 
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
+from jaxrl.envs.flicker import games_of, with_games
 from jaxrl.program import population
 from jaxrl.program.program import Program
 from jaxrl.runs.checkpoint import Checkpoints
@@ -56,7 +57,8 @@ class TrainingSession(NamedTuple):
         groups = []
         for engine, group in zip(self.engines, state.games, strict=True):
             if engine.save is not None:
-                group = group._replace(env=put(self.mesh, engine.save(), SHARDED))
+                games = put(self.mesh, engine.save(), SHARDED)
+                group = group._replace(env=with_games(group.env, games))
             groups.append(group)
         return state._replace(games=tuple(groups))
 
@@ -90,8 +92,8 @@ class TrainingSession(NamedTuple):
         groups = []
         for engine, group, playing in zip(self.engines, state.games, new.games, strict=True):
             if engine.load is not None:
-                engine.load(local_rows(group.env))
-                group = group._replace(env=playing.env)
+                engine.load(local_rows(games_of(group.env)))
+                group = group._replace(env=with_games(group.env, games_of(playing.env)))
             groups.append(group)
         return state._replace(games=tuple(groups))
 

@@ -28,6 +28,7 @@ def play(engine, *seeds):
 @pytest.mark.parametrize(
     ("engine", "env"),
     [
+        ("catch", {"flicker": 0.5}),
         ("catch", {}),
         ("atari2600", {}),
         ("atari2600", {"exact_resets": True}),

@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.envs.catch import ROWS
+from jaxrl.envs.catch import RULES
 from jaxrl.errors import UserError
 from jaxrl.evaluation import branches
 from tests.conftest import catch_config
 from tests.evaluation.test_trace import constant
 
 LEFT, NOOP, RIGHT = range(3)
+ROWS = RULES["catch"].rows
 VALUE = 0.5  # of every state, to the constant networks
 CATCH = catch_config("a2c_fast")
 GAMMA = CATCH.agent.gamma

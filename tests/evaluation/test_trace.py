@@ -8,12 +8,13 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
-from jaxrl.envs.catch import ROWS
+from jaxrl.envs.catch import RULES
 from jaxrl.errors import UserError
 from jaxrl.evaluation import trace
 from jaxrl.networks.running_statistics import RunningStatistics
 from tests.conftest import catch_config
 
+ROWS = RULES["catch"].rows
 CELL = 84 // ROWS  # pixels
 
 STEPS = ROWS - 1  # decisions of a game of Catch

@@ -19,6 +19,7 @@ RUN = [
     "--total-steps", "600",
 ]  # fmt: skip
 WINDOWS = ["--agent.window", "3", "--agent.num-minibatches", "2"]
+FLICKER = ["--env.flicker", "0.5"]
 
 
 def train(path, recipe, game, devices, *more):
@@ -39,6 +40,8 @@ def cut(path, copy):
     ("recipe", "game", "devices", "more"),
     [
         ("a2c_fast", "breakout", 1, ()),
+        pytest.param("a2c_fast", "catch", 1, ("--env.engine", "auto", *FLICKER),
+                     marks=pytest.mark.slow),
         pytest.param("vtrace_cpu", "pong", 1,
                      (*WINDOWS, "--parallel.groups", "2", "--parallel.order", "overlapped"),
                      marks=pytest.mark.slow),
@@ -55,18 +58,32 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, capsys, recipe, g
     assert "new games" not in said
     assert without_times(resumed) == without_times(tmp_path / "whole")
     assert [row.get("new_games") for row in metrics.read(resumed)] == [1, 0, None]
-    assert json.loads((resumed / "provenance.json").read_text())["engine"] == "atari2600"
+    engine = "catch" if game == "catch" else "atari2600"
+    assert json.loads((resumed / "provenance.json").read_text())["engine"] == engine
 
 
 @pytest.mark.slow
-def test_games_move_with_their_environments_to_another_number_of_devices(tmp_path, capsys):
-    train(tmp_path / "whole", "a2c_fast", "breakout", 2, "--parallel.order", "overlapped")
+def test_games_and_blank_frames_move_with_their_environments_to_another_number_of_devices(
+    tmp_path, capsys
+):
+    more = ("--parallel.order", "overlapped", *FLICKER)
+    train(tmp_path / "whole", "a2c_fast", "breakout", 2, *more)
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
     assert main(["resume", str(resumed), "--num-devices", "1"]) == 0
     assert "parameters, optimizer and games continue exactly" in capsys.readouterr().err
     for whole, moved in zip(without_times(tmp_path / "whole"), without_times(resumed), strict=True):
         for name, value in whole.items():
             np.testing.assert_allclose(moved[name] or 0, value or 0, rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+def test_games_without_blank_frames_begin_again(tmp_path, capsys):
+    train(tmp_path / "whole", "a2c_fast", "catch", 1, "--env.engine", "auto", *FLICKER)
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    capsys.readouterr()
+    assert main(["resume", str(resumed), "--override", "env.flicker=0"]) == 0
+    said = capsys.readouterr().err
+    assert "games of 'catch 1 flicker 1', and 'catch 1' plays: new games begin" in said
 
 
 @pytest.mark.slow

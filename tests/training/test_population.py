@@ -158,8 +158,8 @@ def test_evaluations_during_training_are_of_each(tmp_path, interval):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "devices"),
-    [(SHORT, "2"), (ATARI, "1"), (ATARI, "2")],
-    ids=["catch-2", "pong-1", "pong-2"],
+    [(SHORT, "2"), (ATARI, "1"), ([*ATARI, "--env.flicker", "0.5"], "2")],
+    ids=["catch-2", "pong-1", "pong-2-flicker"],
 )
 def test_a_resumed_population_equals_one_that_never_stopped(tmp_path, capsys, config, devices):
     root, words = tmp_path / "x", [*config, "--parallel.num-devices", devices]
