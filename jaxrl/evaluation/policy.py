@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
@@ -14,10 +15,19 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.evaluation import evaluate
+from jaxrl.networks.core import first_observation
 from jaxrl.runs import checkpoint_files
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
 from jaxrl.runs.paths import as_run_dir, naming_as_given
-from jaxrl.types import STACK_SIZE, ActorState, Agent, EnvSpec
+from jaxrl.types import (
+    STACK_SIZE,
+    ActorState,
+    Agent,
+    Choice,
+    EnvSpec,
+    PyTree,
+    RecurrentObservation,
+)
 
 
 class Distribution(NamedTuple):
@@ -27,12 +37,39 @@ class Distribution(NamedTuple):
     probabilities: np.ndarray  # f32[A, N], or f32[B, A, N]
 
 
+@dataclass
+class Memory:
+    """The memory that a recurrent policy has of the games it plays: of one, or of a batch.
+
+    `Policy.act` changes it; call `saw` after each step of the environments.
+    """
+
+    steps: RecurrentObservation  # [B], without stacks
+
+    def saw(self, reward: Any, new_game: Any) -> None:
+        """Notes the rewards of a step f32[B], and where the next observation begins a game, b[B].
+
+        The rewards are the game's own: policies see them clipped to +-1.
+        """
+        size = self.steps.fresh.shape
+        fresh = jnp.broadcast_to(jnp.asarray(new_game, bool), size)
+        reward = jnp.broadcast_to(jnp.asarray(reward, jnp.float32), size)
+        self.steps = RecurrentObservation(
+            stack=(),
+            core=jnp.where(fresh[:, None], 0.0, self.steps.core),
+            last_action=jnp.where(fresh, -1, self.steps.last_action),
+            last_reward=jnp.where(fresh, 0.0, reward),
+            fresh=fresh,
+        )
+
+
 @dataclass(frozen=True)
 class Policy:
     """A trained policy, as evaluations play it.
 
     An observation is uint8[H, W, 4]: the newest four frames, grey, the oldest first; 84 x 84 unless
-    configured otherwise. Every method takes one observation, or a batch uint8[B, H, W, 4].
+    configured otherwise. Every method takes one observation, or a batch uint8[B, H, W, 4]. A policy
+    with `network.core` needs a `memory` beside it, from `new_memory`.
     """
 
     config: Config  # of the run that trained it
@@ -58,27 +95,46 @@ class Policy:
         """Names of the actions, as the Arcade Learning Environment has them."""
         return self._made[1].action_meanings
 
-    def act(self, observation: np.ndarray, seed: int) -> np.ndarray:
-        """Draws an action i32[] of each observation: the same seed draws the same actions."""
+    @property
+    def remembers(self) -> bool:
+        """Whether the policy has a recurrent core, so that it needs a memory."""
+        return self._made[0].core is not None
+
+    def new_memory(self, games: int = 1) -> Memory:
+        """Returns the memory at the start of games. Raises `UserError` if the policy has none."""
+        core = self._made[0].core
+        if core is None:
+            raise UserError("new_memory: this policy remembers nothing: network.core is none")
+        steps: Any = first_observation(jnp.zeros((games, 1), jnp.uint8), core)
+        return Memory(steps._replace(stack=()))
+
+    def act(self, observation: np.ndarray, seed: int, memory: Memory | None = None) -> np.ndarray:
+        """Draws an action i32[] of each observation: the same seed draws the same actions.
+
+        A memory keeps what was seen and done. Raises `UserError` if the policy needs one.
+        """
         batch, single = self._batch(observation)
         keys = jax.random.split(jax.random.key(seed), len(batch))
-        actions = np.asarray(self._act(self.actor, batch, keys)[0])
+        choice = Choice(*self._act(self.actor, self._with_memory(batch, memory), keys))
+        if memory is not None:
+            memory.steps = memory.steps._replace(core=choice.core, last_action=choice.action)
+        actions = np.asarray(choice.action)
         return actions[0] if single else actions
 
-    def probabilities(self, observation: np.ndarray) -> np.ndarray:
+    def probabilities(self, observation: np.ndarray, memory: Memory | None = None) -> np.ndarray:
         """Returns the probability f32[A] of each action."""
-        return self._predicted(observation).probabilities
+        return self._predicted(observation, memory).probabilities
 
-    def value(self, observation: np.ndarray) -> np.ndarray:
+    def value(self, observation: np.ndarray, memory: Memory | None = None) -> np.ndarray:
         """Returns the expected discounted return f32[], in the rewards of training."""
-        return self._predicted(observation).value
+        return self._predicted(observation, memory).value
 
-    def distribution(self, observation: np.ndarray) -> Distribution:
+    def distribution(self, observation: np.ndarray, memory: Memory | None = None) -> Distribution:
         """Returns the distribution of each action's return, of C51 and Rainbow.
 
         Raises `UserError` if the policy has none.
         """
-        found = self._predicted(observation)
+        found = self._predicted(observation, memory)
         if not found.support.size:
             raise UserError(f"distribution: {self.config.algorithm} learns none; c51 does")
         return Distribution(found.support, found.distributions)
@@ -93,10 +149,23 @@ class Policy:
         chosen = protocol_of(self.config) if protocol is None else protocol
         return evaluate.evaluate(self.config, self.actor, chosen, episodes, seed, self.step)
 
-    def _predicted(self, observation: np.ndarray) -> Any:
+    def _with_memory(self, batch: np.ndarray, memory: Memory | None) -> PyTree:
+        """Returns observations as the agent takes them. Raises `UserError` without their memory."""
+        if not self.remembers:
+            return batch
+        games = 0 if memory is None else len(memory.steps.fresh)
+        if memory is None or games != len(batch):
+            given = f"of {games} games, not {len(batch)}" if memory else "missing"
+            raise UserError(
+                f"memory is {given}: this policy remembers; begin with memory = "
+                f"policy.new_memory({len(batch)}), and call memory.saw after each step"
+            )
+        return memory.steps._replace(stack=batch)
+
+    def _predicted(self, observation: np.ndarray, memory: Memory | None = None) -> Any:
         """Returns the `Prediction`, on the host, without the batch's axis where none was given."""
         batch, single = self._batch(observation)
-        found = jax.device_get(self._predict(self.actor, batch))
+        found = jax.device_get(self._predict(self.actor, self._with_memory(batch, memory)))
         if not single:
             return found
         alone = jax.tree.map(lambda x: x[0], found._replace(support=()))

@@ -11,6 +11,7 @@ from jaxrl.agents import make_agent
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engines
 from jaxrl.errors import UserError
+from jaxrl.ops import batches
 from jaxrl.program import program as program_module
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import compiler_options, make_mesh
@@ -33,6 +34,8 @@ SETTINGS = {
     },
     "sarsa": {"target_update_interval": 160, "epsilon_spread": False},
     "pqn": {"rollout_length": 8},
+    "ppo_lstm": {"rollout_length": 8, "num_minibatches": 2},
+    "vtrace_lstm_cpu": {"num_minibatches": 2, "window": 8, "burn_in": 3},
 }
 NOISY = ("rainbow",)
 
@@ -69,6 +72,8 @@ def train(recipe, num_devices, order, turns, groups=1):
         pytest.param("c51_fast", "overlapped", 20, 1, marks=pytest.mark.slow),
         pytest.param("rainbow", "strict", 12, 2, marks=pytest.mark.slow),
         pytest.param("pqn", "strict", 6, 1, marks=pytest.mark.slow),
+        pytest.param("ppo_lstm", "strict", 6, 1, marks=pytest.mark.slow),
+        pytest.param("vtrace_lstm_cpu", "overlapped", 30, 2, marks=pytest.mark.slow),
     ],
 )
 def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, order, turns, groups):
@@ -76,10 +81,11 @@ def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, orde
     one = train(recipe, 1, order, turns)
     for num_devices in (2, 4):
         more = train(recipe, num_devices, order, turns, groups if num_devices == 2 else 1)
-        by_device = [g.observation.reshape(num_devices, -1, 84, 84, 4) for g in more.games]
+        stacks = [batches.stacks(g.observation) for g in more.games]
+        by_device = [x.reshape(num_devices, -1, 84, 84, 4) for x in stacks]
         observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
-        np.testing.assert_array_equal(one.games[0].observation, observation)
-        if recipe in ("c51_fast", "vtrace_cpu", "rainbow"):
+        np.testing.assert_array_equal(batches.stacks(one.games[0].observation), observation)
+        if recipe in ("c51_fast", "vtrace_cpu", "vtrace_lstm_cpu", "rainbow"):
             for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
                 played = [getattr(state.agent.memory.ring, name) for state in (one, more)]
                 np.testing.assert_array_equal(*played)

@@ -242,6 +242,10 @@ RECIPES = {
     "c51_fast": REPLAYS,
     "rainbow_fast": REPLAYS,
     "pqn_fast": ["--agent.rollout-length", "5", "--agent.num-minibatches", "1"],
+    "ppo_lstm": ["--agent.rollout-length", "5", "--agent.num-minibatches", "2",
+                 "--network.core", "gru", "--network.core-units", "8"],
+    "vtrace_lstm_cpu": ["--agent.num-minibatches", "2", "--agent.burn-in", "3",
+                        "--network.core-units", "8"],
     "nstep_q_fast": ["--agent.target", "sarsa", "--agent.target-update-interval", "160",
                      "--agent.no-epsilon-spread", "--parallel.lag", "2"],
 }  # fmt: skip
@@ -262,6 +266,8 @@ def of_recipe(name):
         pytest.param("c51_fast", "overlapped", marks=pytest.mark.slow),
         pytest.param("nstep_q_fast", "strict", marks=pytest.mark.slow),
         pytest.param("pqn_fast", "overlapped", marks=pytest.mark.slow),
+        pytest.param("ppo_lstm", "strict", marks=pytest.mark.slow),
+        pytest.param("vtrace_lstm_cpu", "overlapped", marks=pytest.mark.slow),
     ],
 )
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
@@ -283,7 +289,9 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     provenance = json.loads((tmp_path / "cut" / "provenance.json").read_text())
     assert len(provenance["resumed"]) == 1
     kept = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
-    assert ("memory.ring.frame" in kept) == (recipe in ("c51_fast", "rainbow_fast", "vtrace_cpu"))
+    assert ("memory.ring.frame" in kept) == (
+        recipe in ("c51_fast", "rainbow_fast", "vtrace_cpu", "vtrace_lstm_cpu")
+    )
     assert ("memory.priorities" in kept) == (recipe == "rainbow_fast")
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)

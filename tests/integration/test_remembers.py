@@ -1,0 +1,78 @@
+"""Agents with a core solve the game whose ball must be remembered; without one none can."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
+from jaxrl.envs import make_engine
+from jaxrl.evaluation import evaluate
+from jaxrl.program.program import make_program
+from jaxrl.runtime.mesh import make_mesh
+from tests.conftest import catch_config
+
+CHANCE = -5 / 7  # one column of seven is caught
+PPO = {"rollout_length": 16, "num_minibatches": 2}
+
+
+def score(recipe, steps, network=(), **changes):
+    """Returns the mean of 200 games after training; of chance, the standard deviation is 0.05."""
+    config = catch_config(
+        recipe,
+        game="catch_memory",
+        num_envs=16,
+        total_steps=steps,
+        env={"frame_height": 36, "frame_width": 36},
+        network={"torso": "nips", "core_units": 32, **dict(network)},
+        **changes,
+    )
+    plan = resolve(config)
+    engine = make_engine(config, plan.envs_per_device)
+    agent = make_agent(plan, engine.spec._replace(num_envs=plan.envs_per_learner))
+    program = make_program(plan, agent, (engine,), make_mesh(1))
+    actor = program.run(program.init(), np.int32(plan.num_updates)).agent.actor
+    actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
+    return evaluate.evaluate(config, actor, "noop", 200).mean
+
+
+@pytest.mark.slow
+@pytest.mark.optimized
+@pytest.mark.parametrize(
+    ("recipe", "steps", "changes"),
+    [
+        pytest.param("a2c_fast", 150_000, {"network": {"core": "lstm"}}, id="a2c"),
+        pytest.param(
+            "a3c_lstm",
+            150_000,
+            {"parallel": {"num_learners": 2}, "optimizer": {"learning_rate": 1.5e-3}},
+            id="a3c",
+        ),
+        pytest.param(
+            "ppo_lstm",
+            70_000,
+            {"agent": PPO, "optimizer": {"learning_rate": 1e-3, "schedule": "constant"}},
+            id="ppo",
+        ),
+        pytest.param(
+            "vtrace_lstm_cpu",
+            120_000,
+            {"agent": {"num_minibatches": 4, "burn_in": 4}, "network": {"core": "gru"}},
+            id="vtrace-gru-burn-in",
+        ),
+        pytest.param(
+            "impala_lstm",
+            120_000,
+            {"env": {}, "optimizer": {"learning_rate": 1e-3}},
+            id="impala",
+        ),
+    ],
+)
+def test_an_agent_with_a_core_remembers(recipe, steps, changes):
+    assert score(recipe, steps, **changes) > 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.optimized
+def test_an_agent_without_one_catches_no_more_than_chance():
+    assert score("a2c_fast", 60_000) < CHANCE + 0.2
