@@ -38,15 +38,15 @@ class Distribution(NamedTuple):
 
 
 @dataclass
-class Memory:
-    """The memory that a recurrent policy has of the games it plays: of one, or of a batch.
+class RecurrentState:
+    """The state of a recurrent policy in the games it plays: one game, or a batch.
 
-    `Policy.act` changes it; call `saw` after each step of the environments.
+    `Policy.act` changes it; call `observe` after each step of the environments.
     """
 
     steps: RecurrentObservation  # [B], without stacks
 
-    def saw(self, reward: Any, new_game: Any) -> None:
+    def observe(self, reward: Any, new_game: Any) -> None:
         """Notes the rewards of a step f32[B], and where the next observation begins a game, b[B].
 
         The rewards are the game's own: policies see them clipped to +-1.
@@ -69,7 +69,7 @@ class Policy:
 
     An observation is uint8[H, W, 4]: the newest four frames, grey, the oldest first; 84 x 84 unless
     configured otherwise. Every method takes one observation, or a batch uint8[B, H, W, 4]. A policy
-    with `network.core` needs a `memory` beside it, from `new_memory`.
+    with `network.core` needs a `state` beside it, from `new_state`.
     """
 
     config: Config  # of the run that trained it
@@ -97,44 +97,50 @@ class Policy:
 
     @property
     def remembers(self) -> bool:
-        """Whether the policy has a recurrent core, so that it needs a memory."""
+        """Whether the policy has a recurrent core, so that it needs a state."""
         return self._made[0].core is not None
 
-    def new_memory(self, games: int = 1) -> Memory:
-        """Returns the memory at the start of games. Raises `UserError` if the policy has none."""
+    def new_state(self, games: int = 1) -> RecurrentState:
+        """Returns the state at the start of games. Raises `UserError` if the policy has none."""
         core = self._made[0].core
         if core is None:
-            raise UserError("new_memory: this policy remembers nothing: network.core is none")
+            raise UserError("new_state: this policy is not recurrent: network.core is none")
         steps: Any = first_observation(jnp.zeros((games, 1), jnp.uint8), core)
-        return Memory(steps._replace(stack=()))
+        return RecurrentState(steps._replace(stack=()))
 
-    def act(self, observation: np.ndarray, seed: int, memory: Memory | None = None) -> np.ndarray:
+    def act(
+        self, observation: np.ndarray, seed: int, state: RecurrentState | None = None
+    ) -> np.ndarray:
         """Draws an action i32[] of each observation: the same seed draws the same actions.
 
-        A memory keeps what was seen and done. Raises `UserError` if the policy needs one.
+        A recurrent policy notes in `state` what it saw and did. Raises `UserError` without one.
         """
         batch, single = self._batch(observation)
         keys = jax.random.split(jax.random.key(seed), len(batch))
-        choice = Choice(*self._act(self.actor, self._with_memory(batch, memory), keys))
-        if memory is not None:
-            memory.steps = memory.steps._replace(core=choice.core, last_action=choice.action)
+        choice = Choice(*self._act(self.actor, self._with_state(batch, state), keys))
+        if state is not None:
+            state.steps = state.steps._replace(core=choice.core, last_action=choice.action)
         actions = np.asarray(choice.action)
         return actions[0] if single else actions
 
-    def probabilities(self, observation: np.ndarray, memory: Memory | None = None) -> np.ndarray:
+    def probabilities(
+        self, observation: np.ndarray, state: RecurrentState | None = None
+    ) -> np.ndarray:
         """Returns the probability f32[A] of each action."""
-        return self._predicted(observation, memory).probabilities
+        return self._predicted(observation, state).probabilities
 
-    def value(self, observation: np.ndarray, memory: Memory | None = None) -> np.ndarray:
+    def value(self, observation: np.ndarray, state: RecurrentState | None = None) -> np.ndarray:
         """Returns the expected discounted return f32[], in the rewards of training."""
-        return self._predicted(observation, memory).value
+        return self._predicted(observation, state).value
 
-    def distribution(self, observation: np.ndarray, memory: Memory | None = None) -> Distribution:
+    def distribution(
+        self, observation: np.ndarray, state: RecurrentState | None = None
+    ) -> Distribution:
         """Returns the distribution of each action's return, of C51 and Rainbow.
 
         Raises `UserError` if the policy has none.
         """
-        found = self._predicted(observation, memory)
+        found = self._predicted(observation, state)
         if not found.support.size:
             raise UserError(f"distribution: {self.config.algorithm} learns none; c51 does")
         return Distribution(found.support, found.distributions)
@@ -149,23 +155,23 @@ class Policy:
         chosen = protocol_of(self.config) if protocol is None else protocol
         return evaluate.evaluate(self.config, self.actor, chosen, episodes, seed, self.step)
 
-    def _with_memory(self, batch: np.ndarray, memory: Memory | None) -> PyTree:
-        """Returns observations as the agent takes them. Raises `UserError` without their memory."""
+    def _with_state(self, batch: np.ndarray, state: RecurrentState | None) -> PyTree:
+        """Returns observations as the agent takes them. Raises `UserError` without their state."""
         if not self.remembers:
             return batch
-        games = 0 if memory is None else len(memory.steps.fresh)
-        if memory is None or games != len(batch):
-            given = f"of {games} games, not {len(batch)}" if memory else "missing"
+        games = 0 if state is None else len(state.steps.fresh)
+        if state is None or games != len(batch):
+            given = f"of {games} games, not {len(batch)}" if state else "missing"
             raise UserError(
-                f"memory is {given}: this policy remembers; begin with memory = "
-                f"policy.new_memory({len(batch)}), and call memory.saw after each step"
+                f"state is {given}: this policy is recurrent; begin with state = "
+                f"policy.new_state({len(batch)}), and call state.observe after each step"
             )
-        return memory.steps._replace(stack=batch)
+        return state.steps._replace(stack=batch)
 
-    def _predicted(self, observation: np.ndarray, memory: Memory | None = None) -> Any:
+    def _predicted(self, observation: np.ndarray, state: RecurrentState | None = None) -> Any:
         """Returns the `Prediction`, on the host, without the batch's axis where none was given."""
         batch, single = self._batch(observation)
-        found = jax.device_get(self._predict(self.actor, self._with_memory(batch, memory)))
+        found = jax.device_get(self._predict(self.actor, self._with_state(batch, state)))
         if not single:
             return found
         alone = jax.tree.map(lambda x: x[0], found._replace(support=()))

@@ -94,28 +94,28 @@ def test_its_evaluation_is_that_of_the_command(trained):
     assert evaluation_record.protocol_of(config) == "noop"
 
 
-def test_a_policy_with_a_core_remembers_what_its_memory_saw():
+def test_a_policy_with_a_core_remembers_what_its_state_saw():
     """Played by hand in the games of an evaluation, it acts as the rollout does."""
     network = {"core": "gru", "core_units": 8, "torso": "nips"}
     policy = untrained("a2c_fast", network=network, env={"random_start_steps": 0})
     agent, _ = policy._made
     engine = make_engine(policy.config, 2)
     state = evaluate.start_games(agent, engine, 0)
-    memory = policy.new_memory(2)
+    recalled = policy.new_state(2)
     assert policy.remembers
     for _ in range(9):  # beyond the end of a game
         seen = state.observation
         expected = agent.predict(policy.actor, seen)
-        np.testing.assert_allclose(policy.value(seen.stack, memory), expected.value, atol=1e-5)
-        policy.act(np.asarray(seen.stack), 0, memory)
+        np.testing.assert_allclose(policy.value(seen.stack, recalled), expected.value, atol=1e-5)
+        policy.act(np.asarray(seen.stack), 0, recalled)
         before = state.timestep
         state, row = rollout.step(agent, engine, policy.actor, state)
         # The rollout has drawn by other keys: the memory is told what was done.
-        memory.steps = memory.steps._replace(last_action=row.action)
-        memory.saw(row.reward, state.timestep.reset & before.game_over)
-    with pytest.raises(UserError, match=r"memory is missing.*new_memory\(2\)"):
+        recalled.steps = recalled.steps._replace(last_action=row.action)
+        recalled.observe(row.reward, state.timestep.reset & before.game_over)
+    with pytest.raises(UserError, match=r"state is missing.*new_state\(2\)"):
         policy.act(np.asarray(seen.stack), 0)
-    with pytest.raises(UserError, match=r"memory is of 2 games, not 1.*new_memory\(1\)"):
-        policy.value(np.asarray(seen.stack)[0], memory)
-    with pytest.raises(UserError, match="this policy remembers nothing"):
-        untrained("a2c_fast").new_memory()
+    with pytest.raises(UserError, match=r"state is of 2 games, not 1.*new_state\(1\)"):
+        policy.value(np.asarray(seen.stack)[0], recalled)
+    with pytest.raises(UserError, match="this policy is not recurrent"):
+        untrained("a2c_fast").new_state()
