@@ -312,9 +312,15 @@ def mutants() -> list[Mutant]:
     return found
 
 
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """Returns what the copy of a folder leaves out; jaxrl/runs and tests/runs are code."""
+    found = shutil.ignore_patterns(*LEFT_OUT)(folder, names)
+    return found if Path(folder) == ROOT else found - {"runs"}
+
+
 def copy_tree(to: Path) -> None:
     """Copies the checkout, with what earlier tests have compiled."""
-    shutil.copytree(ROOT, to, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    shutil.copytree(ROOT, to, ignore=left_out)
     if (ROOT / CACHE).is_dir():
         shutil.copytree(ROOT / CACHE, to / CACHE)
 
