@@ -74,6 +74,7 @@ def test_is_kept_small_with_its_outputs_and_without_paths(path):
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.name)
+@pytest.mark.slow
 def test_a_kept_policy_is_small_and_plays(path):
     assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 3e6
     (step,) = checkpoint_files.steps(path)

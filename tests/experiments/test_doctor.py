@@ -448,9 +448,10 @@ def test_envpool_missing(monkeypatch, tmp_path):
     ("change", "text"),
     [
         pytest.param(CRASH, "ended by SIGSEGV", id="crashes"),
-        pytest.param(HANG, "no answer within 8 s", id="hangs", marks=pytest.mark.slow),
+        pytest.param(HANG, "no answer within 8 s", id="hangs"),
     ],
 )
+@pytest.mark.slow
 def test_a_custom_call_that_does_not_return(change, text, monkeypatch, tmp_path):
     if change == HANG:
         monkeypatch.setitem(doctor.LIMITS, "custom call", 8.0)
@@ -518,6 +519,7 @@ def test_the_schedule_is_read():
     assert probes.read_schedule("") is None
 
 
+@pytest.mark.slow
 def test_an_order_that_xla_does_not_keep_is_a_cross(monkeypatch):
     monkeypatch.setattr(rollout, "_after", lambda value, _: value)
     found = probes.run("overlapped order")

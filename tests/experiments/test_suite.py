@@ -407,6 +407,7 @@ def running():
 MEMBERS = "[member('one', 'rate'), member('two', 'sleep'), member('three', 'rate')]"
 
 
+@pytest.mark.slow
 def test_a_suite_that_is_killed_goes_on_without_repeating(tmp_path):
     process = script(tmp_path, MEMBERS)
     wait_for(lambda: running() and "sleep" in started())
@@ -427,6 +428,7 @@ def test_a_suite_that_is_killed_goes_on_without_repeating(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.slow
 def test_a_signal_ends_it_cleanly(tmp_path, number, status):
     process = script(tmp_path, MEMBERS)
     wait_for(running)

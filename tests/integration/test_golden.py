@@ -100,7 +100,10 @@ def write_golden() -> None:
             path.unlink()
 
 
-@pytest.fixture(params=AGENTS)
+QUICK, *OTHERS = AGENTS
+
+
+@pytest.fixture(params=[QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def recipe(request):
     return request.param
 

@@ -56,7 +56,8 @@ def run(updates, **changes):
     return jax.device_get((state.agent.actor.params, state.agent.train_state))
 
 
-@pytest.mark.parametrize("order", ["strict", pytest.param("overlapped", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_acting_parameters_of_a_program_lag(order):
     """The first updates do not depend on the lag: all act by the parameters of the start."""
     first, _ = run(1, parallel={"order": order})

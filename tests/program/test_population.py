@@ -63,6 +63,7 @@ def assert_alike(config, turns):
     assert (stacks[0] != stacks[1]).any()  # the members play different games
 
 
+@pytest.mark.slow
 def test_members_equal_runs_alone():
     assert_alike(config_of("a2c_fast"), 12)
 
@@ -91,7 +92,7 @@ def test_the_layout_of_accelerators_learns_the_same(recipe, monkeypatch):
     assert_alike(config_of(recipe), 6)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("backend", ["cpu", pytest.param("gpu", marks=pytest.mark.slow)])
 def test_a_population_taken_apart_and_joined_again_is_the_same(monkeypatch, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     program = build(config_of("vtrace_cpu", 2), SEEDS)

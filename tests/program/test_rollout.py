@@ -161,6 +161,7 @@ def test_two_calls_equal_one_and_runs_repeat_bit_for_bit():
     jax.tree.map(np.testing.assert_array_equal, once.metrics, twice.metrics)
 
 
+@pytest.mark.slow
 def test_the_compiled_program_sends_before_it_updates():
     """XLA's scheduled program is a list in the order of execution; EnvPool's calls stand in it."""
     config = catch_config(
@@ -243,7 +244,8 @@ def test_updates_run_while_all_environments_step(groups):
     assert events == [*(f"send {n}" for n in range(groups)), *turn, *turn, *turn]
 
 
-@pytest.mark.parametrize("length", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [1, 2])
 def test_of_two_groups_one_always_steps_while_the_other_is_answered(length):
     events = order_of_events("a2c_fast", 2, 2, agent={"rollout_length": length})
     between = ["receive 0", "send 0", "receive 1", "send 1"] * (length - 1)

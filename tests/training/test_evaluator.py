@@ -123,7 +123,8 @@ def stop_in(monkeypatch, tmp_path):
     return train
 
 
-@pytest.mark.parametrize("stopped", [400, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [400, 600])
 def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(runs, stop_in, stopped):
     """Its line is owed: the resumed session evaluates the same policy, and writes the same line."""
     run_dir = stop_in(stopped)

@@ -34,6 +34,7 @@ def play(program: Path, first: int, count: int, frames: int, how: str) -> None:
     assert done.stdout == f"{count} programs\n"
 
 
+@pytest.mark.slow
 def test_random_programs_stay_in_their_memory(tmp_path):
     program = compiled(tmp_path, "-O0", *SANITIZED)
     play(program, 0, 40, 5, "both")
