@@ -71,6 +71,7 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
     defaults: dict[str, Any] = {
         "game": "catch",
         "total_steps": 20_000,
+        "env": {"frame_height": 84, "frame_width": 84} | changes.pop("env", {}),
         "parallel": {"num_devices": 1} | changes.pop("parallel", {}),
         "log": {"interval": 1000} | changes.pop("log", {}),
         "agent": fitting.get(recipe, {}) | dict(agent),
