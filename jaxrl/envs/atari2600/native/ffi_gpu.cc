@@ -304,15 +304,23 @@ void jaxrl_gpu_pack(const World* world, const Snapshot* games, const u8* frames,
   }
 }
 
-// Reads such snapshots; returns a `Refusal`.
+// Reads such snapshots, with their rows; returns a `Refusal`.
 i32 jaxrl_gpu_unpack(const World* world, const u8* snapshots, u64 count, u64 pixels,
-                     Snapshot* games, u8* frames) {
+                     Snapshot* games, u8* frames, float* reward, float* score, u8* terminated,
+                     u8* truncated, u8* game_over, u8* reset) {
   const u64 size = sizeof(Snapshot) + pixels;
   for (u64 env = 0; env < count; env++) {
     const u8* bytes = snapshots + env * size;
     const Refusal refusal = load(bytes, size, world->cartridge, world->rules, games[env]);
     if (refusal != Refusal::kNone) return (i32)refusal;
     memcpy(frames + env * pixels, bytes + sizeof(Snapshot), pixels);
+    const Row& row = games[env].row;
+    reward[env] = row.reward;
+    score[env] = row.score;
+    terminated[env] = row.terminated;
+    truncated[env] = row.truncated;
+    game_over[env] = row.game_over;
+    reset[env] = row.reset;
   }
   return 0;
 }
