@@ -34,7 +34,7 @@ FLAGS = (
     "-pthread",
 )
 # Its functions have the names of the other library's, for structs that are laid out for GPUs.
-GPU_FLAGS = (*("-O1" if flag == "-O3" else flag for flag in FLAGS), "-fvisibility=hidden")
+GPU_FLAGS = (*FLAGS, "-O1", "-fvisibility=hidden")
 
 
 def compiler() -> tuple[str, ...] | None:

@@ -40,7 +40,7 @@ def load() -> ctypes.CDLL:
             ctypes.c_uint8,
             [
                 *(ctypes.c_char_p, ctypes.c_char_p, size, ctypes.POINTER(library.Rules)),
-                *(ctypes.c_int32, ctypes.c_int32, bytes_),
+                *(ctypes.c_uint16, ctypes.c_int32, ctypes.c_int32, bytes_),
             ],
         ),
         "jaxrl_gpu_pack": (None, [bytes_, bytes_, bytes_, count, size, bytes_]),
@@ -78,9 +78,11 @@ def world(
     game: str, image: bytes, rules: library.Rules, frame_shape: tuple[int, int]
 ) -> np.ndarray | None:
     """Returns what the games of a cartridge share: u8[bytes]; None for an unknown cartridge."""
-    height, width = frame_shape
-    made = np.zeros(sizes(height * width).world, np.uint8)
-    known = load().jaxrl_gpu_world(game.encode(), image, len(image), rules, height, width, made)
+    made = np.zeros(sizes(frame_shape[0] * frame_shape[1]).world, np.uint8)
+    needed = library.needed_collisions(game, image)
+    known = needed is not None and load().jaxrl_gpu_world(
+        game.encode(), image, len(image), rules, needed, *frame_shape, made
+    )
     return made if known else None
 
 

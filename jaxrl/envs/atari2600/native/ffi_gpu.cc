@@ -248,9 +248,10 @@ i64 jaxrl_gpu_program(const u8* image, u64 size) {
   return number;
 }
 
-// Writes the world of a game; returns 0 for an unknown game or cartridge.
-u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rules, i32 height,
-                   i32 width, u8* out) {
+// Writes the world of a game; returns 0 for an unknown game or cartridge. `needed` are the collision latches
+// that the engine of CPUs has seen the cartridge read.
+u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rules, u16 needed,
+                   i32 height, i32 width, u8* out) {
   u32 number = 0;
   while (rules_of(number) && strcmp(rules_of(number)->name, game)) number++;
   if (!rules_of(number)) return 0;
@@ -258,6 +259,7 @@ u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rul
   auto made = std::make_unique<World>();
   World& world = *made;
   if (!load_image(world.cartridge, image, size, known.setup)) return 0;
+  world.cartridge.needed = needed;
   world.rules = *rules;
   world.game = number;
   world.height = height;
@@ -276,7 +278,6 @@ u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rul
   slot->machine.writes = slot->writes;
   slot->machine.capacity = kLogCapacity;
   Player player{slot->machine, world.cartridge, known, nullptr};
-  learn_collisions(player);
   const std::vector<Start> starts = make_starts(player);
   const Averager averager{height, width, world.rows, world.columns, (bool)world.halves, false,
                           world.down, world.across};

@@ -96,8 +96,9 @@ inline void draw_pictures(const Launch& launch, u32 env, bool two) {
 
 using namespace jaxrl;
 
-// A warp in each block; `games_per_warp` of its lanes play.
-extern "C" __global__ void jaxrl_step(const Launch launch) {
+// A warp in each block; `games_per_warp` of its lanes play. As many warps fit on a multiprocessor as its
+// shared memory holds.
+extern "C" __global__ void __launch_bounds__(kLanes, 15) jaxrl_step(const Launch launch) {
   __shared__ u64 states[kLanes][kEnvironmentWords];
   const u32 first = blockIdx.x * launch.games_per_warp, lane = threadIdx.x;
   const u32 last = first + launch.games_per_warp, end = last < launch.count ? last : launch.count;
@@ -123,7 +124,7 @@ extern "C" __global__ void jaxrl_step(const Launch launch) {
 }
 
 // A warp for each environment, in a block of its own.
-extern "C" __global__ void jaxrl_draw(const Launch launch) {
+extern "C" __global__ void __launch_bounds__(kLanes, 16) jaxrl_draw(const Launch launch) {
   const u32 env = blockIdx.x;
   const Sight& sight = launch.sights[env];
   if (sight.seen == Seen::kOne || sight.seen == Seen::kTwo)

@@ -16,6 +16,7 @@
 #define __global__
 #define __device__
 #define __shared__ static
+#define __launch_bounds__(...)
 
 struct ShimIndex {
   uint32_t x;

@@ -4,6 +4,8 @@ What runs is the kernels' own source, the calls that launch them and the engine;
 NVIDIA's compiler and driver.
 """
 
+import subprocess
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,9 @@ import pytest
 
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
+from jaxrl.envs.atari2600 import games, gpu_engine
 from tests.envs.atari2600.gpu import standin
+from tests.envs.atari2600.test_fuzz import compiled
 
 BASE = Config().replaced(
     game="breakout", env={"engine": "atari2600", "random_start_steps": 30, "num_threads": 1}
@@ -22,8 +26,8 @@ KINDS = {
     "F6": "solaris", "E0": "montezuma_revenge", "FE": "robotank", "DPC": "pitfall2",
     "PAL": "air_raid",
 }  # fmt: skip
-# Within the bytes of a snapshot: a sum over all others, and what was last on the bus, which the next
-# access replaces. The interpreter of CPUs does not keep it.
+# Within the bytes of a snapshot: a sum over all others, and what was last on the bus, which the
+# interpreter of CPUs does not keep, since the next access replaces it.
 SUM, BUS, NEXT_GAME = slice(16, 24), (460, 461), 472
 
 
@@ -90,4 +94,50 @@ def test_a_gpu_plays_the_rows_of_a_cpu(driver):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gpu_plays_every_kind_of_cartridge(driver, kind):
-    both_play(BASE.replaced(game=KINDS[kind], env={"max_episode_steps": 90}), 200)
+    both_play(BASE.replaced(game=KINDS[kind], env={"max_episode_steps": 90}), 150)
+
+
+@pytest.mark.slow
+def test_the_lanes_of_a_warp_play_their_own_games(driver):
+    """35 games in warps of 16: in each some reset, some end."""
+    rows = both_play(BASE.replaced(env={"max_episode_steps": 9}), 24, num_envs=35)
+    ends = rows.reset.sum(axis=0)
+    assert ends.min() < ends.max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"repeat_action_probability": 0.25, "max_episode_steps": 30},
+        {"episodic_life": False, "reward_clip": False},
+        {"fire_reset": False, "noop_max": 3, "max_episode_steps": 5},
+        {"full_action_space": True},
+        {"frame_height": 105, "frame_width": 80},
+        {"frame_height": 210, "frame_width": 160},
+        {"frame_height": 42, "frame_width": 40},
+        {"frame_height": 70, "frame_width": 52},
+    ],
+    ids=lambda settings: "-".join(f"{key}={value}" for key, value in settings.items()),
+)
+def test_settings_mean_on_a_gpu_what_they_mean_on_a_cpu(driver, settings):
+    both_play(BASE.replaced(env=settings), 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", ["tic_tac_toe_3d", "video_checkers"])
+def test_frames_that_are_cut_short_show_what_was_below(driver, game):
+    """These games think for so long that a frame has no end, or no lower lines."""
+    both_play(BASE.replaced(game=game), 60)
+
+
+@pytest.mark.slow
+def test_random_programs_play_alike(driver, tmp_path, monkeypatch):
+    """Cartridges with slices and with a second chip, hardly any with a game's frames."""
+    program = compiled(tmp_path, "-O0")
+    for seed in (3, 7):
+        command = [program, str(seed), "1", "1", "program"]
+        image = subprocess.run(command, capture_output=True, check=True).stdout
+        for module in (games, gpu_engine):
+            monkeypatch.setattr(module, "rom", lambda _, image=image: image)
+        both_play(BASE.replaced(game="boxing", env={"random_start_steps": 0}), 6, num_envs=1)
