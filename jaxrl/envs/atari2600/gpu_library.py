@@ -67,10 +67,13 @@ def sizes(pixels: int) -> Sizes:
     return Sizes(*(int(size) for size in found))
 
 
-@functools.cache
 def program() -> int:
     """Returns the number by which C++ knows the kernels, which are compiled on first use."""
-    image = build_gpu.kernels()
+    return _number_of(build_gpu.kernels())
+
+
+@functools.cache
+def _number_of(image: bytes) -> int:
     return int(load().jaxrl_gpu_program(image, len(image)))
 
 

@@ -6,6 +6,7 @@
 #include "gpu_engine.cu"
 
 #include <cstring>
+#include <mutex>
 
 namespace {
 
@@ -14,7 +15,8 @@ constexpr int kComputeMajor = 75, kMultiprocessors = 16;
 constexpr char kStandIn[] = "stand-in";
 
 int context, module_;
-bool is_current = false;
+thread_local bool is_current = false;
+std::mutex one_at_a_time;  // fibers are those of one kernel
 int num_multiprocessors = 1;
 const char* const kKernels[] = {"jaxrl_step", "jaxrl_draw", "jaxrl_again"};
 u64 launches[3];
@@ -74,6 +76,7 @@ EXPORTED int cuLaunchKernel(const void* kernel, unsigned blocks_x, unsigned bloc
   const u64 volume = (u64)blocks_x * threads_x * shared_bytes;
   if (!blocks_x || !threads_x || threads_x > 1024 || volume || extra) return kInvalidValue;
   if (blocks_y * blocks_z * threads_y * threads_z != 1) return kInvalidValue;
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
   const Launch launch = *(const Launch*)arguments[0];
   const auto number = (const char* const*)kernel - kKernels;
   launches[number]++;

@@ -1,0 +1,87 @@
+"""Training on a GPU's engine is training on a CPU's, and goes on from a checkpoint of it."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl.cli.main import main
+from jaxrl.envs import make_engine
+from jaxrl.envs.atari2600 import engine as chosen
+from jaxrl.errors import DamagedError
+from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
+from tests.envs.atari2600.gpu import standin
+from tests.envs.atari2600.gpu.test_gpu_engine import BASE, actions_for, play
+from tests.survival import without_times
+from tests.training.test_atari_resume import cut, train
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Chooses which engine is made from now on; both play on this machine."""
+    standin.install(monkeypatch)
+
+    def choose(value: bool) -> None:
+        monkeypatch.setattr(chosen, "plays_on_gpu", lambda config: value)
+
+    return choose
+
+
+def assert_equal(got, expected):
+    jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+def test_snapshots_move_between_the_engines(on_gpu):
+    on_gpu(False)
+    threads = make_engine(BASE, 3)
+    on_gpu(True)
+    gpu = make_engine(BASE, 3)
+    state, _ = threads.init(5)
+    actions = actions_for(gpu, 20)
+    moved = gpu.unpack(threads.save())
+    state, expected = play(threads, state, actions)
+    moved, got = play(gpu, moved, actions)
+    assert_equal(got, expected)
+    threads.load(gpu.pack(moved))
+    _, expected = play(gpu, moved, actions)
+    _, got = play(threads, state, actions)
+    assert_equal(got, expected)
+    damaged = threads.save()
+    damaged[1, 300] ^= 1
+    with pytest.raises(DamagedError, match="damaged"):
+        gpu.unpack(damaged)
+    with pytest.raises(DamagedError, match=r"snapshots are u8\[3, "):
+        gpu.unpack(damaged[:2])
+    for engine in (threads, gpu):
+        engine.close()
+
+
+@pytest.mark.slow
+def test_two_devices_have_their_own_games(on_gpu):
+    on_gpu(True)
+    whole, halves = make_engine(BASE, 4), make_engine(BASE, 2, 2)
+    actions = actions_for(whole, 20)
+    _, expected = play(whole, whole.init(1)[0], actions)
+    mesh = make_mesh(2)
+    state = put(mesh, halves.init(1)[0], SHARDED)
+
+    def program(env, actions):
+        return jax.lax.scan(lambda s, a: halves.recv(halves.send(s, a)), env, actions)
+
+    by_time = jax.sharding.PartitionSpec(None, *SHARDED)
+    mapped = map_over_devices(program, mesh, (SHARDED, by_time), (SHARDED, by_time))
+    _, got = jax.device_get(jax.jit(mapped)(state, actions))
+    assert_equal(got, expected)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_on_the_other_engine(on_gpu, tmp_path, capsys):
+    """Bit for bit; a step is under way when it is saved."""
+    on_gpu(False)
+    more = ("--parallel.order", "overlapped", "--parallel.groups", "2")
+    train(tmp_path / "whole", "a2c_fast", "breakout", 1, *more)
+    resumed = cut(tmp_path / "whole", tmp_path / "cut")
+    on_gpu(True)
+    capsys.readouterr()
+    assert main(["resume", str(resumed)]) == 0
+    assert "new games" not in capsys.readouterr().err
+    assert without_times(resumed) == without_times(tmp_path / "whole")
