@@ -21,6 +21,8 @@ from jaxrl.types import EnvEngine, TimeStep
 
 # Arguments that results take the place of: the games and their frames.
 IN_PLACE = {1: 0, 2: 1}
+# The kernels, by their bits: the first plays, the others draw what it played.
+STEP, DRAW, AGAIN = 1, 2, 4
 
 
 class GpuState(NamedTuple):
@@ -76,8 +78,13 @@ def init(pools: Pools, world: np.ndarray, *seeds: int) -> tuple[GpuState, TimeSt
     return state, state.row
 
 
-def send(pools: Pools, state: GpuState, action: jax.Array) -> GpuState:
-    """Launches a step of this device's games, actions i32[E]."""
+def send(
+    pools: Pools, state: GpuState, action: jax.Array, kernels: int = STEP | DRAW | AGAIN
+) -> GpuState:
+    """Launches a step of this device's games, actions i32[E].
+
+    Fewer `kernels` leave games that need them as they are, and their frames: to time the others.
+    """
     spec = pools.spec
     actions = checked_actions(action, spec)
     sizes = gpu_library.sizes(spec.frame_shape[0] * spec.frame_shape[1])
@@ -92,8 +99,8 @@ def send(pools: Pools, state: GpuState, action: jax.Array) -> GpuState:
     call = jax.ffi.ffi_call(
         gpu_library.STEP, results, input_output_aliases=IN_PLACE, has_side_effect=True
     )
-    program = np.int64(gpu_library.program())
-    games, *row = call(state.world, state.games, state.row.frame, actions, program=program)
+    attributes = {"program": np.int64(gpu_library.program()), "kernels": np.int64(kernels)}
+    games, *row = call(state.world, state.games, state.row.frame, actions, **attributes)
     return GpuState(state.world, games, TimeStep(*row[: len(shapes)]))
 
 

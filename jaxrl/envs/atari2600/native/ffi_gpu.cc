@@ -125,8 +125,8 @@ u32 games_per_warp(u32 count, int multiprocessors) {
   return games;
 }
 
-// Launches the kernels one after another on a stream, in its context.
-ffi::Error launch_all(i64 program, Handle context, Handle stream, Launch& launch) {
+// Launches kernels one after another on a stream, in its context; a bit of `chosen` for each.
+ffi::Error launch_all(i64 program, i64 chosen, Handle context, Handle stream, Launch& launch) {
   Kernels kernels;
   ffi::Error error = find_kernels(program, context, kernels);
   if (error.failure()) return error;
@@ -136,9 +136,13 @@ ffi::Error launch_all(i64 program, Handle context, Handle stream, Launch& launch
   const auto start = [&](Handle kernel, u32 blocks, u32 threads) {
     return driver().launch(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
   };
-  if (const int code = start(kernels.step, warps, kLanes)) return failed("jaxrl_step", code);
-  if (const int code = start(kernels.draw, launch.count, kLanes)) return failed("jaxrl_draw", code);
-  if (const int code = start(kernels.again, launch.num_slots, 1)) return failed("jaxrl_again", code);
+  int code = 0;
+  if (chosen & 1) code = start(kernels.step, warps, kLanes);
+  if (code) return failed("jaxrl_step", code);
+  if (chosen & 2) code = start(kernels.draw, launch.count, kLanes);
+  if (code) return failed("jaxrl_draw", code);
+  if (chosen & 4) code = start(kernels.again, launch.num_slots, 1);
+  if (code) return failed("jaxrl_again", code);
   return ffi::Error::Success();
 }
 
@@ -150,7 +154,7 @@ using Numbers = ffi::ResultBuffer<ffi::F32>;
 using NewBytes = ffi::ResultBuffer<ffi::U8>;
 
 // Plays a row of every environment. `games` and `frames` are the arrays of the results, in place.
-ffi::Error step_on(Handle stream, i64 program, Bytes world, Bytes games, Bytes frames,
+ffi::Error step_on(Handle stream, i64 program, i64 kernels, Bytes world, Bytes games, Bytes frames,
                    ffi::Buffer<ffi::S32> actions, NewBytes new_games, NewBytes new_frames,
                    Numbers reward, Numbers score, Flags terminated, Flags truncated, Flags game_over,
                    Flags reset, NewBytes sights, NewBytes slots) {
@@ -188,7 +192,7 @@ ffi::Error step_on(Handle stream, i64 program, Bytes world, Bytes games, Bytes f
   if (const int error = driver().stream_context(stream, &context))
     return failed("cuStreamGetCtx", error);
   if (const int error = driver().push_context(context)) return failed("cuCtxPushCurrent", error);
-  const ffi::Error result = launch_all(program, context, stream, launch);
+  const ffi::Error result = launch_all(program, kernels, context, stream, launch);
   if (const int error = driver().pop_context(&popped)) return failed("cuCtxPopCurrent", error);
   return result;
 }
@@ -205,6 +209,7 @@ ffi::Error step_without_stream(Arguments... arguments) {
 
 #define JAXRL_STEP_ARGUMENTS       \
   .Attr<i64>("program")            \
+      .Attr<i64>("kernels")        \
       .Arg<Bytes>()                \
       .Arg<Bytes>()                \
       .Arg<Bytes>()                \
@@ -226,7 +231,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_gpu_step, step_on,
 // For platforms without streams, where a test's driver plays.
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     jaxrl_gpu_step_without_stream,
-    (step_without_stream<i64, Bytes, Bytes, Bytes, ffi::Buffer<ffi::S32>, NewBytes, NewBytes,
+    (step_without_stream<i64, i64, Bytes, Bytes, Bytes, ffi::Buffer<ffi::S32>, NewBytes, NewBytes,
                          Numbers, Numbers, Flags, Flags, Flags, Flags, NewBytes, NewBytes>),
     ffi::Ffi::Bind() JAXRL_STEP_ARGUMENTS);
 

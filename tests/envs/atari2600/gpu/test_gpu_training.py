@@ -8,11 +8,13 @@ from jaxrl.cli.main import main
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600 import engine as chosen
 from jaxrl.errors import DamagedError
+from jaxrl.experiments.doctor import emulators
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.gpu.test_gpu_engine import BASE, actions_for, play
 from tests.survival import without_times
 from tests.training.test_atari_resume import cut, train
+from tools import gpu_kernels
 
 
 @pytest.fixture
@@ -53,6 +55,30 @@ def test_snapshots_move_between_the_engines(on_gpu):
         gpu.unpack(damaged[:2])
     for engine in (threads, gpu):
         engine.close()
+
+
+@pytest.mark.slow
+def test_doctor_compares_them(on_gpu, monkeypatch):
+    on_gpu(True)
+    monkeypatch.setattr(emulators, "GPU_GAMES", ("pong",))
+    monkeypatch.setattr(emulators, "GPU_ENVS", 2)
+    for module in (chosen, emulators):
+        monkeypatch.setattr(module, "plays_on_gpu", lambda config: config.env.interface == "xla")
+    assert emulators.atari2600_gpu() == {
+        "mark": "ok", "text": "cpu: 40 steps of pong, 2 games each, equal the threads'"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_kernels_can_be_timed_apart(on_gpu):
+    on_gpu(True)
+    rates = [gpu_kernels.rate("pong", 1, kernels, seconds=0.1) for kernels in (1, 3, 7)]
+    assert all(rate > 0 for rate in rates)
+
+
+def test_without_a_gpu_nothing_is_timed(capsys):
+    assert gpu_kernels.main(["pong"]) == 2
+    assert "no NVIDIA GPU here: nothing was measured" in capsys.readouterr().err
 
 
 @pytest.mark.slow
