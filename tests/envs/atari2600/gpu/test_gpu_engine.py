@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl.atari.games import atari_games
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600 import games, gpu_engine
+from tests.conftest import THOROUGH
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.test_fuzz import compiled
 
@@ -95,6 +97,13 @@ def test_a_gpu_plays_the_rows_of_a_cpu(driver):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gpu_plays_every_kind_of_cartridge(driver, kind):
     both_play(BASE.replaced(game=KINDS[kind], env={"max_episode_steps": 90}), 150)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not THOROUGH, reason="takes minutes")
+@pytest.mark.parametrize("game", atari_games())
+def test_a_gpu_plays_every_game(driver, game):
+    both_play(BASE.replaced(game=game), 60)
 
 
 @pytest.mark.slow
