@@ -96,12 +96,11 @@ def test_a_gpu_plays_the_rows_of_a_cpu(driver):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gpu_plays_every_kind_of_cartridge(driver, kind):
-    both_play(BASE.replaced(game=KINDS[kind], env={"max_episode_steps": 90}), 150)
+    both_play(BASE.replaced(game=KINDS[kind], env={"max_episode_steps": 60}), 100)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not THOROUGH, reason="takes minutes")
-@pytest.mark.parametrize("game", atari_games())
+@pytest.mark.parametrize("game", atari_games() if THOROUGH else [])
 def test_a_gpu_plays_every_game(driver, game):
     both_play(BASE.replaced(game=game), 60)
 
@@ -121,16 +120,14 @@ def test_the_lanes_of_a_warp_play_their_own_games(driver):
         {"repeat_action_probability": 0.25, "max_episode_steps": 30},
         {"episodic_life": False, "reward_clip": False},
         {"fire_reset": False, "noop_max": 3, "max_episode_steps": 5},
-        {"full_action_space": True},
         {"frame_height": 105, "frame_width": 80},
-        {"frame_height": 210, "frame_width": 160},
         {"frame_height": 42, "frame_width": 40},
-        {"frame_height": 70, "frame_width": 52},
+        {"frame_height": 70, "frame_width": 52, "full_action_space": True},
     ],
     ids=lambda settings: "-".join(f"{key}={value}" for key, value in settings.items()),
 )
 def test_settings_mean_on_a_gpu_what_they_mean_on_a_cpu(driver, settings):
-    both_play(BASE.replaced(env=settings), 60)
+    both_play(BASE.replaced(env=settings), 40)
 
 
 @pytest.mark.slow
@@ -142,11 +139,9 @@ def test_frames_that_are_cut_short_show_what_was_below(driver, game):
 
 @pytest.mark.slow
 def test_random_programs_play_alike(driver, tmp_path, monkeypatch):
-    """Cartridges with slices and with a second chip, hardly any with a game's frames."""
-    program = compiled(tmp_path, "-O0")
-    for seed in (3, 7):
-        command = [program, str(seed), "1", "1", "program"]
-        image = subprocess.run(command, capture_output=True, check=True).stdout
-        for module in (games, gpu_engine):
-            monkeypatch.setattr(module, "rom", lambda _, image=image: image)
-        both_play(BASE.replaced(game="boxing", env={"random_start_steps": 0}), 6, num_envs=1)
+    """A cartridge with a second chip; hardly any of its frames is as a game's."""
+    command = [compiled(tmp_path, "-O0"), "7", "1", "1", "program"]
+    image = subprocess.run(command, capture_output=True, check=True).stdout
+    for module in (games, gpu_engine):
+        monkeypatch.setattr(module, "rom", lambda _: image)
+    both_play(BASE.replaced(game="boxing", env={"random_start_steps": 0}), 6, num_envs=1)
