@@ -74,10 +74,12 @@ inline void run_block(uint32_t threads) {
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, start, 0);
   }
-  for (;;) {
+  // The order changes from turn to turn, so that what depends on it does not go unseen.
+  for (uint32_t turn = 0;; turn++) {
     waiting = 0;
     uint32_t ended = 0;
-    for (uint32_t number = 0; number < threads; number++) {
+    for (uint32_t place = 0; place < threads; place++) {
+      const uint32_t number = turn % 2 ? threads - 1 - place : place;
       run_thread(number);
       ended += fibers[number].ended;
     }
