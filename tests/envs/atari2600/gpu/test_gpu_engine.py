@@ -138,6 +138,16 @@ def test_frames_that_are_cut_short_show_what_was_below(driver, game):
 
 
 @pytest.mark.slow
+def test_what_the_driver_refuses_is_said(driver, monkeypatch):
+    monkeypatch.setattr(standin.build_gpu, "kernels", lambda: b"of another card")
+    engine = make_engine(BASE, 1)
+    state, _ = engine.init(1)
+    with pytest.raises(Exception, match="cuModuleLoadData: CUDA_ERROR_INVALID_VALUE"):
+        play(engine, state, actions_for(engine, 1))
+    engine.close()
+
+
+@pytest.mark.slow
 def test_random_programs_play_alike(driver, tmp_path, monkeypatch):
     """A cartridge with a second chip; hardly any of its frames is as a game's."""
     command = [compiled(tmp_path, "-O0"), "7", "1", "1", "program"]
