@@ -172,6 +172,10 @@ class EnvEngine(NamedTuple):
     # None if the env state is the whole state of the games.
     save: Callable[[], PyTree] | None = None
     load: Callable[[PyTree], None] | None = None
+    # Of an engine whose env state is the games in another form than a checkpoint's, on the host and
+    # for this process's games: pack(env state) -> rows, and unpack(rows) -> env state.
+    pack: Callable[[PyTree], PyTree] | None = None
+    unpack: Callable[[PyTree], PyTree] | None = None
 
 
 class LoopState(NamedTuple):

@@ -58,7 +58,8 @@ def suite(arguments: Suite) -> int:
     machine = run.probe()
     _check_accelerator(arguments.size, machine)
     size = plan.size_of(arguments.size, machine["platform"])
-    members = plan.plan(size, machine["num_devices"], plan.custom_call(machine))
+    nvidia = machine["platform"] == "gpu" and plan.custom_call(machine)
+    members = plan.plan(size, machine["num_devices"], plan.custom_call(machine), nvidia)
     only = plan.chosen(members, arguments.only)
     for member in members:
         toml.load(Path(member.recipe))

@@ -122,8 +122,9 @@ class EnvConfig:
     name of another package's. auto takes atari2600 where it can be built, else envpool"""
     interface: Literal["auto", "xla", "callback"] = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
-    atari2600: CPU); callback, through the host, on any platform; auto takes xla where it exists.
-    Catch needs neither"""
+    atari2600: CPU, and on NVIDIA's GPUs kernels that play there); callback, through the host, on
+    any platform; auto takes xla where it exists, and callback for atari2600 on a GPU. Catch needs
+    neither"""
     num_threads: CountOrZero = 0
     """emulator threads per device and group; 0 divides the machine's cores among the devices"""
     exact_resets: bool = False

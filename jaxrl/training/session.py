@@ -53,11 +53,15 @@ class TrainingSession(NamedTuple):
         return f"seed {self.config.seed}: " if self.members > 1 else ""
 
     def with_saved_games(self, state: LoopState) -> LoopState:
-        """Returns the state with the games of engines that hold them themselves, as rows."""
+        """Returns the state with its games as the rows of a checkpoint."""
         groups = []
         for engine, group in zip(self.engines, state.games, strict=True):
             if engine.save is not None:
                 games = put(self.mesh, engine.save(), SHARDED)
+                group = group._replace(env=with_games(group.env, games))
+            if engine.pack is not None:
+                rows = engine.pack(jax.tree.map(local_rows, games_of(group.env)))
+                games = put(self.mesh, rows, SHARDED)
                 group = group._replace(env=with_games(group.env, games))
             groups.append(group)
         return state._replace(games=tuple(groups))
@@ -88,12 +92,15 @@ class TrainingSession(NamedTuple):
         ]
 
     def with_loaded_games(self, state: LoopState, new: LoopState) -> LoopState:
-        """Lets such engines go on from those rows; `new` is the state of what they play now."""
+        """Returns the state whose games go on from those rows; `new` is of what is played now."""
         groups = []
         for engine, group, playing in zip(self.engines, state.games, new.games, strict=True):
             if engine.load is not None:
                 engine.load(local_rows(games_of(group.env)))
                 group = group._replace(env=with_games(group.env, games_of(playing.env)))
+            if engine.unpack is not None:
+                games = put(self.mesh, engine.unpack(local_rows(games_of(group.env))), SHARDED)
+                group = group._replace(env=with_games(group.env, games))
             groups.append(group)
         return state._replace(games=tuple(groups))
 

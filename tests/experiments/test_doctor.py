@@ -14,7 +14,7 @@ import pytest
 
 from jaxrl.cli import doctor as doctor_command
 from jaxrl.cli.main import main
-from jaxrl.experiments.doctor import doctor, gradients, host_checks, machine, probes
+from jaxrl.experiments.doctor import doctor, emulators, gradients, host_checks, machine, probes
 from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.networks import layers
 from jaxrl.networks.convolution import conv2d
@@ -474,11 +474,27 @@ def test_a_custom_call_with_other_frames(monkeypatch, tmp_path):
 
 
 def test_frames_that_stand_still_are_a_cross():
-    assert probes._played([7] * probes.NUM_STEPS, "x")["mark"] == "cross"
-    assert probes._played([*range(probes.NUM_STEPS)], "x")["mark"] == "ok"
+    assert emulators.played([7] * emulators.NUM_STEPS, "x")["mark"] == "cross"
+    assert emulators.played([*range(emulators.NUM_STEPS)], "x")["mark"] == "ok"
 
 
 # --- gradients, order, learning ------------------------------------------------------------------
+
+
+def test_without_a_gpu_threads_play():
+    found = probes.run("Atari 2600 on GPU")
+    assert found == {"mark": "ok", "text": "no NVIDIA GPU (cpu): threads play"}
+
+
+@pytest.mark.parametrize("spoils", [False, True])
+def test_a_gpu_is_compared_with_threads_step_by_step(monkeypatch, spoils):
+    """`emulators` plays twice; here both times on this machine."""
+    played = {"xla": [*range(40)], "callback": [*range(30 if spoils else 40)] + [0] * 10 * spoils}
+    monkeypatch.setattr(emulators, "plays_on_gpu", lambda config: True)
+    monkeypatch.setattr(emulators, "_play_compiled", lambda config: played[config.env.interface])
+    found = probes.run("Atari 2600 on GPU")
+    assert found["mark"] == ("cross" if spoils else "ok")
+    assert ("from step 30 on" in found["text"]) == spoils
 
 
 @pytest.mark.parametrize(
@@ -643,7 +659,7 @@ def test_all_of_it_here(tmp_path, capsys):
     assert main(["doctor", "--json", "--root", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
     checks = {check["name"]: check for check in found["checks"]}
-    assert len(checks) == 14
+    assert len(checks) == 15
     for check in checks.values():
         assert check["mark"] == "ok" or check["remedy"]
     probed = [*doctor.LIMITS, "equal frames", "disk", "devices"]

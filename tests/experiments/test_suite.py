@@ -201,11 +201,11 @@ def test_several_devices_are_tried_where_they_are(present, tried):
 
 
 @pytest.mark.parametrize("size", [FULL, SMALL])
-@pytest.mark.parametrize("place", range(28))
+@pytest.mark.parametrize("place", range(33))
 def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     """No member is refused on the first GPU for a key that is misspelled or does not divide."""
     monkeypatch.chdir(ROOT)
-    members = plan.plan(size, 8)
+    members = plan.plan(size, 8, gpu=True)
     if place >= len(members):
         pytest.skip("fewer members")
     one = members[place]
@@ -237,7 +237,20 @@ def test_the_custom_call_is_measured_where_it_is():
 
 
 def test_every_place_was_parsed():
-    assert max(len(plan.plan(size, 8)) for size in (FULL, SMALL)) == 28
+    assert max(len(plan.plan(size, 8, gpu=True)) for size in (FULL, SMALL)) == 33
+
+
+def test_our_emulator_is_measured_on_a_gpu_where_there_is_one():
+    """Its kernels with ever more games, and its threads beside EnvPool."""
+    everywhere = {one.name for one in plan.plan(FULL)}
+    on_gpu = [one for one in plan.plan(FULL, gpu=True) if one.name not in everywhere]
+    assert [one.name for one in on_gpu] == [
+        "atari2600-threads", "atari2600-gpu-1024", "atari2600-gpu-4096", "atari2600-gpu-16384",
+        "atari2600-gpu-65536",
+    ]  # fmt: skip
+    assert "--env.interface callback" in on_gpu[0].command
+    assert "--loads loop emulation" in on_gpu[0].command
+    assert all("--env.interface xla" in one.command for one in on_gpu[1:])
 
 
 def test_the_size_follows_the_platform(monkeypatch, capsys):

@@ -13,8 +13,10 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.config.plan import resolve
+from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
-from jaxrl.envs import make_engines
+from jaxrl.envs import make_engine, make_engines
+from jaxrl.envs.atari2600 import build_gpu, gpu_library
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices
@@ -146,6 +148,38 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
             assert "mhlo.backend_config = {handle =" in line
             assert "has_side_effect = true" in line
             assert "output_operand_aliases" in line  # the token is not copied
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monkeypatch):
+    """With two devices each has its own games, by the same call."""
+    monkeypatch.setattr(build_gpu, "kernels", lambda: b"of no card")
+    config = recipe(
+        "a2c_fast",
+        game="pong",
+        num_envs=4,
+        parallel={"num_devices": num_devices, "order": "strict"},
+        env={"engine": "atari2600", "interface": "xla"},
+    )
+    calls = [line for line in program(config).splitlines() if gpu_library.STEP in line]
+    (attributes,) = {re.search(r"program = (\d+)", line)[1] for line in calls}
+    assert int(attributes) > 0
+    for line in calls:
+        assert "has_side_effect = true" not in line
+        # The second and the third argument, games and frames, are updated in place.
+        for result, operand in ((0, 1), (1, 2)):
+            alias = rf"output_tuple_indices = \[{result}\],\s*operand_index = {operand}"
+            assert re.search(alias, line)
+
+
+def test_our_emulator_plays_evaluations_on_threads(monkeypatch):
+    """Their starts are ALE's own, which the kernels do not play."""
+    monkeypatch.setattr(build_gpu, "kernels", lambda: b"of no card")
+    env = {"engine": "atari2600", "interface": "xla", "exact_resets": True, "num_threads": 1}
+    config = Config(game="pong").replaced(env=env)
+    engine = make_engine(config, 1)
+    assert engine.save is not None
+    assert engine.pack is None
 
 
 def test_envpool_has_a_handler_for_gpus():

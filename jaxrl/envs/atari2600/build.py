@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jaxrl.errors import UserError
@@ -33,6 +33,8 @@ FLAGS = (
     "-shared",
     "-pthread",
 )
+# Its functions have the names of the other library's, for structs that are laid out for GPUs.
+GPU_FLAGS = (*FLAGS, "-O1", "-fvisibility=hidden")
 
 
 def compiler() -> tuple[str, ...] | None:
@@ -58,6 +60,23 @@ def library() -> Path:
 
     Raises `UserError` if there is no compiler, or if it fails.
     """
+    return built("atari2600", NATIVE / "ffi.cc", FLAGS)
+
+
+@functools.cache
+def gpu_library() -> Path:
+    """Returns the library that launches the emulator's kernels on a GPU; see `build_gpu`.
+
+    Raises `UserError` if there is no compiler, or if it fails.
+    """
+    return built("atari2600-gpu", NATIVE / "ffi_gpu.cc", GPU_FLAGS)
+
+
+def built(name: str, source: Path, flags: tuple[str, ...]) -> Path:
+    """Returns the library of a source and what lies beside it, which is built on first use.
+
+    Raises `UserError` if there is no compiler, or if it fails.
+    """
     command = compiler()
     if command is None:
         raise UserError(
@@ -65,20 +84,17 @@ def library() -> Path:
             "(apt-get install g++) or clang++, or take --env.engine envpool"
         )
     try:
-        built = cache_dir() / f"atari2600-{_key(command)}.so"
-        if built.exists():
-            return built
-        built.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(built.with_suffix(".lock")):
-            if not built.exists():  # another process may have built it
+        out = cache_dir() / f"{name}-{_key(command, source, flags)}.so"
+        with alone_without(out) as is_missing:
+            if is_missing:
                 print("building the emulator for this machine, once", file=sys.stderr)
-                _compile(command, built)
+                _compile(command, source, flags, out)
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         raise UserError(
             f"cannot build the emulator: {error}; XDG_CACHE_HOME names another place for it, CXX "
             "another compiler"
         ) from None
-    return built
+    return out
 
 
 @functools.cache
@@ -87,7 +103,14 @@ def shared_library() -> ctypes.CDLL:
 
     Raises `UserError` if it cannot be built or loaded.
     """
-    path = library()
+    return loaded(library())
+
+
+def loaded(path: Path) -> ctypes.CDLL:
+    """Loads a library that was built.
+
+    Raises `UserError` if it cannot be loaded.
+    """
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -120,37 +143,51 @@ def _processor() -> str:
     return "\n".join(first.get(name, "") for name in names) + platform.machine()
 
 
-def _key(command: tuple[str, ...]) -> str:
+def _key(command: tuple[str, ...], source: Path, flags: tuple[str, ...]) -> str:
     """Returns a digest of everything that the library depends on."""
-    sources = sorted(source for source in NATIVE.iterdir() if source.is_file())
-    digest = hashlib.sha256()
     headers = sorted(Path(_include_dir()).rglob("*.h"))
-    for part in (*command, _output(*command, "--version"), *FLAGS, _processor()):
+    beside = [] if source.parent == NATIVE else [source.parent]
+    parts = (*command, _output(*command, "--version"), *flags, _processor())
+    return digest_of(parts, [*files_in(NATIVE, *beside), *headers])
+
+
+def files_in(*folders: Path) -> list[Path]:
+    """Returns the files in folders, not in folders of theirs, by name."""
+    return sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
+
+
+def digest_of(parts: Iterable[str], files: Iterable[Path]) -> str:
+    """Returns a digest of texts and of files with their names."""
+    digest = hashlib.sha256()
+    for part in parts:
         digest.update(part.encode() + b"\0")
-    for source in [*sources, *headers]:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 
 @contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Lets one process at a time into the block."""
+def alone_without(file: Path) -> Iterator[bool]:
+    """Enters the block with whether a file is missing; if it is, one process at a time."""
     import fcntl
 
-    file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    if file.exists():
+        yield False
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not file.exists()  # another process may have made it
     finally:
-        os.close(file)
+        os.close(lock)
 
 
-def _compile(compiler: tuple[str, ...], built: Path) -> None:
+def _compile(compiler: tuple[str, ...], source: Path, flags: tuple[str, ...], built: Path) -> None:
     """Compiles the library and puts it in its place at once."""
     with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
         out = Path(scratch) / "library.so"
-        command = [*compiler, *FLAGS, "-isystem", _include_dir(), str(NATIVE / "ffi.cc")]
-        command += ["-o", str(out)]
+        command = [*compiler, *flags, "-isystem", _include_dir(), str(source), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             log = built.with_suffix(".log")

@@ -13,15 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.atari.games import FULL_ACTIONS
 from jaxrl.config.schema import Config
-from jaxrl.envs.atari2600 import library
+from jaxrl.envs.atari2600 import build_gpu, library
+from jaxrl.envs.atari2600.games import open_games, row_shapes, zero_rows
+from jaxrl.envs.atari2600.gpu_engine import make_gpu_engine
 from jaxrl.envs.atari2600.roms import rom
-from jaxrl.envs.base import WHOLE, EnvGroup, on_cores, presses_fire
+from jaxrl.envs.base import WHOLE, EnvGroup, on_cores
 from jaxrl.envs.callback import Calls, ordered_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
-from jaxrl.errors import EngineError, UserError
-from jaxrl.types import EnvEngine, EnvSpec, TimeStep
+from jaxrl.errors import UserError
+from jaxrl.types import EnvEngine, TimeStep
 
 
 class Atari2600State(NamedTuple):
@@ -31,8 +32,20 @@ class Atari2600State(NamedTuple):
 
 
 def has_custom_call() -> bool:
-    """Returns whether the emulator's custom call exists for the devices of this process."""
+    """Returns whether the custom call of games on threads exists for this process's devices."""
     return jax.default_backend() == "cpu"
+
+
+def plays_on_gpu(config: Config) -> bool:
+    """Returns whether the games are the GPU's own, which nobody asks for by default.
+
+    Exact resets, which evaluations have, are played on threads.
+    """
+    return (
+        jax.default_backend() == "gpu"
+        and config.env.interface == "xla"
+        and not config.env.exact_resets
+    )
 
 
 def check_config(config: Config) -> None:
@@ -46,9 +59,12 @@ def check_config(config: Config) -> None:
             f"env.frame_height, env.frame_width = {height}, {width}: the screen has {lines} x "
             f"{columns} pixels; take smaller frames, or --env.engine envpool"
         )
-    if config.env.interface == "xla" and not has_custom_call():
+    if config.env.interface == "xla" and jax.default_backend() == "gpu":
+        build_gpu.kernels()
+    elif config.env.interface == "xla" and not has_custom_call():
         raise UserError(
-            "env.interface = 'xla': the emulator's custom call is for CPUs; take auto or callback"
+            "env.interface = 'xla': the emulator's custom calls are for CPUs and NVIDIA GPUs; take "
+            "auto or callback"
         )
 
 
@@ -89,16 +105,22 @@ def make_atari2600(
       UserError: the emulator does not play the game, or cannot be built.
     """
     check_config(config)
+    on_gpu = plays_on_gpu(config)
+    if config.env.exact_resets and not has_custom_call():
+        config = config.replaced(env={"interface": "callback"})
     pools = make_pools(
-        "the emulator", config, num_envs, num_local_devices, group, has_custom_call()
+        "the emulator", config, num_envs, num_local_devices, group, on_gpu or has_custom_call()
     )
+    state_format = f"atari2600 {library.load().jaxrl_snapshot_version()}"
+    if on_gpu:
+        return make_gpu_engine(pools, state_format)
     return pools_engine(
         pools,
         start_games,
         send,
         recv,
         render,
-        state_format=f"atari2600 {library.load().jaxrl_snapshot_version()}",
+        state_format=state_format,
         save=partial(save, pools),
         load=partial(load, pools),
     )
@@ -108,51 +130,17 @@ def start_games(games: Pools, device: int, seeds: np.ndarray) -> tuple[Atari2600
     """Makes the engine of C++ of one local device, its calls and its first rows."""
     # Its threads keep off the cores of the others.
     with on_cores(games.cores[device]):
-        engine = _open(games, device, seeds.astype(np.uint64))
+        engine = open_games(games, device, seeds.astype(np.uint64))
     games.pools.append(engine)
-    shapes = _answer_shapes(games.spec)
+    shapes = row_shapes(games.spec)
     if games.uses_xla:
         calls = _custom_calls(engine, shapes)
     else:
         calls = ordered_calls(engine.send, engine.recv, shapes, games.failures)
     games.calls.append(calls)
     engine.begin(games.config.env.random_start_steps)
-    rows = engine.recv(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes))
+    rows = engine.recv(zero_rows(games.spec))
     return Atari2600State(np.array(calls.token)), rows
-
-
-def _open(games: Pools, device: int, seeds: np.ndarray) -> library.Engine:
-    """Opens the engine of C++ of one local device; `seeds` u64[E] are those of the runs."""
-    config, spec = games.config, games.spec
-    meanings = tuple(FULL_ACTIONS.index(meaning) for meaning in spec.action_meanings)
-    image = rom(config.game)
-    number = library.load().jaxrl_open(
-        config.game.encode(),
-        image,
-        len(image),
-        library.rules(config, meanings, presses_fire(config)),
-        *spec.frame_shape,
-        seeds,
-        seeds + games.env_ids[device].astype(np.uint64),
-        spec.num_envs,
-        games.num_threads(device),
-    )
-    if number < 0:
-        raise EngineError(f"no memory or threads for {spec.num_envs} games of {config.game}")
-    if not number:
-        raise UserError(
-            f"env.engine = atari2600: does not know the cartridge of {config.game}; take "
-            "--env.engine envpool"
-        )
-    return library.Engine(number, spec.num_envs)
-
-
-def _answer_shapes(spec: EnvSpec) -> Any:
-    """Returns the shapes of a row of every environment, as a `TimeStep`."""
-    number: Any = jax.ShapeDtypeStruct((spec.num_envs,), np.float32)
-    flag: Any = jax.ShapeDtypeStruct((spec.num_envs,), np.bool_)
-    frames: Any = jax.ShapeDtypeStruct((spec.num_envs, *spec.frame_shape), np.uint8)
-    return TimeStep(frames, number, number, flag, flag, flag, flag)
 
 
 def _custom_calls(opened: library.Engine, shapes: Any) -> Calls:

@@ -72,6 +72,12 @@ def load() -> ctypes.CDLL:
         "jaxrl_load": (ctypes.c_int32, [number, bytes_]),
         "jaxrl_snapshot_size": (ctypes.c_uint64, [number]),
         "jaxrl_snapshot_version": (ctypes.c_uint32, []),
+        "jaxrl_game_open": (
+            ctypes.c_void_p,
+            [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint8],
+        ),
+        "jaxrl_game_needed": (ctypes.c_uint32, [ctypes.c_void_p]),
+        "jaxrl_game_close": (None, [ctypes.c_void_p]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(functions, name)
@@ -152,6 +158,17 @@ def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules
         num_actions=len(actions),
         actions=(ctypes.c_uint8 * MOST_ACTIONS)(*actions),
     )
+
+
+def needed_collisions(game: str, image: bytes) -> int | None:
+    """Returns the collision latches that a cartridge is seen to read; None if it is unknown."""
+    functions = load()
+    handle = functions.jaxrl_game_open(game.encode(), image, len(image), True)
+    if not handle:
+        return None
+    needed = int(functions.jaxrl_game_needed(handle))
+    functions.jaxrl_game_close(handle)
+    return needed
 
 
 def screen_shape(game: str) -> tuple[int, int]:

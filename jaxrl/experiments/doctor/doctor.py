@@ -35,6 +35,7 @@ LIMITS = {
     "custom call": 90.0,
     "host callbacks": 90.0,
     "Atari 2600": 240.0,
+    "Atari 2600 on GPU": 240.0,
     "gradients": 240.0,
     "overlapped order": 180.0,
     "learning": 240.0,
@@ -48,6 +49,7 @@ REMEDIES = {
     "another version of JAX",
     "Atari 2600": "install a C++ compiler (g++); until then env.engine = 'auto' takes EnvPool, "
     "which is slower",
+    "Atari 2600 on GPU": "leave --env.interface at auto, which takes the emulator's threads",
     "gradients": "look for another version of JAX, its plugin or the driver; "
     "JAX_PLATFORMS=cpu trains on the CPU",
     "overlapped order": "train with --parallel.order strict, which loses nothing here; look for "

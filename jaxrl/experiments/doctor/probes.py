@@ -10,12 +10,10 @@ import re
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
@@ -23,142 +21,31 @@ from jaxrl.agents import make_agent
 from jaxrl.atari.games import CATCH
 from jaxrl.config.algorithms import A2CConfig
 from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
-from jaxrl.envs.base import first_env_seed
 from jaxrl.envs.catch import MAX_SCORE
-from jaxrl.envs.envpool.engine import has_custom_call, make_pool
+from jaxrl.envs.envpool.engine import has_custom_call
+from jaxrl.experiments.doctor.emulators import (
+    NUM_ENVS,
+    Answer,
+    a2c_config,
+    atari2600,
+    atari2600_gpu,
+    custom_call,
+    envpool,
+    host_callbacks,
+)
 from jaxrl.experiments.doctor.gradients import compare
 from jaxrl.program import episode_statistics
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import fetch, make_mesh, num_local_devices
-from jaxrl.types import Agent, EnvEngine, TimeStep
+from jaxrl.types import Agent, EnvEngine
 
-NUM_ENVS = 4  # games of Pong
-NUM_STEPS = 40  # of each, long enough for the ball to be served
-SEED = 1
 SOLVED = 0.9 * MAX_SCORE  # mean of the last 100 games
 LEARNING_SECONDS = 120.0  # of all seeds together
 SEEDS = (1, 2, 3)
 # Of each seed. Where it learns at all, 9,600 to 12,800 were enough.
 ATTEMPT_STEPS = 20_000
-
-Answer = dict[str, Any]
-
-
-def _config(**changes: Any) -> Config:
-    """A2C as `configs/a2c/a2c_fast.toml` has it."""
-    network = NetworkConfig(torso="nips", normalize_observations=True)
-    optimizer = OptimizerConfig(
-        name="rmsprop",
-        learning_rate=1.3e-3,
-        schedule="linear",
-        eps=1e-5,
-        eps_inside_root=False,
-    )
-    recipe = Config(algorithm="a2c", seed=SEED, network=network, optimizer=optimizer)
-    return recipe.replaced(**changes)
-
-
-# --- the emulators -------------------------------------------------------------------------------
-
-
-def _pong(interface: str, engine: str = "envpool") -> Config:
-    return _config(
-        game="pong",
-        num_envs=NUM_ENVS,
-        parallel={"num_devices": 1},
-        env={"engine": engine, "random_start_steps": 0, "interface": interface},
-    )
-
-
-def _actions(num_actions: int) -> np.ndarray:
-    """Random actions, i32[T, E]."""
-    random = np.random.default_rng(SEED)
-    return random.integers(0, num_actions, (NUM_STEPS, NUM_ENVS)).astype(np.int32)
-
-
-def _digests(*rows: Any) -> list[int]:
-    """Returns a checksum for each step of arrays [T, E, ...]: frames, rewards, ends of games."""
-    sums = []
-    for step in zip(*(np.asarray(row) for row in rows), strict=True):
-        total = 0
-        for row in step:
-            total = zlib.crc32(np.ascontiguousarray(row).tobytes(), total)
-        sums.append(total)
-    return sums
-
-
-def _played(digests: list[int], how: str) -> Answer:
-    if len(set(digests)) < NUM_STEPS // 2:
-        return {"mark": "cross", "text": f"{how}: the frames stand still"}
-    return {"mark": "ok", "text": f"{how}: {NUM_STEPS} steps of Pong", "played": digests}
-
-
-def envpool() -> Answer:
-    """Imports EnvPool and plays from plain Python."""
-    try:
-        import envpool
-    except ImportError as error:
-        return {"mark": "cross", "text": f"cannot be imported: {error}"}
-    pool = make_pool(_pong("xla"), NUM_ENVS, first_env_seed(SEED))
-    try:
-        pool.reset()
-        steps = [pool.step(action) for action in _actions(pool.action_space.n)]
-        rows = [
-            (observation[:, 0], info["reward"].astype(np.float32), terminated, truncated)
-            for observation, _, terminated, truncated, info in steps
-        ]
-    finally:
-        pool.close()
-    return _played(
-        _digests(*map(np.stack, zip(*rows, strict=True))), f"{envpool.__version__}, from Python"
-    )
-
-
-def _play_compiled(config: Config) -> list[int]:
-    """Plays within one compiled program; the checksums of its steps."""
-    engine = make_engine(config, NUM_ENVS)
-
-    def play(state: Any, actions: jax.Array) -> tuple[Any, TimeStep]:
-        def step(state: Any, action: jax.Array) -> tuple[Any, TimeStep]:
-            return engine.recv(engine.send(state, action))
-
-        return jax.lax.scan(step, state, actions)
-
-    try:
-        state, _ = engine.init(SEED)
-        state = jax.tree.map(jnp.asarray, state)
-        actions = _actions(engine.spec.num_actions)
-        _, row = jax.block_until_ready(jax.jit(play)(state, actions))
-        if engine.check is not None:
-            engine.check()
-        return _digests(row.frame, row.score, row.terminated, row.truncated)
-    finally:
-        engine.close()
-
-
-def custom_call() -> Answer:
-    """Plays through EnvPool's custom call."""
-    if not has_custom_call():
-        text = f"EnvPool has none for {jax.default_backend()}: host callbacks play"
-        return {"mark": "ok", "text": text}
-    return _played(
-        _play_compiled(_pong("xla")), f"inside a compiled program, {jax.default_backend()}"
-    )
-
-
-def host_callbacks() -> Answer:
-    """Plays through host callbacks."""
-    text = f"inside a compiled program, {jax.default_backend()}"
-    return _played(_play_compiled(_pong("callback")), text)
-
-
-def atari2600() -> Answer:
-    """Builds our own emulator if need be, and plays; its games start otherwise than EnvPool's."""
-    text = f"our own emulator, inside a compiled program, {jax.default_backend()}"
-    return _played(_play_compiled(_pong("auto", "atari2600")), text) | {"played": []}
-
 
 # --- the overlapped order ------------------------------------------------------------------------
 
@@ -167,7 +54,7 @@ SCOPE = "jaxrl_update"
 
 def _overlapped(game: str) -> tuple[EnvEngine, Agent, Config]:
     """An agent whose updates are marked in the compiled text."""
-    config = _config(
+    config = a2c_config(
         game=game,
         num_envs=NUM_ENVS,
         parallel={"num_devices": 1, "order": "overlapped"},
@@ -270,7 +157,7 @@ def learning() -> Answer:
     run: Any = None
     began, text = 0.0, ""
     for seed in SEEDS:
-        config = _config(game=CATCH, num_envs=num_envs, total_steps=30_000, seed=seed)
+        config = a2c_config(game=CATCH, num_envs=num_envs, total_steps=30_000, seed=seed)
         plan = resolve(config, mesh.size)
         engine = make_engine(config, plan.envs_per_device, num_local_devices(mesh))
         program = make_program(plan, make_agent(plan, engine.spec), (engine,), mesh)
@@ -308,6 +195,7 @@ PROBES: dict[str, Callable[[], Answer]] = {
     "custom call": custom_call,
     "host callbacks": host_callbacks,
     "Atari 2600": atari2600,
+    "Atari 2600 on GPU": atari2600_gpu,
     "gradients": compare,
     "overlapped order": overlapped_order,
     "learning": learning,

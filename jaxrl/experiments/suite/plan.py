@@ -51,6 +51,7 @@ class Size:
     ga3c: tuple[str, ...]
     strides: tuple[int, ...]  # of ga3c's first convolution, beside the file's 4
     pong: dict[str, tuple[str, ...]]  # options of the recipes that train until SCORE
+    gpu_games: tuple[int, ...]  # of our own emulator on a GPU
     seconds: float  # expected of one `bench` that compiles one program
     limit: float
     pong_seconds: dict[str, tuple[float, float]]  # expected, and limit
@@ -74,6 +75,7 @@ FULL = Size(
     },
     ga3c=("--num-envs", "128"),
     strides=(3, 2, 1),
+    gpu_games=(1024, 4096, 16_384, 65_536),
     pong={
         # 50 updates to a line: what a line costs would be seen at the files' 10,000 steps.
         "vtrace": ("--log.interval", "60000", "--checkpoint.interval", "5e6"),
@@ -105,6 +107,7 @@ SMALL = Size(
     },
     ga3c=("--num-envs", "8"),
     strides=(2,),
+    gpu_games=(64,),
     pong={
         "vtrace": ("--num-envs", "20", "--total-steps", "2000", "--log.interval", "1000", *AT_ONCE),
         "ppo_pong": ("--num-envs", "8", "--total-steps", "3072", "--log.interval", "1024",
@@ -134,13 +137,16 @@ def custom_call(machine: dict[str, Any]) -> bool:
     return machine["platform"] == "cpu"
 
 
-def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[SuiteMember]:
+def plan(
+    size: Size, num_devices: int = 1, custom_call: bool = True, gpu: bool = False
+) -> list[SuiteMember]:
     """Returns the members, most valuable first.
 
     Args:
       size: FULL or SMALL.
       num_devices: accelerators of the machine; all but the members named devices-N take one.
       custom_call: whether the machine has EnvPool's custom call.
+      gpu: whether it has NVIDIA's GPUs, which play our own emulator's games.
     """
     games = ("--num-envs", str(size.games))
     trained = ("--loads", "loop", "training")
@@ -168,6 +174,7 @@ def plan(size: Size, num_devices: int = 1, custom_call: bool = True) -> list[Sui
     for stride in size.strides:
         options = (*size.ga3c, "--network.first-stride", str(stride), *trained)
         members.append(_bench(f"ga3c-stride-{stride}", "ga3c", size, options))
+    members += _emulators(size) if gpu else []
     members += [_train(recipe, size, options) for recipe, options in size.pong.items()]
     if num_devices > 1:
         members = [_on(1, member) for member in members]
@@ -187,6 +194,22 @@ def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember
         if name not in known:
             raise UserError(f"--only {name}: no member of the suite; known are {', '.join(known)}")
     return [member for member in members if member.name in names or not names]
+
+
+def _emulators(size: Size) -> list[SuiteMember]:
+    """Returns the members of our own emulator: its threads beside EnvPool, and the GPU's games."""
+    # Observations of a short rollout fit beside the most games.
+    short = ("--env.engine", "atari2600", "--agent.rollout-length", "1")
+    fewest = size.gpu_games[0]
+    threads = ("--num-envs", str(fewest), *short, "--env.interface", "callback")
+    members = [
+        _bench("atari2600-threads", "a2c_fast", size, (*threads, "--loads", "loop", "emulation"))
+    ]
+    for number in size.gpu_games:
+        options = ("--num-envs", str(number), *short, "--env.interface", "xla")
+        name = f"atari2600-gpu-{number}"
+        members.append(_bench(name, "a2c_fast", size, (*options, "--loads", "emulation")))
+    return members
 
 
 # --- helpers -------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 // Random programs as cartridges, to be built with sanitizers: nothing may be read or written outside
 // its place. With `both`, the two interpreters play them, and must do the same.
 //
-//   fuzz FIRST COUNT FRAMES fast|both|states
+//   fuzz FIRST COUNT FRAMES fast|both|states|digests|program
 //
 // Prints the number of the first program on which they differ and ends with status 1. With `states`, the
-// games go on from snapshots in which some bytes are random: those are refused, or played.
+// games go on from snapshots in which some bytes are random: those are refused, or played. With `digests`
+// it prints what became of each program, played one instruction at a time; built with -DJAXRL_GPU=1 it
+// plays as a GPU does, and must print the same. With `program` it prints the first program itself.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -70,7 +72,26 @@ struct Side {
   Machine machine{};
   Screens screens{};
   Game game{};
+#if JAXRL_GPU
+  LoggedWrite writes[kLogCapacity + 8];
+#endif
 };
+
+void clear(Side& side) {
+  side = Side{};
+#if JAXRL_GPU
+  side.machine.writes = side.writes;
+  side.machine.capacity = kLogCapacity;
+#endif
+}
+
+void prepare(Cartridge& cartridge) {
+#if !JAXRL_GPU
+  decode(cartridge);
+#else
+  (void)cartridge;
+#endif
+}
 
 void play(Side& side, Cartridge& cartridge, const GameRules& rules, Interpreter interpreter,
           u8 action, bool draws) {
@@ -78,7 +99,12 @@ void play(Side& side, Cartridge& cartridge, const GameRules& rules, Interpreter 
   play_frame(player, side.game, action);
 }
 
-bool play_program(u64 seed, int frames, bool both) {
+enum class How { kFast, kBoth, kDigests };
+
+bool play_program(u64 seed, int frames, How how) {
+  const bool both = how == How::kBoth;
+  const Interpreter first = how == How::kDigests ? Interpreter::kPlain : kFastest;
+  u64 digest = 0;
   // Joysticks in either port, paddles in both ways, another first line, switches on A.
   constexpr const char* kGames[] = {"seaquest", "surround", "breakout", "pong", "qbert", "amidar"};
   const GameRules& rules = *find_rules(kGames[seed / kKinds % (sizeof kGames / sizeof kGames[0])]);
@@ -86,10 +112,10 @@ bool play_program(u64 seed, int frames, bool both) {
   static auto fast = std::make_unique<Side>(), plain = std::make_unique<Side>();
   const std::vector<u8> program = write_program(seed);
   if (!load_image(*cartridge, program.data(), program.size(), rules.setup)) return false;
-  decode(*cartridge);
+  prepare(*cartridge);
   cartridge->needed = kAllPairs;  // so that both sides know it from the first frame on
-  *fast = Side{};
-  *plain = Side{};
+  clear(*fast);
+  clear(*plain);
   power_on(fast->machine, fast->game.console, *cartridge);
   begin(rules, fast->game.progress);
   plain->game = fast->game;
@@ -97,7 +123,9 @@ bool play_program(u64 seed, int frames, bool both) {
   for (int frame = 0; frame < frames; frame++) {
     const u8 action = (u8)random_below(random, kActions);
     const bool draws = random_below(random, 2);
-    play(*fast, *cartridge, rules, Interpreter::kThreaded, action, draws);
+    play(*fast, *cartridge, rules, first, action, draws);
+    digest = digest_of((const u8*)&fast->game, sizeof(Game), digest);
+    digest = digest_of(fast->screens.last(), sizeof fast->screens.pixels[0], digest);
     if (!both) continue;
     play(*plain, *cartridge, rules, Interpreter::kPlain, action, draws);
     // The plain interpreter alone follows the bus in every instruction.
@@ -109,8 +137,11 @@ bool play_program(u64 seed, int frames, bool both) {
       return false;
     }
   }
+  if (how == How::kDigests) printf("%llu %016llx\n", (unsigned long long)seed, (unsigned long long)digest);
   return true;
 }
+
+#if !JAXRL_GPU
 
 constexpr int kStates = 20;  // of a program
 
@@ -121,8 +152,8 @@ int play_states(u64 seed, int frames, int& refused) {
   const std::vector<u8> program = write_program(seed);
   const GameRules& game = *find_rules(seed & 8 ? "pong" : "qbert");
   if (!load_image(*cartridge, program.data(), program.size(), game.setup)) return 0;
-  decode(*cartridge);
-  *side = Side{};
+  prepare(*cartridge);
+  clear(*side);
   Environment env{};
   power_on(side->machine, env.game.console, *cartridge);
   begin(game, env.game.progress);
@@ -157,12 +188,21 @@ int play_states(u64 seed, int frames, int& refused) {
   return taken;
 }
 
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  const bool both = !strcmp(argv[4], "both");
+  const How how = !strcmp(argv[4], "both")      ? How::kBoth
+                  : !strcmp(argv[4], "digests") ? How::kDigests
+                                                : How::kFast;
   const u64 first = strtoull(argv[1], nullptr, 10), count = strtoull(argv[2], nullptr, 10);
+  if (!strcmp(argv[4], "program")) {
+    const std::vector<u8> program = write_program(first);
+    return fwrite(program.data(), 1, program.size(), stdout) != program.size();
+  }
+#if !JAXRL_GPU
   if (!strcmp(argv[4], "states")) {
     int taken = 0, refused = 0;
     for (u64 seed = first; seed < first + count; seed++)
@@ -172,7 +212,8 @@ int main(int argc, char** argv) {
     printf("%llu programs\n", (unsigned long long)count);
     return 0;
   }
+#endif
   for (u64 seed = first; seed < first + count; seed++)
-    if (!play_program(seed, atoi(argv[3]), both)) return 1;
+    if (!play_program(seed, atoi(argv[3]), how)) return 1;
   printf("%llu programs\n", (unsigned long long)count);
 }

@@ -23,7 +23,8 @@ def compiled(folder: Path, *flags: str) -> Path:
     return out
 
 
-def play(program: Path, first: int, count: int, frames: int, how: str) -> None:
+def play(program: Path, first: int, count: int, frames: int, how: str) -> list[str]:
+    """What it says of each program."""
     done = subprocess.run(
         [program, str(first), str(count), str(frames), how],
         capture_output=True,
@@ -31,7 +32,9 @@ def play(program: Path, first: int, count: int, frames: int, how: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[:2000]
-    assert done.stdout == f"{count} programs\n"
+    *said, end = done.stdout.splitlines()
+    assert end == f"{count} programs"
+    return said
 
 
 @pytest.mark.slow
@@ -52,3 +55,12 @@ def test_many_random_programs_stay_in_their_memory(tmp_path):
 @pytest.mark.slow
 def test_both_interpreters_play_random_programs_alike(tmp_path):
     play(compiled(tmp_path, "-O2"), 0, MANY, 20, "both")
+
+
+@pytest.mark.slow
+def test_the_interpreter_of_gpus_plays_random_programs_alike(tmp_path):
+    count = MANY // 4
+    for_cpus = play(compiled(tmp_path, "-O1"), 0, count, 8, "digests")
+    for_gpus = play(compiled(tmp_path, "-O1", "-DJAXRL_GPU=1"), 0, count, 8, "digests")
+    assert len(for_cpus) == count
+    assert for_gpus == for_cpus

@@ -1,10 +1,25 @@
 // Integer types and hints to the compiler that every chip uses.
+//
+// The same headers are compiled for CPUs, and by NVRTC for GPUs. `JAXRL_GPU` is 1 where the structs are
+// those of a GPU: there no cartridge is decoded, and logs lie elsewhere. `JAXRL_HOST` is 1 where the
+// compiler is the machine's, which has the standard library; both are 1 in what talks to a GPU.
 #pragma once
 
+#if defined(__CUDACC_RTC__)
+#define JAXRL_HOST 0
+#define JAXRL_GPU 1
+#else
+#define JAXRL_HOST 1
 #include <cstdint>
+#include <cstring>
+#endif
+#if !defined(JAXRL_GPU)
+#define JAXRL_GPU 0
+#endif
 
 namespace jaxrl {
 
+#if JAXRL_HOST
 using u8 = uint8_t;
 using u16 = uint16_t;
 using u32 = uint32_t;
@@ -16,6 +31,25 @@ using i64 = int64_t;
 
 #define JAXRL_INLINE inline __attribute__((always_inline))
 #define JAXRL_NOINLINE __attribute__((noinline))
+#else
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i8 = signed char;
+using i16 = short;
+using i32 = int;
+using i64 = long long;
+
+#define JAXRL_INLINE __forceinline__
+#define JAXRL_NOINLINE __noinline__
+#endif
+// Called in so many places that copies of it would push a GPU's program out of its cache.
+#if JAXRL_GPU
+#define JAXRL_SHARED_CODE JAXRL_NOINLINE
+#else
+#define JAXRL_SHARED_CODE
+#endif
 #if defined(__clang__)
 #define JAXRL_NOCLONE
 #else
@@ -23,6 +57,30 @@ using i64 = int64_t;
 #endif
 #define JAXRL_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define JAXRL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+// Returns the number of the lowest bit that is set, of a number that is not 0.
+JAXRL_INLINE int lowest_bit(u32 bits) {
+#if JAXRL_HOST
+  return __builtin_ctz(bits);
+#else
+  return __ffs((int)bits) - 1;
+#endif
+}
+JAXRL_INLINE int count_bits(u32 bits) {
+#if JAXRL_HOST
+  return __builtin_popcount(bits);
+#else
+  return __popc(bits);
+#endif
+}
+// Rounds to the nearest whole number, halves to the even one.
+JAXRL_INLINE i32 to_nearest(float number) {
+#if JAXRL_HOST
+  return (i32)__builtin_nearbyintf(number);
+#else
+  return __float2int_rn(number);
+#endif
+}
 
 // One line of the television is 228 colour clocks or 76 cycles of the processor: 68 clocks of
 // horizontal blank, then 160 pixels.

@@ -4,26 +4,24 @@
 // and 32 bits become 32 bytes; elsewhere eight bits become eight bytes by a multiplication.
 #pragma once
 
-#include <cstring>
-
 #include "base.h"
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) && !JAXRL_GPU
 #include <immintrin.h>
 #endif
 
 namespace jaxrl {
 
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && !JAXRL_GPU
 
 struct PixelRow {
   __m512i first, second;
   __m256i third;
 };
 
-JAXRL_INLINE PixelRow filled(u8 colour) {
+JAXRL_INLINE void fill(PixelRow& row, u8 colour) {
   const __m512i all = _mm512_set1_epi8((char)colour);
-  return {all, all, _mm256_set1_epi8((char)colour)};
+  row = {all, all, _mm256_set1_epi8((char)colour)};
 }
 
 JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
@@ -40,15 +38,15 @@ JAXRL_INLINE void store(u8* pixels, const PixelRow& row, const u64* mask) {
   _mm256_mask_storeu_epi8(pixels + 128, (__mmask32)mask[2], row.third);
 }
 
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && !JAXRL_GPU
 
 struct PixelRow {
   __m256i part[5];
 };
 
-JAXRL_INLINE PixelRow filled(u8 colour) {
+JAXRL_INLINE void fill(PixelRow& row, u8 colour) {
   const __m256i all = _mm256_set1_epi8((char)colour);
-  return {{all, all, all, all, all}};
+  row = {{all, all, all, all, all}};
 }
 
 // Returns 32 bytes, 0xFF where the bit is set.
@@ -92,11 +90,7 @@ JAXRL_INLINE u64 spread(u8 bits) {
   return (((each + 0x7F7F7F7F7F7F7F7Full) | each) & 0x8080808080808080ull) / 0x80 * 0xFF;
 }
 
-JAXRL_INLINE PixelRow filled(u8 colour) {
-  PixelRow row;
-  memset(&row, colour, sizeof row);
-  return row;
-}
+JAXRL_INLINE void fill(PixelRow& row, u8 colour) { memset(&row, colour, sizeof row); }
 
 JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
   const u64 all = colour * 0x0101010101010101ull;

@@ -12,10 +12,11 @@
 //   DPC  F8 with the Display Processor Chip at $1000-$107F (dpc.h)
 #pragma once
 
-#include <cstring>
-#include <initializer_list>
-
 #include "base.h"
+#if JAXRL_HOST
+#include <initializer_list>
+#endif
+
 #include "dpc.h"
 #include "opcodes.h"
 #include "tia.h"
@@ -48,7 +49,9 @@ constexpr u32 kMostBanks = 4, kMostSwitched = 3;
 // What the processor sees: 4K of the cartridge.
 struct Bank {
   u8 image[kImage];
+#if !JAXRL_GPU
   Op ops[kImage + 3];    // an instruction may begin at each byte
+#endif
   u32 mask, page;        // addresses that lead here: those that `mask` makes one of 4K from `page` on
   u32 first, count;      // those of them that do nothing when they are read, from `first` on
 
@@ -85,6 +88,8 @@ struct CartridgeState {
   u8 bank;
   u8 slices[kMostSwitched];   // of E0
 };
+
+#if JAXRL_HOST
 
 // Returns the collision latches that the program reads by name: LDA, BIT and so on of $00-$07 and their
 // mirrors, in code that is reached from the start without looking at returns and pointers. What it
@@ -196,5 +201,7 @@ inline bool load_image(Cartridge& cartridge, const u8* bytes, u64 size, const Se
   if (banking == Banking::kDPC) memcpy(cartridge.display, bytes + 2 * kImage, sizeof cartridge.display);
   return true;
 }
+
+#endif
 
 }  // namespace jaxrl

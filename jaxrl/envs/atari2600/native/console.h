@@ -6,10 +6,15 @@
 // A frame without an end within 25,000 instructions goes on in the next call.
 #pragma once
 
-#include <random>
-
 #include "machine.h"
+#if JAXRL_HOST
+#include <random>
+#endif
+#if JAXRL_GPU
+#include "cpu6507.h"
+#else
 #include "threaded.h"
+#endif
 
 namespace jaxrl {
 
@@ -20,11 +25,13 @@ constexpr u32 kMostInstructions = 25000;
 constexpr u32 kConsoleSeed = 4753849;
 constexpr u32 kFirstDraws = 129;  // RAM, and a timer that is drawn again before it runs
 
+#if JAXRL_HOST
 inline std::mt19937 console_draws(u32 first) {
   std::mt19937 generator(kConsoleSeed);
   generator.discard(first);
   return generator;
 }
+#endif
 
 // The least resistance of ALE's paddles, in ohms, and how far an action turns them in a frame.
 constexpr i32 kLeastResistance = 27450, kTurn = 23000;
@@ -53,7 +60,7 @@ constexpr u8 kResetSwitch = 1, kSelectSwitch = 2;
 constexpr u8 kSwitchesUp = 0x3F;  // colour television, difficulty B
 
 // Sets the controls to an action; a paddle turns each time. `held` are switches that are held down.
-inline void set_controls(Console& console, const Setup& setup, u8 action, u8 held = 0) {
+JAXRL_SHARED_CODE inline void set_controls(Console& console, const Setup& setup, u8 action, u8 held = 0) {
   const u8 pressed = kPressed[action];
   console.port_b = kSwitchesUp & (u8)~held;
   console.port_a = 0xFF;
@@ -73,6 +80,8 @@ inline void set_controls(Console& console, const Setup& setup, u8 action, u8 hel
   console.port_a = (u8)~((pressed & 0xF) << (port ? 0 : 4));
   console.fire[port] = pressed & kButton ? 0 : 0x80;
 }
+
+#if JAXRL_HOST
 
 // Lets a cartridge begin in the bank that it begins in. `draws` are the console's: they fill its RAM.
 inline void reset_cartridge(CartridgeState& state, const Cartridge& cartridge, std::mt19937& draws) {
@@ -126,6 +135,8 @@ inline void center_paddles(Console& console, const Setup& setup) {
   console.charging[0] = console.charging[1] = charging_cycles(console.paddle[0]);
 }
 
+#endif
+
 // Forgets cycles that have passed: moves the moment from which cycles are counted.
 inline void forget_cycles(Console& console, i32 passed) {
   const auto back = [](i32& stamp, i32 by) { stamp = (i32)((u32)stamp - (u32)by); };
@@ -150,7 +161,7 @@ inline void start_frame(Console& console) {
     forget_cycles(console, (console.cycle - kBeyond) / kTwoLines * kTwoLines);
 }
 
-inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas) {
+JAXRL_SHARED_CODE inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas) {
   machine.console = &console;
   machine.cartridge = &cartridge;
   machine.log = machine.beam.played = machine.writes;
@@ -180,7 +191,7 @@ inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Can
 }
 
 // Brings the TIA to the end of the frame.
-inline void finish_frame(Machine& machine, i32 clock) {
+JAXRL_SHARED_CODE inline void finish_frame(Machine& machine, i32 clock) {
   Tia& tia = machine.console->tia;
   play_log(tia, machine.beam, machine.log, clock);
   // What was not logged.
@@ -190,6 +201,7 @@ inline void finish_frame(Machine& machine, i32 clock) {
   tia.unknown |= (u16)(kAllPairs & ~machine.beam.needed);
 }
 
+#if !JAXRL_GPU
 // Plays the frame that is attached with both interpreters; returns false if it runs far beyond its
 // last line.
 inline bool play_fast(Machine& machine) {
@@ -208,6 +220,7 @@ inline bool play_fast(Machine& machine) {
   }
   return true;
 }
+#endif
 
 // Returns the clock up to which the TIA is brought at the end of a frame.
 inline i32 end_of_picture(const Machine& machine) {
@@ -227,25 +240,28 @@ inline void grey_out(const Machine& machine) {
 }
 
 enum class Interpreter : u8 { kThreaded, kPlain };
+constexpr Interpreter kFastest = JAXRL_GPU ? Interpreter::kPlain : Interpreter::kThreaded;
 
 // Plays one frame.
-inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas,
-                      Interpreter interpreter = Interpreter::kThreaded) {
+JAXRL_SHARED_CODE inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas,
+                      Interpreter interpreter = kFastest) {
   start_frame(console);
-  const Console before = console;
-  attach(machine, console, cartridge, canvas);
-  bool counts = interpreter == Interpreter::kPlain || console.goes_on;
-  if (!counts) counts = !play_fast(machine);
-  if (counts) {
-    console = before;
+  Console before = console;
+  for (;;) {
     attach(machine, console, cartridge, canvas);
-    play_plainly(machine, kMostInstructions);
-  }
-  if (machine.unforeseen) {
+    bool counts = interpreter == Interpreter::kPlain || console.goes_on;
+#if !JAXRL_GPU
+    if (!counts && !play_fast(machine)) {
+      console = before;
+      attach(machine, console, cartridge, canvas);
+      counts = true;
+    }
+#endif
+    if (counts) play_plainly(machine, kMostInstructions);
+    if (!machine.unforeseen) break;
     // Latches that nobody was known to read were not kept: play the frame with them.
+    before.needed |= machine.unforeseen;
     console = before;
-    console.needed |= machine.unforeseen;
-    return run_frame(machine, console, cartridge, canvas, interpreter);
   }
   finish_frame(machine, end_of_picture(machine));
   const bool went_on = console.goes_on;
@@ -255,6 +271,7 @@ inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, 
   if (console.goes_on && !went_on) grey_out(machine);
 }
 
+#if JAXRL_HOST
 // Puts a new console under power, as ALE does: it plays 60 frames, to find out the television's
 // standard, with nothing plugged in, and resets.
 inline void power_on(Machine& machine, Console& console, Cartridge& cartridge) {
@@ -274,5 +291,6 @@ inline void power_on(Machine& machine, Console& console, Cartridge& cartridge) {
   machine.keeps_all = machine.finds_standard = false;
   reset_system(console, cartridge);
 }
+#endif
 
 }  // namespace jaxrl

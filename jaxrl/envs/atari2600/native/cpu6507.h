@@ -243,6 +243,8 @@ JAXRL_INLINE bool branches(const Registers& r) {
 
 // --- one instruction at a time -------------------------------------------------------------------
 
+#if !JAXRL_GPU
+
 struct Plain {
   Machine& machine;
   Registers r;
@@ -378,17 +380,33 @@ struct Plain {
   }
 };
 
+#endif
+
+}  // namespace jaxrl
+
+#if JAXRL_GPU
+#include "staged.h"
+#endif
+
+namespace jaxrl {
+
+#if JAXRL_GPU
+using OneByOne = Staged;
+#else
+using OneByOne = Plain;
+#endif
+
 // Plays instructions until the frame is over or `most` are played; returns how many were.
 inline u32 play_plainly(Machine& machine, u32 most) {
   Cpu& cpu = machine.console->cpu;
-  Plain plain{machine, loaded(cpu), cpu.pc};
+  OneByOne processor{machine, loaded(cpu), cpu.pc};
   u32 played = 0;
   while (played < most && !machine.frame_over) {
-    plain.play_one();
+    processor.play_one();
     played++;
   }
-  store_registers(cpu, plain.r);
-  cpu.pc = (u16)plain.pc;
+  store_registers(cpu, processor.r);
+  cpu.pc = (u16)processor.pc;
   return played;
 }
 

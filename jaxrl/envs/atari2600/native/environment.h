@@ -54,6 +54,7 @@ struct Start {
 // Starts follow played games, as ALE's do: RAM keeps what a game leaves, and timers are drawn anew.
 constexpr u32 kStarts = 16;
 
+#if JAXRL_HOST
 inline std::vector<Start> make_starts(Player player) {
   constexpr int kFramesBetween = 300;
   auto screens = std::make_unique<Screens>();
@@ -75,6 +76,7 @@ inline std::vector<Start> make_starts(Player player) {
   }
   return starts;
 }
+#endif
 
 // What a thread needs to step environments of one cartridge.
 struct Stepper {
@@ -85,6 +87,9 @@ struct Stepper {
   const u8* greys;      // of its television's colours
   const Start* starts;  // of which games begin as copies, or null: they begin as ALE lets them
   u32 num_starts;
+#if JAXRL_GPU
+  u8 (*grey)[kSeenLines * kScreenWidth];  // scratch for two screens: a lane's own memory is small
+#endif
 };
 
 // Which frames of a row are drawn.
@@ -120,17 +125,23 @@ inline void start_game(Stepper& stepper, Environment& env, Draws draws) {
     env.game = start.game;
     if (draws != Draws::kNone) copy_screens(stepper.screens, start.screens);
   } else {
+#if JAXRL_HOST
     stepper.player.screens = draws == Draws::kNone ? nullptr : &stepper.screens;
     reset_game(stepper.player, env.game);
+#endif
   }
   env.held = kNoop;
 }
 
 // Writes the observation of the maximum of two frames.
-inline void see(const Stepper& stepper, const u8* a, const u8* b, u8* out) {
+JAXRL_SHARED_CODE inline void see(const Stepper& stepper, const u8* a, const u8* b, u8* out) {
   const u8* greys = stepper.greys;
   if (stepper.screens.colours == greys) return observe(stepper.averager, a, b, out);
+#if JAXRL_GPU
+  u8 (*grey)[kSeenLines * kScreenWidth] = stepper.grey;
+#else
   u8 grey[2][kSeenLines * kScreenWidth];
+#endif
   for (i32 at = 0; at < kSeenLines * kScreenWidth; at++) {
     grey[0][at] = greys[a[at]];
     grey[1][at] = greys[b[at]];
@@ -199,7 +210,7 @@ inline Row play_frames(Stepper& stepper, Environment& env, u8 action, Draws draw
   return row;
 }
 
-inline Row play_row(Stepper& stepper, Environment& env, u8 action, Draws draws, u8* out) {
+JAXRL_SHARED_CODE inline Row play_row(Stepper& stepper, Environment& env, u8 action, Draws draws, u8* out) {
   stepper.player.cut_short = false;
   if (env.done) return play_reset(stepper, env, draws, out);
   return play_frames(stepper, env, action, draws, out);
@@ -229,7 +240,8 @@ inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* o
   if (turn.rows == 0) turn.before = before;
   if (turn.rows == Turn::kMostRows) {
     play_row(stepper, turn.before, turn.actions[0], Draws::kNone, nullptr);
-    memmove(turn.actions, turn.actions + 1, --turn.rows);
+    turn.rows--;
+    for (u32 at = 0; at < turn.rows; at++) turn.actions[at] = turn.actions[at + 1];
   }
   turn.actions[turn.rows++] = action;
   // What is left of a frame that goes on depends on its colours, not on their greys.

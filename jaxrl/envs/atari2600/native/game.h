@@ -1,12 +1,13 @@
 // A game of a cartridge, as ALE plays it: the console, what its RAM means, and how it is started.
 #pragma once
 
-#include <memory>
-
 #include "console.h"
 #include "games.h"
 #include "palette.h"
 #include "random.h"
+#if JAXRL_HOST
+#include <memory>
+#endif
 
 namespace jaxrl {
 
@@ -33,7 +34,7 @@ struct Player {
   Cartridge& cartridge;
   const GameRules& rules;
   Screens* screens;      // null where nothing is drawn
-  Interpreter interpreter = Interpreter::kThreaded;
+  Interpreter interpreter = kFastest;
   bool cut_short = false;  // a drawn frame has not drawn every line that is seen itself
 };
 
@@ -72,6 +73,8 @@ inline void press_select(Player& player, Game& game, int frames) {
   game.progress = progress;
   play_frame(player, game, kNoop);
 }
+
+#if JAXRL_HOST
 
 constexpr int kMostPresses = 256;  // a byte shows the mode
 
@@ -136,6 +139,8 @@ inline void reset_game(Player& player, Game& game) {
   player.machine.keeps_all = false;
 }
 
+#endif
+
 // Plays one frame of an action and returns its reward; a game that is over stands still.
 inline i32 act(Player& player, Game& game, u8 action) {
   if (game.progress.over) return 0;
@@ -144,6 +149,7 @@ inline i32 act(Player& player, Game& game, u8 action) {
   return game.progress.reward;
 }
 
+#if JAXRL_HOST
 // Finds out which collisions a cartridge reads, by playing it for half a minute: from then on only
 // those are kept. One that is read later for the first time is kept from that frame on.
 inline void learn_collisions(Player& player) {
@@ -165,5 +171,6 @@ inline void learn_collisions(Player& player) {
   player.screens = screens;
   if (player.rules.keeps_collisions) player.cartridge.needed = kAllPairs;
 }
+#endif
 
 }  // namespace jaxrl

@@ -1,8 +1,6 @@
 // Every game that the emulator knows, by its name.
 #pragma once
 
-#include <cstring>
-
 #include "games_a_to_c.h"
 #include "games_d_to_h.h"
 #include "games_i_to_p.h"
@@ -10,6 +8,20 @@
 
 namespace jaxrl {
 
+// Returns the rules of the game of a number, or null beyond the last.
+inline const GameRules* rules_of(u32 number) {
+  using namespace games;
+  const auto count = [](const auto& table) { return (u32)(sizeof table / sizeof table[0]); };
+  if (number < count(kAToC)) return kAToC + number;
+  number -= count(kAToC);
+  if (number < count(kDToH)) return kDToH + number;
+  number -= count(kDToH);
+  if (number < count(kIToP)) return kIToP + number;
+  number -= count(kIToP);
+  return number < count(kQToZ) ? kQToZ + number : nullptr;
+}
+
+#if JAXRL_HOST
 // Returns the rules of a game by its name, or null.
 inline const GameRules* find_rules(const char* name) {
   const auto find_in = [name](const auto& table) -> const GameRules* {
@@ -22,5 +34,6 @@ inline const GameRules* find_rules(const char* name) {
     if (rules) return rules;
   return nullptr;
 }
+#endif
 
 }  // namespace jaxrl

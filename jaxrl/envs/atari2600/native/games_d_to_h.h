@@ -93,7 +93,7 @@ inline void galaxian(Ram ram, Progress& p) {
 inline void gopher(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xB2, 0xB1, 0xB0));
   const i32 carrots = ram[0xB4] & 7;
-  set_end(p, carrots == 0, __builtin_popcount((u32)carrots));
+  set_end(p, carrots == 0, count_bits((u32)carrots));
 }
 inline void gravitar(Ram ram, Progress& p) {
   set_score(p, ram.digits(0x89, 0x88, 0x87));

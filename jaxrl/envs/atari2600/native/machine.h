@@ -63,9 +63,16 @@ struct Machine {
   u16 unforeseen;         // latches that were read and not kept: the frame is played again
   u64 doubtful;           // reads of a collision that may have happened in a frame that did not keep it
   i32 last_update;        // clock up to which the TIA was last brought
+#if JAXRL_GPU
+  LoggedWrite* writes;    // the log
+  u32 capacity;           // of it
+  LoggedWrite* end_of_log() const { return writes + capacity; }
+#else
   LoggedWrite writes[kLogCapacity + 8];
+  LoggedWrite* end_of_log() { return writes + kLogCapacity; }
   Bank view;              // of E0, the slices that are seen
   u8 viewed[kMostSwitched + 1] = {0xFF, 0xFF, 0xFF, 0xFF};  // their numbers
+#endif
 
   // Whether the threaded interpreter must stop where it is.
   bool stops() const { return frame_over | switched; }
@@ -156,7 +163,7 @@ inline void write_tia(Machine& machine, u32 address, u8 value) {
     machine.shadow[index] = value;
     if (!(machine.logged >> index & 1)) return;
     // No program writes more; if one did, its frame would end here.
-    if (machine.log == machine.writes + kLogCapacity)
+    if (machine.log == machine.end_of_log())
       machine.frame_over = true;
     else
       *machine.log++ = logged_write(index, value, cycle);
@@ -202,6 +209,36 @@ inline u8 read_tia(Machine& machine, u32 address) {
   return floating;
 }
 
+#if JAXRL_GPU
+
+JAXRL_INLINE u8 rom_byte(const Bank& bank, u32 offset) {
+#if JAXRL_HOST
+  return bank.image[offset];
+#else
+  return __ldg(bank.image + offset);
+#endif
+}
+
+// Lets the processor see the bank that the cartridge's state names.
+inline void select_bank(Machine& machine) {
+  const Cartridge& cartridge = *machine.cartridge;
+  machine.bank = &cartridge.banks[machine.console->cartridge.bank];
+  if (cartridge.banking == Banking::kFE) machine.bank = &cartridge.bank_of(machine.console->cpu.pc);
+  if (cartridge.banking == Banking::kE0) machine.bank = &cartridge.banks[1];  // of the last slice
+}
+
+// Returns the byte of the cartridge that the processor sees. Slices are found, not copied.
+inline u8 seen_byte(const Machine& machine, u32 offset) {
+  const Cartridge& cartridge = *machine.cartridge;
+  const u32 place = offset / kSlice;
+  if (cartridge.banking != Banking::kE0 || place == kMostSwitched)
+    return rom_byte(*machine.bank, offset);
+  const u8 slice = machine.console->cartridge.slices[place];
+  return rom_byte(cartridge.banks[slice / 4], slice % 4 * kSlice + offset % kSlice);
+}
+
+#else
+
 // Copies the slices of E0 that the processor sees to where it sees them.
 inline void show_slices(Machine& machine) {
   const Cartridge& cartridge = *machine.cartridge;
@@ -236,6 +273,10 @@ inline void select_bank(Machine& machine) {
   }
 }
 
+JAXRL_INLINE u8 seen_byte(const Machine& machine, u32 offset) { return machine.bank->image[offset]; }
+
+#endif
+
 // Switches banks where an access touches a hot spot.
 inline void touch_hot_spot(Machine& machine, u32 offset) {
   const Cartridge& cartridge = *machine.cartridge;
@@ -260,7 +301,7 @@ inline u8 read_cartridge(Machine& machine, u32 address) {
   Console& console = *machine.console;
   const u32 offset = address & (kImage - 1);
   if (cartridge.banking == Banking::kFE) return cartridge.bank_of(address).image[offset];
-  if (machine.bank->shows(address)) return machine.bank->image[offset];
+  if (machine.bank->shows(address)) return seen_byte(machine, offset);
   if (cartridge.has_ram && offset >= 0x80 && offset < 0x100)
     return console.cartridge.ram[offset & 0x7F];
   if (cartridge.banking == Banking::kDPC) {
@@ -275,7 +316,7 @@ inline u8 read_cartridge(Machine& machine, u32 address) {
     }
   }
   touch_hot_spot(machine, offset);
-  return machine.bank->image[offset];
+  return seen_byte(machine, offset);
 }
 
 inline void write_cartridge(Machine& machine, u32 address, u8 value) {
@@ -291,7 +332,7 @@ inline void write_cartridge(Machine& machine, u32 address, u8 value) {
   touch_hot_spot(machine, offset);
 }
 
-inline u8 read_memory(Machine& machine, u32 address) {
+JAXRL_SHARED_CODE inline u8 read_memory(Machine& machine, u32 address) {
   Console& console = *machine.console;
   u8 value;
   if (address & 0x1000) {
@@ -308,7 +349,7 @@ inline u8 read_memory(Machine& machine, u32 address) {
   return value;
 }
 
-inline void write_memory(Machine& machine, u32 address, u8 value) {
+JAXRL_SHARED_CODE inline void write_memory(Machine& machine, u32 address, u8 value) {
   Console& console = *machine.console;
   if (address & 0x1000) {
     write_cartridge(machine, address, value);

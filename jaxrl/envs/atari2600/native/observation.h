@@ -6,13 +6,12 @@
 // added as OpenCV does. Compile with -ffp-contract=off.
 #pragma once
 
-#include <cmath>
-#include <cstring>
-#include <vector>
-
 #include "base.h"
-
-#if defined(__AVX2__)
+#if JAXRL_HOST
+#include <cmath>
+#include <vector>
+#endif
+#if defined(__AVX2__) && !JAXRL_GPU
 #include <immintrin.h>
 #endif
 
@@ -26,6 +25,7 @@ struct Taps {
   float share[kMostTaps];
 };
 
+#if JAXRL_HOST
 inline std::vector<Taps> taps_of(i32 from, i32 to) {
   std::vector<Taps> all;
   const double scale = (double)from / to;
@@ -52,15 +52,21 @@ inline std::vector<Taps> taps_of(i32 from, i32 to) {
   }
   return all;
 }
+#endif
 
 // Averages frames of `screen_height` x 160 pixels to `height` x `width`, neither of them larger.
 struct Averager {
   i32 height, width;
+#if JAXRL_GPU
+  const Taps *rows, *columns;
+#else
   std::vector<Taps> rows, columns;
+#endif
   bool halves;  // both sides are halved
   bool square;  // 210 x 160 to 84 x 84
   i32 down, across;  // pixels that make one, where both are whole numbers; else 0
 
+#if !JAXRL_GPU
   Averager(i32 screen_height, i32 height, i32 width)
       : height(height),
         width(width),
@@ -72,10 +78,11 @@ struct Averager {
         across(kScreenWidth / width) {
     if (down * height != screen_height || across * width != kScreenWidth) down = across = 0;
   }
+#endif
 
   u8 pixel(const u8* a, const u8* b, i32 y, i32 x) const {
-    const Taps& down = rows[(size_t)y];
-    const Taps& across = columns[(size_t)x];
+    const Taps& down = rows[(u32)y];
+    const Taps& across = columns[(u32)x];
     float sum = 0;
     for (i32 row = 0; row < down.count; row++) {
       const i32 start = (down.first + row) * kScreenWidth + across.first;
@@ -86,7 +93,7 @@ struct Averager {
       }
       sum += down.share[row] * part;
     }
-    return (u8)std::nearbyint(sum);
+    return (u8)to_nearest(sum);
   }
 };
 
@@ -112,7 +119,7 @@ inline void average_blocks(const Averager& averager, const u8* a, const u8* b, u
         const i32 start = (down * y + row) * kScreenWidth + across * x;
         for (i32 at = start; at < start + across; at++) sum += a[at] > b[at] ? a[at] : b[at];
       }
-      *out++ = (u8)std::nearbyint((float)sum * share);
+      *out++ = (u8)to_nearest((float)sum * share);
     }
 }
 
@@ -123,7 +130,7 @@ inline void average_any(const Averager& averager, const u8* a, const u8* b, u8* 
     for (i32 x = 0; x < averager.width; x++) *out++ = averager.pixel(a, b, y, x);
 }
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) && !JAXRL_GPU
 
 // 84 x 84 of 210 x 160: five rows make two, forty columns twenty-one; a pixel is the sum of at most 3 x 3 pixels,
 // weighted by 200ths.
@@ -228,7 +235,7 @@ inline void average84(const Averager& averager, const u8* a, const u8* b, u8* ou
 
 // Writes the observation of the maximum of two frames.
 inline void observe(const Averager& averager, const u8* a, const u8* b, u8* out) {
-#if defined(__AVX2__)
+#if defined(__AVX2__) && !JAXRL_GPU
   if (averager.square) return average84(averager, a, b, out);
 #endif
   average_any(averager, a, b, out);

@@ -24,6 +24,8 @@ struct Snapshot {
   u64 rules;       // digest of the rules that they were played by
 };
 
+#if JAXRL_HOST
+
 enum class Refusal : u8 { kNone, kVersion, kCartridge, kDamaged };
 
 inline bool is_flag(u32 value) { return value <= 1; }
@@ -135,5 +137,7 @@ inline Refusal load(const u8* bytes, size_t size, const Cartridge& cartridge, co
                      is_flag(row.truncated) && is_flag(row.game_over) && is_flag(row.reset);
   return sound ? Refusal::kNone : Refusal::kDamaged;
 }
+
+#endif
 
 }  // namespace jaxrl

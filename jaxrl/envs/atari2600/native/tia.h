@@ -17,8 +17,6 @@
 // are counted from the first line of the frame.
 #pragma once
 
-#include <cstring>
-
 #include "base.h"
 #include "blend.h"
 
@@ -109,6 +107,14 @@ struct Beam {
   u8 blanks_hmove;          // the console shows HMOVE's blanks
   u8 lost_colour;           // 1 where a PAL television loses it, after an odd number of lines
   Mask mask[kObjects];
+};
+
+// How a frame is played: without its picture, with it, or with a lane's share of its newest row.
+// The last is of kernels (gpu_share.h).
+enum Drawing : u8 { kUnseen, kWhole, kShare };
+template <Drawing kDraw>
+struct Pixels {
+  using Row = PixelRow;
 };
 
 constexpr u8 kEnabledStale = 0x80;
@@ -241,7 +247,7 @@ inline Mask playfield_mask(const Tia& tia) {
   return {{left_low, left_high | right_low << 16, right_low >> 48 | right_high << 16}};
 }
 
-inline void rebuild(const Tia& tia, Beam& beam, int object) {
+JAXRL_SHARED_CODE inline void rebuild(const Tia& tia, Beam& beam, int object) {
   switch (object) {
     case kPlayer0: case kPlayer1: beam.mask[object] = player_mask(tia, object - kPlayer0); break;
     case kMissile0: case kMissile1: beam.mask[object] = missile_mask(tia, object - kMissile0); break;
@@ -254,14 +260,14 @@ inline void rebuild(const Tia& tia, Beam& beam, int object) {
 inline void find_partners(Beam& beam) {
   beam.partners = 0;
   for (u32 enabled = beam.enabled; enabled; enabled &= enabled - 1)
-    beam.partners |= beam.partners_of[__builtin_ctz(enabled)];
+    beam.partners |= beam.partners_of[lowest_bit(enabled)];
 }
 
 // To be called when other latches are open.
-inline void find_open_pairs(const Tia& tia, Beam& beam) {
+JAXRL_SHARED_CODE inline void find_open_pairs(const Tia& tia, Beam& beam) {
   memset(beam.partners_of, 0, sizeof beam.partners_of);
   for (u32 open = beam.needed & ~tia.collisions; open; open &= open - 1) {
-    const u8* pair = kPairObjects[__builtin_ctz(open)];
+    const u8* pair = kPairObjects[lowest_bit(open)];
     beam.partners_of[pair[0]] |= (u8)(1u << pair[1]);
     beam.partners_of[pair[1]] |= (u8)(1u << pair[0]);
   }
@@ -307,7 +313,7 @@ inline void latch_collisions(Tia& tia, Beam& beam, i32 from, i32 to) {
   if (!open) return;
   const Mask part = between(from, to);
   for (; open; open &= open - 1) {
-    const int pair = __builtin_ctz(open);
+    const int pair = lowest_bit(open);
     const u8 first = kPairObjects[pair][0], second = kPairObjects[pair][1];
     if (beam.stale >> first & 1) rebuild(tia, beam, first);
     const u64* a = beam.mask[first].word;
@@ -324,17 +330,22 @@ inline void latch_collisions(Tia& tia, Beam& beam, i32 from, i32 to) {
 }
 
 // Draws pixels `from` to `to` of a row.
+template <Drawing kDraw>
 inline void draw(const Tia& tia, Beam& beam, u8* row, i32 from, i32 to) {
   const u8* registers = tia.registers;
   const u8* colours = beam.canvas.colours;
   const Mask part = between(from, to);
-  if (registers[VBLANK] & 2) return store(row, filled(colours[0]), part.word);
+  typename Pixels<kDraw>::Row pixels;
+  if (registers[VBLANK] & 2) {
+    fill(pixels, colours[0]);
+    return store(row, pixels, part.word);
+  }
   for (u32 stale = beam.stale & beam.enabled; stale; stale &= stale - 1)
-    rebuild(tia, beam, __builtin_ctz(stale));
+    rebuild(tia, beam, lowest_bit(stale));
   const auto colour = [&](u32 index) {
     return colours[(registers[index] & 0xFE) | beam.lost_colour];
   };
-  PixelRow pixels = filled(colour(COLUBK));
+  fill(pixels, colour(COLUBK));
   const u8 player0 = colour(COLUP0), player1 = colour(COLUP1), front = colour(COLUPF);
   const u8 enabled = beam.enabled;
   const u8 priority = registers[CTRLPF] & 6;  // 4: playfield over players; 2: scores' colours
@@ -374,17 +385,18 @@ inline void draw(const Tia& tia, Beam& beam, u8* row, i32 from, i32 to) {
   store(row, pixels, part.word);
 }
 
-template <bool kDraw>
+template <Drawing kDraw>
 inline void run_segment(Tia& tia, Beam& beam, i32 from, i32 to) {
   const bool whole = from == 0 && to == kScreenWidth;
-  if (kDraw) {
-    u8* row = beam.canvas.pixels + (beam.line_start - beam.start) / kClocksPerLine * kScreenWidth;
+  if (kDraw != kUnseen) {
+    u8* row = beam.canvas.pixels;
+    if (kDraw == kWhole) row += (beam.line_start - beam.start) / kClocksPerLine * kScreenWidth;
     if (whole && beam.repeats) {
       // Nothing has changed since the row above, so neither have the collisions.
-      memcpy(row, row - kScreenWidth, kScreenWidth);
+      if (kDraw == kWhole) memcpy(row, row - kScreenWidth, kScreenWidth);
       return;
     }
-    draw(tia, beam, row, from, to);
+    draw<kDraw>(tia, beam, row, from, to);
     beam.repeats = whole && !tia.hmove_blank;
   }
   if (!(tia.registers[VBLANK] & 2)) latch_collisions(tia, beam, from, to);
@@ -418,7 +430,7 @@ inline void end_line(Tia& tia, Beam& beam) {
 }
 
 // Runs the beam through the window of the frame, up to a clock. A line ends when the beam leaves it.
-template <bool kDraw>
+template <Drawing kDraw>
 JAXRL_NOINLINE void run_beam_on(Tia& tia, Beam& beam, i32 clock) {
   if (beam.clock >= beam.stop) return;
   if (beam.stale & kEnabledStale) find_enabled(tia, beam);
@@ -435,8 +447,8 @@ JAXRL_NOINLINE void run_beam_on(Tia& tia, Beam& beam, i32 clock) {
     beam.line_start = line_end;
     // Nothing changes any more, so one line that is not drawn stands for all.
     const i32 lines = (end - beam.line_start - 1) / kClocksPerLine;
-    if (!kDraw && lines > 1 && !tia.stars) {
-      run_segment<false>(tia, beam, 0, kScreenWidth);
+    if (kDraw == kUnseen && lines > 1 && !tia.stars) {
+      run_segment<kUnseen>(tia, beam, 0, kScreenWidth);
       beam.line_start += lines * kClocksPerLine;
       beam.clock = beam.line_start;
     }
@@ -444,7 +456,7 @@ JAXRL_NOINLINE void run_beam_on(Tia& tia, Beam& beam, i32 clock) {
   beam.quiet_until = beam.line_start + kHorizontalBlank;
 }
 
-template <bool kDraw>
+template <Drawing kDraw>
 JAXRL_INLINE void run_beam(Tia& tia, Beam& beam, i32 clock) {
   if (clock <= beam.clock) return;
   if (JAXRL_LIKELY(clock <= beam.quiet_until)) {
@@ -462,14 +474,14 @@ inline int reset_within(const Tia& tia, int player, i32 pixel) {
   const u32 copies = tia.registers[NUSIZ0 + player] & 7;
   const i32 width = copies == 5 ? 16 : copies == 7 ? 32 : 8;
   for (u32 spaced = kSpaced[copies]; spaced; spaced &= spaced - 1) {
-    const i32 behind = (pixel - tia.position[player] - 16 * __builtin_ctz(spaced) + 320) % 160;
+    const i32 behind = (pixel - tia.position[player] - 16 * lowest_bit(spaced) + 320) % 160;
     if (behind < 4) return -1;
     if (behind < 4 + width) return 1;
   }
   return 0;
 }
 
-template <bool kDraw>
+template <Drawing kDraw>
 inline void reset_player(Tia& tia, Beam& beam, int player, i32 clock) {
   const i32 place = clock % kClocksPerLine;
   const i32 pixel = place < kHorizontalBlank ? 3 : (place - kHorizontalBlank + 5) % kScreenWidth;
@@ -496,7 +508,7 @@ constexpr LateReset kLateResets[] = {{kMissile0, 20, 69, 8}, {kMissile1, 3, 18, 
                                      {kBall, 3, 18, 3},      {kBall, 7, 30, 6},
                                      {kBall, 6, 27, 5}};
 
-template <bool kDraw>
+template <Drawing kDraw>
 inline void reset_missile_or_ball(Tia& tia, Beam& beam, int object, i32 clock) {
   const i32 place = clock % kClocksPerLine;
   u8 pixel =
@@ -508,7 +520,7 @@ inline void reset_missile_or_ball(Tia& tia, Beam& beam, int object, i32 clock) {
         pixel = late.pixel;
   const bool star = object == kMissile0 && (tia.stars | tia.star_look);
   if (tia.position[object] == pixel && !star) return;
-  if (kDraw || star || beam.needed_objects >> object & 1)
+  if (kDraw != kUnseen || star || beam.needed_objects >> object & 1)
     run_beam<kDraw>(tia, beam, clock + (object == kBall ? 0 : 8));
   if (star) tia.star_look = kAsIs;
   tia.position[object] = pixel;
@@ -532,6 +544,9 @@ inline u32 move_each(Tia& tia, i32 column) {
 
 // The same for an HMOVE right after WSYNC, as the manual wants it: all objects at once.
 inline u32 move_all(Tia& tia) {
+#if JAXRL_GPU
+  return move_each(tia, 0);
+#else
   typedef u8 Bytes __attribute__((vector_size(8)));
   Bytes position, motion;
   memcpy(&position, tia.position, 8);
@@ -548,9 +563,10 @@ inline u32 move_all(Tia& tia) {
   u64 moved;
   memcpy(&moved, &bits, 8);
   return (u32)(moved * 0x0101010101010101ull >> 56);
+#endif
 }
 
-template <bool kDraw>
+template <Drawing kDraw>
 inline void move_objects(Tia& tia, Beam& beam, i32 cycle) {
   const i32 clock = 3 * cycle, column = cycle % kCyclesPerLine;
   run_beam<kDraw>(tia, beam, clock);
@@ -606,14 +622,14 @@ struct Effects {
 inline constexpr Effects kEffects{};
 
 // Plays one write.
-template <bool kDraw>
+template <Drawing kDraw>
 JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycle) {
   u8* registers = tia.registers;
   const i32 clock = 3 * cycle;
   // Brings the beam up to a change of these objects. Where nothing is drawn it need not come if none
   // of them may collide with one that is shown: until one is, they have no history.
   const auto run_to = [&](i32 delay, u8 objects) {
-    if (kDraw) {
+    if (kDraw != kUnseen) {
       run_beam<kDraw>(tia, beam, clock + delay);
       beam.repeats = 0;
     } else if (beam.needed_objects & objects) {
@@ -717,7 +733,7 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
   }
 }
 
-template <bool kDraw>
+template <Drawing kDraw>
 JAXRL_NOINLINE void play_log_until(Tia& tia, Beam& beam, const LoggedWrite* end, i32 clock) {
   LoggedWrite* write = beam.played;
   for (; write < end; write++)
@@ -729,9 +745,9 @@ JAXRL_NOINLINE void play_log_until(Tia& tia, Beam& beam, const LoggedWrite* end,
 // Plays the log up to `end` and runs the beam to a clock.
 inline void play_log(Tia& tia, Beam& beam, const LoggedWrite* end, i32 clock) {
   if (beam.canvas.pixels)
-    play_log_until<true>(tia, beam, end, clock);
+    play_log_until<kWhole>(tia, beam, end, clock);
   else
-    play_log_until<false>(tia, beam, end, clock);
+    play_log_until<kUnseen>(tia, beam, end, clock);
 }
 
 inline void start_beam(Beam& beam, const Tia& tia, i32 first_line, i32 height, bool goes_on) {

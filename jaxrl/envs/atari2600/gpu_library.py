@@ -1,0 +1,118 @@
+"""The C++ functions of native/ffi_gpu.cc, with their types."""
+
+import ctypes
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrl.envs.atari2600 import build, build_gpu, library
+from jaxrl.errors import DamagedError
+from jaxrl.types import TimeStep
+
+STEP = "jaxrl_atari2600_gpu_step"  # XLA's name of the custom call
+MOST_SLOTS = 128  # kMostSlots of native/gpu_world.h
+
+
+class Sizes(NamedTuple):
+    """Bytes of what the kernels read and write."""
+
+    world: int  # of a device: what its games share
+    game: int  # of an environment
+    sight: int  # of an environment: scratch
+    slot: int  # scratch of a thread that plays a row whole
+
+
+def _pointer(dtype: Any) -> Any:
+    return np.ctypeslib.ndpointer(dtype, flags="C_CONTIGUOUS")
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """Loads the library, which is built on first use, and registers its custom call with XLA."""
+    functions = build.loaded(build.gpu_library())
+    size, bytes_, count = ctypes.c_uint64, _pointer(np.uint8), ctypes.c_uint64
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "jaxrl_gpu_sizes": (None, [count, _pointer(np.uint64)]),
+        "jaxrl_gpu_program": (ctypes.c_int64, [ctypes.c_char_p, size]),
+        "jaxrl_gpu_world": (
+            ctypes.c_uint8,
+            [
+                *(ctypes.c_char_p, ctypes.c_char_p, size, ctypes.POINTER(library.Rules)),
+                *(ctypes.c_uint16, ctypes.c_int32, ctypes.c_int32, bytes_),
+            ],
+        ),
+        "jaxrl_gpu_pack": (None, [bytes_, bytes_, bytes_, count, size, bytes_]),
+        "jaxrl_gpu_unpack": (
+            ctypes.c_int32,
+            [
+                *(bytes_, bytes_, count, size, bytes_, bytes_),
+                *[_pointer(np.float32)] * 2,
+                *[_pointer(np.bool_)] * 4,
+            ],
+        ),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
+    jax.ffi.register_ffi_target(STEP, jax.ffi.pycapsule(functions.jaxrl_gpu_step), platform="CUDA")
+    return functions
+
+
+def sizes(pixels: int) -> Sizes:
+    """Returns the bytes of everything, for observations of so many pixels."""
+    found = np.zeros(len(Sizes._fields), np.uint64)
+    load().jaxrl_gpu_sizes(pixels, found)
+    return Sizes(*(int(size) for size in found))
+
+
+def program() -> int:
+    """Returns the number by which C++ knows the kernels, which are compiled on first use."""
+    return _number_of(build_gpu.kernels())
+
+
+@functools.cache
+def _number_of(image: bytes) -> int:
+    return int(load().jaxrl_gpu_program(image, len(image)))
+
+
+def world(
+    game: str, image: bytes, rules: library.Rules, frame_shape: tuple[int, int]
+) -> np.ndarray | None:
+    """Returns what the games of a cartridge share: u8[bytes]; None for an unknown cartridge."""
+    made = np.zeros(sizes(frame_shape[0] * frame_shape[1]).world, np.uint8)
+    needed = library.needed_collisions(game, image)
+    known = needed is not None and load().jaxrl_gpu_world(
+        game.encode(), image, len(image), rules, needed, *frame_shape, made
+    )
+    return made if known else None
+
+
+def pack(world: np.ndarray, games: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """Returns snapshots u8[E, bytes], as `library.Engine.save` does, of games and their frames."""
+    count, pixels = len(games), frames[0].size
+    snapshots = np.zeros((count, games.shape[1] + pixels), np.uint8)
+    load().jaxrl_gpu_pack(world, games, frames, count, pixels, snapshots)
+    return snapshots
+
+
+def unpack(
+    world: np.ndarray, snapshots: np.ndarray, zeros: TimeStep
+) -> tuple[np.ndarray, TimeStep]:
+    """Returns the games u8[E, bytes] of snapshots, and their newest rows in the shapes of `zeros`.
+
+    Raises `DamagedError` if one of them was not written by this emulator for this game.
+    """
+    rows = jax.tree.map(np.empty_like, zeros)
+    count, pixels = len(rows.reward), rows.frame[0].size
+    size = sizes(pixels).game
+    if snapshots.shape != (count, size + pixels) or snapshots.dtype != np.uint8:
+        raise DamagedError(f"snapshots are u8[{count}, {size + pixels}], not "
+                           f"{snapshots.dtype}{list(snapshots.shape)}")  # fmt: skip
+    games = np.zeros((count, size), np.uint8)
+    snapshots = np.ascontiguousarray(snapshots)
+    refusal = load().jaxrl_gpu_unpack(world, snapshots, count, pixels, games, *rows)
+    if refusal:
+        raise DamagedError(f"the games cannot go on: {library.REFUSALS[refusal]}")
+    return games, rows

@@ -1,0 +1,335 @@
+// The engine of a GPU for Python (plain functions) and for compiled programs (XLA's foreign function
+// interface). Its calls only launch kernels on the stream that XLA gives them: the games are arrays of the
+// program, and the host neither waits nor copies.
+//
+// Compiled by the machine's C++ compiler alone: the few functions of the CUDA driver that it needs are declared
+// here and found in libcuda.so.1 when the first kernel is launched.
+#define JAXRL_GPU 1
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "gpu_world.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+using namespace jaxrl;
+
+namespace {
+
+// --- the driver ----------------------------------------------------------------------------------
+
+using Handle = struct Opaque*;  // a context, a stream, a module or a kernel of the driver
+constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+
+struct Driver {
+  int (*stream_context)(Handle stream, Handle* context);
+  int (*push_context)(Handle context);
+  int (*pop_context)(Handle* context);
+  int (*context_device)(int* device);
+  int (*device_attribute)(int* value, int attribute, int device);
+  int (*load_module)(Handle* module, const void* image);
+  int (*find_kernel)(Handle* kernel, Handle module, const char* name);
+  int (*launch)(Handle kernel, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                Handle stream, void** arguments, void** extra);
+  int (*error_name)(int error, const char** name);
+  std::string missing;  // why there is no driver
+
+  template <typename Function>
+  void find(void* library, const char* name, Function& function) {
+    function = (Function)dlsym(library, name);
+    if (!function) missing = std::string("the CUDA driver has no ") + name;
+  }
+
+  explicit Driver(const char* path) {
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      missing = dlerror();
+      return;
+    }
+    find(library, "cuStreamGetCtx", stream_context);
+    find(library, "cuCtxPushCurrent_v2", push_context);
+    find(library, "cuCtxPopCurrent_v2", pop_context);
+    find(library, "cuCtxGetDevice", context_device);
+    find(library, "cuDeviceGetAttribute", device_attribute);
+    find(library, "cuModuleLoadData", load_module);
+    find(library, "cuModuleGetFunction", find_kernel);
+    find(library, "cuLaunchKernel", launch);
+    find(library, "cuGetErrorName", error_name);
+  }
+};
+
+// Tests name a driver of their own.
+const Driver& driver() {
+  static const char* const named = getenv("JAXRL_LIBCUDA");
+  static const Driver& found = *new Driver(named ? named : "libcuda.so.1");
+  return found;
+}
+
+ffi::Error failed(const char* what, int error) {
+  const char* name = nullptr;
+  driver().error_name(error, &name);
+  return ffi::Error::Internal(std::string("the emulator's kernels: ") + what + ": " +
+                              (name ? name : std::to_string(error).c_str()));
+}
+
+// --- programs ------------------------------------------------------------------------------------
+
+// The kernels as they are loaded in a context, and the multiprocessors of its device.
+struct Kernels {
+  Handle step, draw, again;
+  int multiprocessors;
+};
+
+std::mutex programs_mutex;
+// The images that NVRTC made, by their numbers, which start at 1; never destroyed.
+auto& programs = *new std::map<i64, std::string>;
+auto& loaded = *new std::map<std::pair<i64, Handle>, Kernels>;
+
+// Finds the kernels of a program in the context that is current, and loads it on first use.
+ffi::Error find_kernels(i64 program, Handle context, Kernels& kernels) {
+  std::lock_guard<std::mutex> lock(programs_mutex);
+  const auto found = loaded.find({program, context});
+  if (found != loaded.end()) {
+    kernels = found->second;
+    return ffi::Error::Success();
+  }
+  const auto image = programs.find(program);
+  if (image == programs.end()) return ffi::Error::Internal("the kernels of this program are unknown");
+  Handle module;
+  int device;
+  if (const int error = driver().load_module(&module, image->second.data()))
+    return failed("cuModuleLoadData", error);
+  for (auto [kernel, name] : {std::pair{&kernels.step, "jaxrl_step"},
+                              {&kernels.draw, "jaxrl_draw"},
+                              {&kernels.again, "jaxrl_again"}})
+    if (const int error = driver().find_kernel(kernel, module, name)) return failed(name, error);
+  if (const int error = driver().context_device(&device)) return failed("cuCtxGetDevice", error);
+  if (const int error =
+          driver().device_attribute(&kernels.multiprocessors, kMultiprocessors, device))
+    return failed("cuDeviceGetAttribute", error);
+  loaded[{program, context}] = kernels;
+  return ffi::Error::Success();
+}
+
+// Returns how many lanes of a warp play: as few as keep the schedulers of the device busy, of which each
+// multiprocessor has four, since lanes that play different instructions wait for each other.
+u32 games_per_warp(u32 count, int multiprocessors) {
+  const u32 warps = 4 * (u32)multiprocessors;
+  u32 games = 1;
+  while (games < (u32)kLanes && (count + games - 1) / games > warps) games *= 2;
+  return games;
+}
+
+// Launches kernels one after another on a stream, in its context; a bit of `chosen` for each.
+ffi::Error launch_all(i64 program, i64 chosen, Handle context, Handle stream, Launch& launch) {
+  Kernels kernels;
+  ffi::Error error = find_kernels(program, context, kernels);
+  if (error.failure()) return error;
+  launch.games_per_warp = games_per_warp(launch.count, kernels.multiprocessors);
+  void* arguments[] = {&launch};
+  const u32 warps = (launch.count + launch.games_per_warp - 1) / launch.games_per_warp;
+  const auto start = [&](Handle kernel, u32 blocks, u32 threads) {
+    return driver().launch(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
+  };
+  int code = 0;
+  if (chosen & 1) code = start(kernels.step, warps, kLanes);
+  if (code) return failed("jaxrl_step", code);
+  if (chosen & 2) code = start(kernels.draw, launch.count, kLanes);
+  if (code) return failed("jaxrl_draw", code);
+  if (chosen & 4) code = start(kernels.again, launch.num_slots, 1);
+  if (code) return failed("jaxrl_again", code);
+  return ffi::Error::Success();
+}
+
+// --- the call ------------------------------------------------------------------------------------
+
+using Bytes = ffi::Buffer<ffi::U8>;
+using Flags = ffi::ResultBuffer<ffi::PRED>;
+using Numbers = ffi::ResultBuffer<ffi::F32>;
+using NewBytes = ffi::ResultBuffer<ffi::U8>;
+
+// Plays a row of every environment. `games` and `frames` are the arrays of the results, in place.
+ffi::Error step_on(Handle stream, i64 program, i64 kernels, Bytes world, Bytes games, Bytes frames,
+                   ffi::Buffer<ffi::S32> actions, NewBytes new_games, NewBytes new_frames,
+                   Numbers reward, Numbers score, Flags terminated, Flags truncated, Flags game_over,
+                   Flags reset, NewBytes sights, NewBytes slots) {
+  if (!driver().missing.empty()) return ffi::Error::Internal(driver().missing);
+  const u64 count = actions.element_count();
+  const u64 num_slots = slots->element_count() / sizeof(Slot);
+  bool fits = world.element_count() >= sizeof(World) && num_slots > 0 && count > 0 &&
+              games.element_count() == count * sizeof(Snapshot) &&
+              new_games->element_count() == games.element_count() &&
+              frames.element_count() == new_frames->element_count() &&
+              sights->element_count() == count * sizeof(Sight);
+  for (u64 size : {reward->element_count(), score->element_count(), terminated->element_count(),
+                   truncated->element_count(), game_over->element_count(), reset->element_count()})
+    fits &= size == count;
+  if (!fits) return ffi::Error::InvalidArgument("the arrays have another size than the engine's");
+  if (games.untyped_data() != new_games->untyped_data() ||
+      frames.untyped_data() != new_frames->untyped_data())
+    return ffi::Error::InvalidArgument("the games and their frames must be updated in place");
+  Launch launch{(const World*)world.untyped_data(),
+                actions.typed_data(),
+                (Snapshot*)new_games->untyped_data(),
+                new_frames->typed_data(),
+                reward->typed_data(),
+                score->typed_data(),
+                (u8*)terminated->untyped_data(),
+                (u8*)truncated->untyped_data(),
+                (u8*)game_over->untyped_data(),
+                (u8*)reset->untyped_data(),
+                (Sight*)sights->untyped_data(),
+                (Slot*)slots->untyped_data(),
+                (u32)count,
+                1,
+                (u32)num_slots};
+  Handle context, popped;
+  if (const int error = driver().stream_context(stream, &context))
+    return failed("cuStreamGetCtx", error);
+  if (const int error = driver().push_context(context)) return failed("cuCtxPushCurrent", error);
+  const ffi::Error result = launch_all(program, kernels, context, stream, launch);
+  if (const int error = driver().pop_context(&popped)) return failed("cuCtxPopCurrent", error);
+  return result;
+}
+
+template <typename... Arguments>
+ffi::Error step_without_stream(Arguments... arguments) {
+  return step_on(nullptr, arguments...);
+}
+
+}  // namespace
+
+// All else is hidden: the CPU's library has functions of the same names for other structs.
+#pragma GCC visibility push(default)
+
+#define JAXRL_STEP_ARGUMENTS       \
+  .Attr<i64>("program")            \
+      .Attr<i64>("kernels")        \
+      .Arg<Bytes>()                \
+      .Arg<Bytes>()                \
+      .Arg<Bytes>()                \
+      .Arg<ffi::Buffer<ffi::S32>>() \
+      .Ret<Bytes>()                \
+      .Ret<Bytes>()                \
+      .Ret<ffi::Buffer<ffi::F32>>() \
+      .Ret<ffi::Buffer<ffi::F32>>() \
+      .Ret<ffi::Buffer<ffi::PRED>>() \
+      .Ret<ffi::Buffer<ffi::PRED>>() \
+      .Ret<ffi::Buffer<ffi::PRED>>() \
+      .Ret<ffi::Buffer<ffi::PRED>>() \
+      .Ret<Bytes>()                \
+      .Ret<Bytes>()
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_gpu_step, step_on,
+                              ffi::Ffi::Bind().Ctx<ffi::PlatformStream<Handle>>()
+                                  JAXRL_STEP_ARGUMENTS);
+// For platforms without streams, where a test's driver plays.
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    jaxrl_gpu_step_without_stream,
+    (step_without_stream<i64, i64, Bytes, Bytes, Bytes, ffi::Buffer<ffi::S32>, NewBytes, NewBytes,
+                         Numbers, Numbers, Flags, Flags, Flags, Flags, NewBytes, NewBytes>),
+    ffi::Ffi::Bind() JAXRL_STEP_ARGUMENTS);
+
+extern "C" {
+
+// Sizes of World (with the observations of its starts), Snapshot, Sight and Slot, in bytes.
+void jaxrl_gpu_sizes(u64 pixels, u64* sizes) {
+  sizes[0] = sizeof(World) + kStarts * pixels;
+  sizes[1] = sizeof(Snapshot);
+  sizes[2] = sizeof(Sight);
+  sizes[3] = sizeof(Slot);
+}
+
+// Keeps an image of kernels and returns its number.
+i64 jaxrl_gpu_program(const u8* image, u64 size) {
+  std::lock_guard<std::mutex> lock(programs_mutex);
+  const i64 number = (i64)programs.size() + 1;
+  programs[number] = std::string((const char*)image, size);
+  return number;
+}
+
+// Writes the world of a game; returns 0 for an unknown game or cartridge. `needed` are the collision latches
+// that the engine of CPUs has seen the cartridge read.
+u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rules, u16 needed,
+                   i32 height, i32 width, u8* out) {
+  u32 number = 0;
+  while (rules_of(number) && strcmp(rules_of(number)->name, game)) number++;
+  if (!rules_of(number)) return 0;
+  const GameRules& known = *rules_of(number);
+  auto made = std::make_unique<World>();
+  World& world = *made;
+  if (!load_image(world.cartridge, image, size, known.setup)) return 0;
+  world.cartridge.needed = needed;
+  world.rules = *rules;
+  world.game = number;
+  world.height = height;
+  world.width = width;
+  world.halves = 2 * height == kSeenLines && 2 * width == kScreenWidth;
+  if (kSeenLines % height == 0 && kScreenWidth % width == 0) {
+    world.down = kSeenLines / height;
+    world.across = kScreenWidth / width;
+  }
+  const auto put = [](const std::vector<Taps>& taps, Taps* to) {
+    std::copy(taps.begin(), taps.end(), to);
+  };
+  put(taps_of(kSeenLines, height), world.rows);
+  put(taps_of(kScreenWidth, width), world.columns);
+  auto slot = std::make_unique<Slot>();
+  slot->machine.writes = slot->writes;
+  slot->machine.capacity = kLogCapacity;
+  Player player{slot->machine, world.cartridge, known, nullptr};
+  const std::vector<Start> starts = make_starts(player);
+  const Averager averager{height, width, world.rows, world.columns, (bool)world.halves, false,
+                          world.down, world.across};
+  const u8* greys = greys_of(known.setup.pal).of;
+  const Stepper stepper{player,  slot->screens, world.rules, averager,
+                        greys,   world.starts,  kStarts,     slot->grey};
+  const size_t pixels = (size_t)height * (size_t)width;
+  for (u32 start = 0; start < kStarts; start++) {
+    world.starts[start] = starts[start];
+    const u8* seen = starts[start].screens.last();
+    slot->screens.colours = kIdentity.of;
+    see(stepper, seen, seen, out + sizeof world + start * pixels);
+  }
+  memcpy((void*)out, (const void*)&world, sizeof world);
+  return 1;
+}
+
+// Writes checkpoints' snapshots of games and their frames, which lie on the host.
+void jaxrl_gpu_pack(const World* world, const Snapshot* games, const u8* frames, u64 count,
+                    u64 pixels, u8* snapshots) {
+  for (u64 env = 0; env < count; env++) {
+    const Snapshot& game = games[env];
+    save(game.env, game.turn, game.row, frames + env * pixels, pixels, world->cartridge, world->rules,
+         snapshots + env * (sizeof game + pixels));
+  }
+}
+
+// Reads such snapshots, with their rows; returns a `Refusal`.
+i32 jaxrl_gpu_unpack(const World* world, const u8* snapshots, u64 count, u64 pixels,
+                     Snapshot* games, u8* frames, float* reward, float* score, u8* terminated,
+                     u8* truncated, u8* game_over, u8* reset) {
+  const u64 size = sizeof(Snapshot) + pixels;
+  for (u64 env = 0; env < count; env++) {
+    const u8* bytes = snapshots + env * size;
+    const Refusal refusal = load(bytes, size, world->cartridge, world->rules, games[env]);
+    if (refusal != Refusal::kNone) return (i32)refusal;
+    memcpy(frames + env * pixels, bytes + sizeof(Snapshot), pixels);
+    const Row& row = games[env].row;
+    reward[env] = row.reward;
+    score[env] = row.score;
+    terminated[env] = row.terminated;
+    truncated[env] = row.truncated;
+    game_over[env] = row.game_over;
+    reset[env] = row.reset;
+  }
+  return 0;
+}
+}
+
+#pragma GCC visibility pop

@@ -1,0 +1,153 @@
+"""The probes of `jaxrl doctor` that play: every way to the emulators, frame by frame."""
+
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.envs import make_engine
+from jaxrl.envs.atari2600.engine import plays_on_gpu
+from jaxrl.envs.base import first_env_seed
+from jaxrl.envs.envpool.engine import has_custom_call, make_pool
+from jaxrl.types import TimeStep
+
+NUM_ENVS = 4  # games of Pong
+NUM_STEPS = 40  # of each, long enough for the ball to be served
+SEED = 1
+GPU_GAMES = ("pong", "montezuma_revenge", "pitfall2")  # of one bank, of slices, of a second chip
+GPU_ENVS = 64
+
+Answer = dict[str, Any]
+
+
+def a2c_config(**changes: Any) -> Config:
+    """A2C as `configs/a2c/a2c_fast.toml` has it."""
+    network = NetworkConfig(torso="nips", normalize_observations=True)
+    optimizer = OptimizerConfig(
+        name="rmsprop",
+        learning_rate=1.3e-3,
+        schedule="linear",
+        eps=1e-5,
+        eps_inside_root=False,
+    )
+    recipe = Config(algorithm="a2c", seed=SEED, network=network, optimizer=optimizer)
+    return recipe.replaced(**changes)
+
+
+def _pong(interface: str, engine: str = "envpool", **changes: Any) -> Config:
+    return a2c_config(
+        **{"game": "pong", "num_envs": NUM_ENVS} | changes,
+        parallel={"num_devices": 1},
+        env={"engine": engine, "random_start_steps": 0, "interface": interface},
+    )
+
+
+def _actions(num_actions: int, num_envs: int = NUM_ENVS) -> np.ndarray:
+    """Random actions, i32[T, E]."""
+    random = np.random.default_rng(SEED)
+    return random.integers(0, num_actions, (NUM_STEPS, num_envs)).astype(np.int32)
+
+
+def _digests(*rows: Any) -> list[int]:
+    """Returns a checksum for each step of arrays [T, E, ...]: frames, rewards, ends of games."""
+    sums = []
+    for step in zip(*(np.asarray(row) for row in rows), strict=True):
+        total = 0
+        for row in step:
+            total = zlib.crc32(np.ascontiguousarray(row).tobytes(), total)
+        sums.append(total)
+    return sums
+
+
+def played(digests: list[int], how: str) -> Answer:
+    """Returns the answer of a way to the emulators whose steps have these checksums."""
+    if len(set(digests)) < NUM_STEPS // 2:
+        return {"mark": "cross", "text": f"{how}: the frames stand still"}
+    return {"mark": "ok", "text": f"{how}: {NUM_STEPS} steps of Pong", "played": digests}
+
+
+def envpool() -> Answer:
+    """Imports EnvPool and plays from plain Python."""
+    try:
+        import envpool
+    except ImportError as error:
+        return {"mark": "cross", "text": f"cannot be imported: {error}"}
+    pool = make_pool(_pong("xla"), NUM_ENVS, first_env_seed(SEED))
+    try:
+        pool.reset()
+        steps = [pool.step(action) for action in _actions(pool.action_space.n)]
+        rows = [
+            (observation[:, 0], info["reward"].astype(np.float32), terminated, truncated)
+            for observation, _, terminated, truncated, info in steps
+        ]
+    finally:
+        pool.close()
+    return played(
+        _digests(*map(np.stack, zip(*rows, strict=True))), f"{envpool.__version__}, from Python"
+    )
+
+
+def _play_compiled(config: Config) -> list[int]:
+    """Plays within one compiled program; the checksums of its steps."""
+    engine = make_engine(config, config.num_envs)
+
+    def play(state: Any, actions: jax.Array) -> tuple[Any, TimeStep]:
+        def step(state: Any, action: jax.Array) -> tuple[Any, TimeStep]:
+            return engine.recv(engine.send(state, action))
+
+        return jax.lax.scan(step, state, actions)
+
+    try:
+        state, _ = engine.init(SEED)
+        state = jax.tree.map(jnp.asarray, state)
+        actions = _actions(engine.spec.num_actions, config.num_envs)
+        _, row = jax.block_until_ready(jax.jit(play)(state, actions))
+        if engine.check is not None:
+            engine.check()
+        return _digests(row.frame, row.score, row.terminated, row.truncated)
+    finally:
+        engine.close()
+
+
+def custom_call() -> Answer:
+    """Plays through EnvPool's custom call."""
+    if not has_custom_call():
+        text = f"EnvPool has none for {jax.default_backend()}: host callbacks play"
+        return {"mark": "ok", "text": text}
+    return played(
+        _play_compiled(_pong("xla")), f"inside a compiled program, {jax.default_backend()}"
+    )
+
+
+def host_callbacks() -> Answer:
+    """Plays through host callbacks."""
+    text = f"inside a compiled program, {jax.default_backend()}"
+    return played(_play_compiled(_pong("callback")), text)
+
+
+def atari2600() -> Answer:
+    """Builds our own emulator if need be, and plays; its games start otherwise than EnvPool's."""
+    text = f"our own emulator, inside a compiled program, {jax.default_backend()}"
+    return played(_play_compiled(_pong("auto", "atari2600")), text) | {"played": []}
+
+
+def atari2600_gpu() -> Answer:
+    """Plays our own emulator's games on the GPU, and compares each step with its threads'."""
+    if not plays_on_gpu(_pong("xla", "atari2600")):
+        return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): threads play"}
+    for game in GPU_GAMES:
+        changes = {"game": game, "num_envs": GPU_ENVS}
+        expected = _play_compiled(_pong("callback", "atari2600", **changes))
+        found = _play_compiled(_pong("xla", "atari2600", **changes))
+        for step, (one, other) in enumerate(zip(expected, found, strict=True)):
+            if one != other:
+                text = f"{game} differs from the threads' games from step {step} on"
+                return {"mark": "cross", "text": text}
+    text = (
+        f"{jax.devices()[0].device_kind}: {NUM_STEPS} steps of {', '.join(GPU_GAMES)}, {GPU_ENVS} "
+        "games each, equal the threads'"
+    )
+    return {"mark": "ok", "text": text}

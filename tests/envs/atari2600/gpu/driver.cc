@@ -1,0 +1,94 @@
+// A stand-in for the CUDA driver, which runs the emulator's own kernels on a CPU: what a test lets the engine load
+// in place of libcuda.so.1. It knows the calls that the engine makes, and refuses what a driver would.
+#define JAXRL_GPU 1
+#include "shim.h"
+
+#include "gpu_engine.cu"
+
+#include <cstring>
+#include <mutex>
+
+namespace {
+
+constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500;
+constexpr int kComputeMajor = 75, kMultiprocessors = 16;
+constexpr char kStandIn[] = "stand-in";
+
+int context, module_;
+thread_local bool is_current = false;
+std::mutex one_at_a_time;  // fibers are those of one kernel
+int num_multiprocessors = 1;
+const char* const kKernels[] = {"jaxrl_step", "jaxrl_draw", "jaxrl_again"};
+u64 launches[3];
+
+}  // namespace
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+// For tests: how many multiprocessors the device has, and how often each kernel was launched.
+EXPORTED void standin_set_multiprocessors(int number) { num_multiprocessors = number; }
+EXPORTED u64 standin_launches(int kernel) { return launches[kernel]; }
+
+EXPORTED int cuInit(unsigned) { return kSuccess; }
+EXPORTED int cuDeviceGet(int* device, int number) {
+  *device = number;
+  return kSuccess;
+}
+EXPORTED int cuStreamGetCtx(void*, void** found) {
+  *found = &context;
+  return kSuccess;
+}
+EXPORTED int cuCtxPushCurrent_v2(void* pushed) {
+  is_current = pushed == &context;
+  return is_current ? kSuccess : kInvalidContext;
+}
+EXPORTED int cuCtxPopCurrent_v2(void** popped) {
+  *popped = &context;
+  is_current = false;
+  return kSuccess;
+}
+EXPORTED int cuCtxGetDevice(int* device) {
+  *device = 0;
+  return is_current ? kSuccess : kInvalidContext;
+}
+EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == kMultiprocessors ? num_multiprocessors : attribute == kComputeMajor ? 9 : 0;
+  return kSuccess;
+}
+EXPORTED int cuModuleLoadData(void** loaded, const void* image) {
+  if (!is_current) return kInvalidContext;
+  *loaded = &module_;
+  return memcmp(image, kStandIn, sizeof kStandIn - 1) ? kInvalidValue : kSuccess;
+}
+EXPORTED int cuModuleGetFunction(const void** kernel, void* of, const char* name) {
+  if (of != &module_) return kInvalidValue;
+  for (const char* const& known : kKernels)
+    if (!strcmp(known, name)) {
+      *kernel = &known;
+      return kSuccess;
+    }
+  return kNotFound;
+}
+EXPORTED int cuLaunchKernel(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                            unsigned threads_x, unsigned threads_y, unsigned threads_z,
+                            unsigned shared_bytes, void*, void** arguments, void** extra) {
+  if (!is_current) return kInvalidContext;
+  const u64 volume = (u64)blocks_x * threads_x * shared_bytes;
+  if (!blocks_x || !threads_x || threads_x > 1024 || volume || extra) return kInvalidValue;
+  if (blocks_y * blocks_z * threads_y * threads_z != 1) return kInvalidValue;
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  const Launch launch = *(const Launch*)arguments[0];
+  const auto number = (const char* const*)kernel - kKernels;
+  launches[number]++;
+  if (number == 0) shim::run(blocks_x, threads_x, [=] { jaxrl_step(launch); });
+  if (number == 1) shim::run(blocks_x, threads_x, [=] { jaxrl_draw(launch); });
+  if (number == 2) shim::run(blocks_x, threads_x, [=] { jaxrl_again(launch); });
+  return kSuccess;
+}
+EXPORTED int cuGetErrorName(int error, const char** name) {
+  *name = error == kInvalidContext ? "CUDA_ERROR_INVALID_CONTEXT"
+          : error == kInvalidValue ? "CUDA_ERROR_INVALID_VALUE"
+          : error == kNotFound     ? "CUDA_ERROR_NOT_FOUND"
+                                   : "CUDA_SUCCESS";
+  return kSuccess;
+}

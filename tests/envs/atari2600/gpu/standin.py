@@ -1,0 +1,47 @@
+"""The path of a GPU on a machine without one.
+
+A stand-in for the CUDA driver, built from driver.cc, runs the kernels' source on the CPU; the
+engine's calls, registered for the CPU, are those of a GPU.
+"""
+
+import ctypes
+from pathlib import Path
+
+import jax
+
+from jaxrl.envs.atari2600 import build, build_gpu, engine, gpu_library
+
+FOLDER = Path(__file__).parent
+# Fibers jump between stacks, which checks of jumps take for a mistake.
+FLAGS = (
+    *("-std=c++17", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"),
+    *("-fvisibility=hidden", "-fPIC", "-shared", "-I", str(build.NATIVE), "-I", str(FOLDER)),
+)
+KERNELS = ("jaxrl_step", "jaxrl_draw", "jaxrl_again")
+
+
+class StandIn:
+    """The driver that kernels are launched on."""
+
+    def __init__(self, path: Path):
+        self._library = ctypes.CDLL(str(path))
+        self._library.standin_launches.restype = ctypes.c_uint64
+
+    def launches(self) -> list[int]:
+        """Launches so far of each of `KERNELS`."""
+        return [self._library.standin_launches(number) for number in range(len(KERNELS))]
+
+    def set_multiprocessors(self, number: int) -> None:
+        """Lets the device seem to have so many, from the next program on."""
+        self._library.standin_set_multiprocessors(number)
+
+
+def install(monkeypatch) -> StandIn:
+    """Lets the engine take the stand-in for the driver of a GPU."""
+    path = build.built("atari2600-standin", FOLDER / "driver.cc", FLAGS)
+    monkeypatch.setenv("JAXRL_LIBCUDA", str(path))
+    monkeypatch.setattr(engine, "plays_on_gpu", lambda config: not config.env.exact_resets)
+    monkeypatch.setattr(build_gpu, "kernels", lambda: b"stand-in")
+    call = gpu_library.load().jaxrl_gpu_step_without_stream
+    jax.ffi.register_ffi_target(gpu_library.STEP, jax.ffi.pycapsule(call), platform="cpu")
+    return StandIn(path)
