@@ -47,7 +47,7 @@ class RecurrentObservation(NamedTuple):
 
     stack: Any  # u8[E, 84, 84, 4], oldest frame first
     core: jax.Array  # f32[E, S], state of the recurrent core before this step
-    last_action: jax.Array  # i32[E], -1 where a game begins
+    last_action: jax.Array  # i32[E], -1 after a reset, which ignored it
     last_reward: jax.Array  # f32[E], the learner's; 0 where a game begins
     fresh: jax.Array  # b[E], the core begins here: its state is zero
 

@@ -45,7 +45,7 @@ def card(run_dir: Path, name: str, step: int) -> str:
         "",
         "```python",
         f'policy = jaxrl.load_policy("{name}")',
-        "action = policy.act(observation, seed=0)  # uint8[84, 84, 4], the oldest frame first",
+        *_acting(config),
         "```",
         "",
         "## Training",
@@ -60,6 +60,19 @@ def card(run_dir: Path, name: str, step: int) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _acting(config: Config) -> list[str]:
+    """Returns the lines of Python that choose an action."""
+    height, width = config.frame_shape()
+    shape = f"uint8[{height}, {width}, 4], the oldest frame first"
+    if config.network.core == "none":
+        return [f"action = policy.act(observation, seed=0)  # {shape}"]
+    return [
+        "state = policy.new_state()  # where a game begins",
+        f"action = policy.act(observation, seed=0, state=state)  # {shape}",
+        "state.observe(reward, new_game)  # after each step of the game",
+    ]
 
 
 def _scores(run_dir: Path, step: int) -> list[str]:

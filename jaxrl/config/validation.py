@@ -115,6 +115,10 @@ def _check_network(config: Config) -> None:
             f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, ppo "
             "and vtrace learn from sequences"
         )
+    if network.core_resets == "life" and not config.env.episodic_life:
+        raise UserError(
+            "network.core_resets = 'life': lives are seen with env.episodic_life only; take game"
+        )
     if network.core == "none" and config.agent.needs_core:
         raise UserError(
             "agent.burn_in: refreshes the state of a recurrent core: leave it at 0, or take "

@@ -49,7 +49,8 @@ class RecurrentState:
     def observe(self, reward: Any, new_game: Any) -> None:
         """Notes the rewards of a step f32[B], and where the next observation begins a game, b[B].
 
-        The rewards are the game's own: policies see them clipped to +-1.
+        The rewards are the game's own: policies see them clipped to +-1. With `network.core_resets`
+        "life" a lost life begins a game, too.
         """
         size = self.steps.fresh.shape
         fresh = jnp.broadcast_to(jnp.asarray(new_game, bool), size)

@@ -124,7 +124,8 @@ def press_fire(engine: EnvEngine) -> EnvEngine:
     """Returns the engine with FIRE in place of the first actions after every reset.
 
     With sticky actions the emulator may ignore the FIRE of the reset itself, and a policy that
-    never had to press FIRE would stand still.
+    never had to press FIRE would stand still. An agent that remembers takes its own choice for the
+    last action there.
     """
 
     def init(seed: int) -> tuple[FireState, TimeStep]:

@@ -54,7 +54,8 @@ def observe(
     return RecurrentObservation(
         stack=stack,
         core=jnp.where(fresh[:, None], 0.0, choice.core),
-        last_action=jnp.where(fresh, -1, choice.action),
+        # A reset, also after a lost life, has ignored the action.
+        last_action=jnp.where(timestep.reset, -1, choice.action),
         last_reward=jnp.where(fresh, 0.0, timestep.reward),
         fresh=fresh,
     )

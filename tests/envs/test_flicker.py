@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from jaxrl.agents import make_agent
+from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.engines import make_engines
 from jaxrl.envs.flicker import FlickerState
@@ -124,7 +126,8 @@ def test_films_and_traces_show_the_screen():
     ball = (found.frames[..., 0] == 255).any(2).argmax(1)
     np.testing.assert_array_equal(ball * 7 // 36, range(7))
     engine = make_engine(config(1.0), 2)
-    state = evaluate.start_games(config(1.0), engine, 0)
+    agent = make_agent(resolve(config(1.0)), engine.spec)
+    state = evaluate.start_games(agent, engine, 0)
     assert not np.asarray(state.observation).any()
     shown = protocols.screen(engine, state)
     assert shown.shape == (36, 28, 3)

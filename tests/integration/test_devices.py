@@ -62,6 +62,17 @@ def train(recipe, num_devices, order, turns, groups=1):
     return jax.device_get(program.run(program.init(), np.int32(turns)))
 
 
+def states_of(end):
+    """What an agent remembers in each environment, group by group; nothing without a core."""
+    observations = [games.observation for games in end.games]
+    if not hasattr(observations[0], "core"):
+        return [np.zeros((len(x), 1)) for x in observations]
+    return [
+        np.concatenate([x.core, x.last_action[:, None], x.fresh[:, None]], axis=1)
+        for x in observations
+    ]
+
+
 @pytest.mark.parametrize(
     ("recipe", "order", "turns", "groups"),
     [
@@ -89,6 +100,11 @@ def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, orde
             for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
                 played = [getattr(state.agent.memory.ring, name) for state in (one, more)]
                 np.testing.assert_array_equal(*played)
+        by_env = [
+            np.concatenate([x.reshape(n, -1, *x.shape[1:]) for x in rows], axis=1)
+            for n, rows in ((1, states_of(one)), (num_devices, states_of(more)))
+        ]
+        np.testing.assert_allclose(*(x.reshape(8, -1) for x in by_env), rtol=1e-3, atol=1e-4)
         before = jax.tree.leaves(one.agent.actor)
         after = jax.tree.leaves(more.agent.actor)
         # float32: sums are taken in another order; relative 1e-4 after 20 updates.

@@ -104,7 +104,7 @@ def test_a_lost_life_is_forgotten_where_configured(game_over, forgets_lives, fre
     after = observations.observe(stack, choice, previous, reset, Core(3, forgets_lives))
     assert after.fresh[0] == fresh
     assert (after.core == (0 if fresh else 1)).all()
-    assert after.last_action[0] == (-1 if fresh else 2)
+    assert after.last_action[0] == -1  # a reset ignores the action
     assert after.last_reward[0] == (0 if fresh else 1)
 
 
