@@ -7,7 +7,7 @@ unroll the learned steps. With h the rescaling of values (`ops.rescaling`) and m
 L = ½ · w · Σₜ (h(Gₜ + γᵐ · h⁻¹(q⁻(sₜ₊ₘ, a*))) - q(sₜ, aₜ))²,  a* = argmaxₐ q(sₜ₊ₘ, a)
 
 in the mean over sequences; w corrects for how often a sequence is drawn. A sequence's priority is
-η · max |δ| + (1 - η) · mean |δ|. Environments explore by epsilons of their own (Ape-X, Horgan 2018).
+η · max |δ| + (1 - η) · mean |δ|. Each environment has a separate epsilon (Ape-X, Horgan 2018).
 """
 
 from collections.abc import Callable

@@ -112,8 +112,8 @@ def _check_network(config: Config) -> None:
         raise UserError(f"network.dueling = true: {algorithm} has no action values; drop it")
     if network.core != "none" and not config.agent.can_remember:
         raise UserError(
-            f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, ppo, "
-            "vtrace and r2d2 learn from sequences"
+            f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, "
+            "ppo, vtrace and r2d2 learn from sequences"
         )
     if network.core == "none" and config.agent.needs_core:
         raise UserError(f"{config.agent.needs_core} take network.core = 'lstm'")
