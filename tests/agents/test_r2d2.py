@@ -418,7 +418,7 @@ def test_solves_catch(game, steps):
     assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
     for _ in range(9):
         state = program.run(state, np.int32((updates - first) // 9))
-        if episode_statistics.summarize(state.games[0].episodes).return_mean > 0.92:
+        if episode_statistics.summarize(state.games[0].episodes).return_mean > 0.8:
             break
     actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
     assert evaluate.evaluate(config, actor, "noop", 40).mean > 0.8 * MAX_SCORE
