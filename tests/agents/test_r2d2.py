@@ -27,7 +27,8 @@ from jaxrl.program import episode_statistics
 from jaxrl.program.program import Program, make_program
 from jaxrl.replay import buffer, sequences
 from jaxrl.runtime.mesh import make_mesh, map_over_devices
-from jaxrl.types import AXIS, Agent, LoopState, RecurrentObservation, Trajectory
+from jaxrl.training import memory_budget
+from jaxrl.types import AXIS, Agent, Core, LoopState, RecurrentObservation, Trajectory
 from tests.conftest import catch_config, recipe_file
 from tests.survival import without_times
 
@@ -333,6 +334,17 @@ def test_settings_that_cannot_be_are_refused(changes, message):
     check(config_of())
     with pytest.raises(UserError, match=message):
         check(config_of(**changes))
+
+
+def test_a_replay_is_measured_with_its_states():
+    config = load(recipe_file("r2d2"))
+    core = Core(1024, forgets_lives=False)
+    fits = partial(memory_budget.check_fits, config.agent, 256, share=1, core=core)
+    # 84 x 84 + 8 + 9 bytes and 4,096 / 40 of a state, of a million transitions and a tenth more
+    need = (7056 + 17 + 102.4) * 1e6 / 0.9
+    fits(need * 1.001)
+    with pytest.raises(UserError, match=r"needs 7\.2 GB, and 8\.0 GB are free: 990000 would fit"):
+        fits(need * 0.999)
 
 
 def test_the_files_are_what_they_say():
