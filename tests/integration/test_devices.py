@@ -95,8 +95,8 @@ def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, orde
     for num_devices in (2, 4):
         more = train(recipe, num_devices, order, turns, groups if num_devices == 2 else 1)
         stacks = [batches.stacks(g.observation) for g in more.games]
-        by_device = [x.reshape(num_devices, -1, 84, 84, 4) for x in stacks]
-        observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
+        by_device = [x.reshape(num_devices, -1, *x.shape[1:]) for x in stacks]
+        observation = np.concatenate(by_device, axis=1).reshape(8, *stacks[0].shape[1:])
         np.testing.assert_array_equal(batches.stacks(one.games[0].observation), observation)
         if recipe in ("c51_fast", "vtrace_cpu", "vtrace_lstm_cpu", "rainbow", "r2d2_fast"):
             for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
