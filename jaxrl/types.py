@@ -46,7 +46,7 @@ class RecurrentObservation(NamedTuple):
     """The observation of an agent that remembers: one step of it, [E], or a sequence of steps."""
 
     stack: Any  # u8[E, 84, 84, 4], oldest frame first
-    core: jax.Array  # f32[E, S], state of the recurrent core before this step
+    core: Any  # f32[E, S], state of the recurrent core before this step; of a sequence the first's
     last_action: jax.Array  # i32[E], -1 after a reset, which ignored it
     last_reward: jax.Array  # f32[E], the learner's; 0 where a game begins
     fresh: jax.Array  # b[E], the core begins here: its state is zero

@@ -63,6 +63,11 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
         "c51_fast": replays,
         "dqn": replays,
         "rainbow": replays | {"batch_size": 64},
+        "r2d2_fast": {
+            "target_update_interval": 640,
+            "replay_capacity": 20_000,
+            "learning_starts": 500,
+        },
         "nstep_q": copies,
         "one_step_q": copies,
         "sarsa": copies,

@@ -52,6 +52,17 @@ priorities-never-change: agents/test_dqn.py::test_priorities_are_the_newest_erro
     prioritized.update(memory, place, errors, exponent) => memory.priorities
 importance-ignored: agents/test_dqn.py::test_rows_count_by_their_importance
     batch.weight * batch.importance * losses => batch.weight * losses
+# agents/r2d2.py
+r2d2-no-target: agents/test_r2d2.py::test_neither_the_burn_in_nor_the_target_has_a_gradient
+    unroll(target_params)) => unroll(params))
+r2d2-no-copy: agents/test_r2d2.py::test_the_target_network_is_copied_every_second_update
+    copy_target(state, setup.target_interval).train_state => state.train_state
+r2d2-never-double: agents/test_r2d2.py::test_hand_worked_targets
+    if config.double_q else => if False else
+r2d2-importance-ignored: agents/test_r2d2.py::test_hand_worked_loss
+    batch.weight * batch.importance[:, None] * => batch.weight *
+r2d2-priority-of-resets: agents/test_r2d2.py::test_a_priority_is_of_the_rows_that_are_transitions
+    jnp.where(valid, jnp.abs(error), 0.0) => jnp.abs(error)
 # agents/nstep_q.py
 nstep-q-no-target: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     values = forward(setup.network, target_params, =>
@@ -124,6 +135,11 @@ replay-discounts-beyond-a-reset: replay/test_replay.py::test_hand_worked_windows
     discount = jnp.where(inside > 0, discount, 1.0) => pass
 replay-learns-from-resets: replay/test_replay.py::test_hand_worked_windows
     valid=replay.ring.valid[place.env, steps[:, 0]], => valid=jnp.ones(len(place.env), bool),
+# replay/sequences.py
+sequences-of-other-states: replay/test_sequences.py
+    jnp.where(begins, observation.core[0], => jnp.where(begins, observation.core[1],
+sequences-drawn-unfinished: replay/test_sequences.py
+    (start + form.steps <= steps) => (start + form.steps <= steps + 2)
 # replay/prioritized.py
 priorities-weigh-the-wrong-way: replay/test_prioritized.py::test_hand_worked_weights
     ** -exponent => ** exponent
@@ -132,6 +148,8 @@ priorities-draw-resets:
     jnp.where(memory.ring.valid[:, rows], priorities.largest, 0.0) =>
     jnp.full_like(memory.ring.reward[:, rows], priorities.largest[0])
 # ops/exploration.py
+ladder-by-device: agents/test_r2d2.py::test_environments_explore_by_their_number
+    batches.global_indices(size) / (num_envs - 1) => jnp.arange(size) / (num_envs - 1)
 epsilon-reversed: ops/test_exploration.py::test_epsilon_greedy_is_greedy_but_for_epsilon
     (keys[:, 0]) < epsilon => (keys[:, 0]) >= epsilon
 epsilon-falls-by-updates:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.config.plan import Plan
-from jaxrl.config.value_based import ReplayConfig
+from jaxrl.config.value_based import QLearningConfig
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, distributions, exploration, optimizers, predictions
@@ -60,7 +60,7 @@ class Method(NamedTuple):
 class Setup(NamedTuple):
     """The static parts of an agent that learns from a replay."""
 
-    settings: ReplayConfig
+    settings: QLearningConfig
     spec: EnvSpec
     method: Method
     network: heads.ActionValueNetwork
@@ -320,7 +320,7 @@ def make(plan: Plan, spec: EnvSpec, method: Method) -> Agent:
     """Returns the agent that learns by the method, as `config.agent` describes it."""
     config = plan.config
     settings = config.agent
-    assert isinstance(settings, ReplayConfig)
+    assert isinstance(settings, QLearningConfig)
     setup = Setup(
         settings=settings,
         spec=spec,

@@ -73,18 +73,22 @@ class AlgorithmConfig:
         return 1
 
     @property
-    def needs_core(self) -> bool:
-        """Whether the settings make sense with `network.core` alone."""
-        return False
+    def needs_core(self) -> str:
+        """Why the settings need `network.core`, as a message that goes on "take ..."; or ""."""
+        return ""
 
-    @property
-    def first_learning_step(self) -> int:
-        """Agent steps before the first gradient step."""
+    def first_learning_step(self, num_envs: int) -> int:
+        """Returns the agent steps before the first gradient step, over all devices."""
         return 0
 
     def remembered(self, num_envs: int) -> int:
         """Returns the transitions that the agent's memory holds, over all devices."""
         return 0
+
+    @property
+    def states_per_transition(self) -> float:
+        """Recurrent states that the memory holds for each transition."""
+        return 0.0
 
     @property
     def remembers_past(self) -> bool:

@@ -25,6 +25,7 @@ from jaxrl.config.bounds import (
     Unlimited,
     Weight,
 )
+from jaxrl.config.r2d2 import R2D2Config
 from jaxrl.config.value_based import C51Config, DQNConfig, NStepQConfig, PQNConfig
 from jaxrl.errors import UserError
 
@@ -109,9 +110,11 @@ class VTraceConfig(AlgorithmConfig):
     choose"""
 
     @property
-    def needs_core(self) -> bool:
-        """Whether the settings make sense with `network.core` alone."""
-        return self.burn_in > 0
+    def needs_core(self) -> str:
+        """Why the settings need `network.core`: there is a burn-in."""
+        if not self.burn_in:
+            return ""
+        return "agent.burn_in: refreshes the state of a recurrent core: leave it at 0, or"
 
     def gradient_steps(self, num_envs: int) -> int:
         """Returns the gradient steps of one update."""
@@ -147,6 +150,11 @@ class VTraceConfig(AlgorithmConfig):
         rows = self.burn_in + self.window + STACK_SIZE - 1
         return num_envs * -(-rows // self.rollout_length) * self.rollout_length
 
+    @property
+    def states_per_transition(self) -> float:
+        """One: the state before each step is stored."""
+        return 1.0
+
     def memory_refused(self, need: str, free: str, fits: int) -> UserError:
         """Returns the error of windows that need more than is free."""
         return UserError(
@@ -162,6 +170,7 @@ ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "vtrace": VTraceConfig,
     "dqn": DQNConfig,
     "c51": C51Config,
+    "r2d2": R2D2Config,
     "nstep_q": NStepQConfig,
     "pqn": PQNConfig,
 }

@@ -51,8 +51,8 @@ class NetworkConfig:
     normalize_observations: bool = False
     """normalize each pixel by its running mean and standard deviation (CuLE)"""
     core: Literal["none", "lstm", "gru"] = "none"
-    """a2c, ppo, vtrace: recurrent layer between the torso and the heads, which remembers earlier
-    steps of the game"""
+    """a2c, ppo, vtrace, r2d2: recurrent layer between the torso and the heads, which remembers
+    earlier steps of the game"""
     core_units: Count = 256
     """units of the recurrent layer"""
     core_inputs: bool = True
@@ -240,7 +240,7 @@ class Config:
 
     algorithm: str = "a2c"
     """the algorithm that learns, as the configuration file says: a2c, ppo, vtrace, dqn, c51,
-    nstep_q or pqn, or the name of your own module, in jaxrl/agents or in another package"""
+    r2d2, nstep_q or pqn, or the name of your own module, in jaxrl/agents or in another package"""
     game: str = "pong"
     """a game as `jaxrl games` lists them: of Atari, or a small one without an emulator: catch, or
     catch_memory, whose ball must be remembered; ALE/Pong-v5 and PongNoFrameskip-v4 are pong too"""

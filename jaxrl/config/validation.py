@@ -112,18 +112,15 @@ def _check_network(config: Config) -> None:
         raise UserError(f"network.dueling = true: {algorithm} has no action values; drop it")
     if network.core != "none" and not config.agent.can_remember:
         raise UserError(
-            f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, ppo "
-            "and vtrace learn from sequences"
+            f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, "
+            "ppo, vtrace and r2d2 learn from sequences"
         )
     if network.core_resets == "life" and not config.env.episodic_life:
         raise UserError(
             "network.core_resets = 'life': lives are seen with env.episodic_life only; take game"
         )
     if network.core == "none" and config.agent.needs_core:
-        raise UserError(
-            "agent.burn_in: refreshes the state of a recurrent core: leave it at 0, or take "
-            "network.core = 'lstm'"
-        )
+        raise UserError(f"{config.agent.needs_core} take network.core = 'lstm'")
     if network.noisy and not config.agent.can_be_noisy:
         raise UserError(
             f"network.noisy = true: {algorithm} explores otherwise; only dqn and c51 can"

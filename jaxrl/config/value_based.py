@@ -24,10 +24,27 @@ LEAST_SPREAD = 10  # environments that have the shares 0.4, 0.3 and 0.3
 
 
 @dataclass(frozen=True)
-class ValueConfig(AlgorithmConfig):
-    """Exploration, which all value-based algorithms share."""
+class ActionValueConfig(AlgorithmConfig):
+    """The evaluation of agents that act by action values."""
 
     has_action_values: ClassVar[bool] = True
+
+    evaluation_epsilon: Fraction = 0.001
+    """probability of a random action in `jaxrl evaluate` and `jaxrl play`"""
+
+    @property
+    def random_action_rate(self) -> float | None:
+        """Probability of a random action in evaluations."""
+        return self.evaluation_epsilon
+
+    def with_random_action_rate(self, rate: float) -> "AlgorithmConfig":
+        """Returns the settings evaluated with another rate."""
+        return dataclasses.replace(self, evaluation_epsilon=rate)
+
+
+@dataclass(frozen=True)
+class ValueConfig(ActionValueConfig):
+    """Exploration by an epsilon that falls."""
 
     epsilon_start: Fraction = 1.0
     """probability of a random action at the first step"""
@@ -38,8 +55,6 @@ class ValueConfig(AlgorithmConfig):
     epsilon_spread: bool = False
     """epsilon ends at 0.1, 0.01 and 0.5 in four, three and three tenths of each device's
     environments (Mnih 2016), instead of at epsilon_end in all"""
-    evaluation_epsilon: Fraction = 0.001
-    """probability of a random action in `jaxrl evaluate` and `jaxrl play`"""
 
     def check_sizes(self, sizes: Sizes) -> None:
         """Refuses `epsilon_spread` where its shares cannot be had. Raises `UserError`."""
@@ -61,26 +76,19 @@ class ValueConfig(AlgorithmConfig):
         rate = self.evaluation_epsilon
         return dataclasses.replace(self, epsilon_start=rate, epsilon_end=rate, epsilon_spread=False)
 
-    @property
-    def random_action_rate(self) -> float | None:
-        """Probability of a random action in evaluations."""
-        return self.evaluation_epsilon
-
-    def with_random_action_rate(self, rate: float) -> "AlgorithmConfig":
-        """Returns the settings evaluated with another rate."""
-        return dataclasses.replace(self, evaluation_epsilon=rate)
-
 
 @dataclass(frozen=True)
-class ReplayConfig(ValueConfig):
+class ReplayConfig(ActionValueConfig):
     """Settings of the algorithms with a replay, scaled up as by Stooke & Abbeel 2018."""
 
-    can_be_noisy: ClassVar[bool] = True
     can_learn_apart: ClassVar[bool] = False
     batch_grows_with_envs: ClassVar[bool] = False
     memory_savers: ClassVar[tuple[str, ...]] = (
         "a smaller agent.batch_size or agent.replay_capacity",
     )
+    # Of the items of a batch, for messages.
+    drawn: ClassVar[str] = "transitions"
+    per_item: ClassVar[str] = ""
 
     rollout_length: Count = 4
     """agent steps of every environment between two updates"""
@@ -104,18 +112,22 @@ class ReplayConfig(ValueConfig):
     importance_exponent: Fraction = 0.4
     """how far weights make up for that, at the start (beta); linearly to 1 at total_steps"""
 
+    @property
+    def steps_per_item(self) -> int:
+        """Transitions that one item of a batch trains on."""
+        return 1
+
     def gradient_steps(self, num_envs: int) -> int:
         """Returns the gradient steps of one update."""
         played = num_envs * self.rollout_length
-        return round(self.training_intensity * played / self.batch_size)
+        return round(self.training_intensity * played / (self.batch_size * self.steps_per_item))
 
     def batch_per_learner(self, sizes: Sizes) -> int:
-        """Returns the transitions of one device's batch."""
+        """Returns the items of one device's batch."""
         return self.batch_size // sizes.num_devices
 
-    @property
-    def first_learning_step(self) -> int:
-        """Agent steps before the first gradient step."""
+    def first_learning_step(self, num_envs: int) -> int:
+        """Returns the agent steps before the first gradient step."""
         return self.learning_starts
 
     def _least_capacity(self, num_envs: int) -> int:
@@ -143,16 +155,17 @@ class ReplayConfig(ValueConfig):
         played = Ratio(self.training_intensity).limit_denominator(10**6) * steps
         if played >= 2**31:
             raise UserError(f"agent.training_intensity = {self.training_intensity}: is too large")
-        allowed = [n for n in divisors(int(played)) if n % devices == 0]
-        product = "num_envs x agent.rollout_length x agent.training_intensity"
-        if played.denominator > 1 or not allowed:
+        items = played / self.steps_per_item
+        allowed = [n for n in divisors(int(items)) if n % devices == 0]
+        product = "num_envs x agent.rollout_length x agent.training_intensity" + self.per_item
+        if items.denominator > 1 or not allowed:
             share = "be a whole number" if devices == 1 else f"divide among {devices}"
-            near = max(1, round(played / devices)) * devices / steps
+            near = max(1, round(items / devices)) * devices * self.steps_per_item / steps
             raise UserError(
-                f"agent.training_intensity = {self.training_intensity}: the {float(played):g} "
-                f"transitions to train on per update ({product}) must {share}: take {near:.6g}"
+                f"agent.training_intensity = {self.training_intensity}: the {float(items):g} "
+                f"{self.drawn} to train on per update ({product}) must {share}: take {near:.6g}"
             )
-        whole = f"the {int(played)} transitions to train on per update ({product})"
+        whole = f"the {int(items)} {self.drawn} to train on per update ({product})"
         check_one_of("agent.batch_size", self.batch_size, allowed, whole)
 
     def remembered(self, num_envs: int) -> int:
@@ -180,12 +193,19 @@ class ReplayConfig(ValueConfig):
 
 
 @dataclass(frozen=True)
-class DQNConfig(ReplayConfig):
+class QLearningConfig(ReplayConfig, ValueConfig):
+    """Settings of the algorithms that learn from single transitions of a replay."""
+
+    can_be_noisy: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class DQNConfig(QLearningConfig):
     """Deep Q-network (Mnih 2015); double (van Hasselt 2016) and prioritized (Schaul 2016)."""
 
 
 @dataclass(frozen=True)
-class C51Config(ReplayConfig):
+class C51Config(QLearningConfig):
     """Categorical DQN (Bellemare 2017); with all of its options Rainbow (Hessel 2018)."""
 
     num_atoms: Atoms = 51

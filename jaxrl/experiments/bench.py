@@ -48,6 +48,7 @@ class Load(NamedTuple):
     close: Callable[[], None]
     compile_seconds: float
     traffic: Traffic = NOTHING  # of an update, between devices
+    warm_up: int = 0  # vector steps before those that are timed; a chunk at least
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +125,10 @@ def _compiled(config: Config, kind: str) -> Load:
     moved = traffic(compiled.as_text(), plan.gradient_steps) if mesh.size > 1 else NOTHING
     per_update = Traffic(*(number / merges for number in moved))
     chunk = least * -(-10 // least)
-    return Load(run, config.num_envs, chunk, close, compile_seconds, per_update)
+    # A replay of sequences has none to learn from at first.
+    first = config.agent.first_learning_step(config.num_envs) // config.num_envs
+    warm_up = chunk * max(1, -(-first // chunk)) if kind == "training" else chunk
+    return Load(run, config.num_envs, chunk, close, compile_seconds, per_update, warm_up)
 
 
 def _loop(config: Config) -> Load:
@@ -185,7 +189,7 @@ def take_turns(
     counts: dict[str, int] = {}
     for name, load in loads.items():
         show(f"warming up {name} ...")
-        load.run(load.chunk)
+        load.run(max(load.chunk, load.warm_up))
         began = time.perf_counter()
         load.run(load.chunk)
         chunks = seconds / (time.perf_counter() - began)

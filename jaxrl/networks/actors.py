@@ -87,8 +87,8 @@ def burn_in(network: nn.Module, params: Any, statistics: Any, observation: Any, 
     first = jax.tree.map(lambda x: x[:, :steps], observation)
     rest = jax.tree.map(lambda x: x[:, steps:], observation)
     outputs = forward(network, jax.lax.stop_gradient(params), statistics, first)
-    core = rest.core.at[:, 0].set(jax.lax.stop_gradient(outputs.core))
-    return rest._replace(core=core)
+    # Of the states of a sequence only the first is read.
+    return rest._replace(core=jax.lax.stop_gradient(outputs.core)[:, None])
 
 
 def next_actor(actor: ActorState, params: Any, trajectory: Trajectory) -> ActorState:

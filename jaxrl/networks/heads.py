@@ -8,7 +8,7 @@ import jax
 from jaxrl.config.schema import NetworkConfig
 from jaxrl.networks.core import RecurrentCore
 from jaxrl.networks.layers import Dense, NoisyDense
-from jaxrl.networks.torsos import Torso
+from jaxrl.networks.torsos import Torso, activated
 from jaxrl.ops import batches
 from jaxrl.types import PyTree, RecurrentObservation
 
@@ -55,11 +55,19 @@ def remember(
     return RecurrentCore(config, num_actions)(features, steps)
 
 
+class ActionValues(NamedTuple):
+    """The outputs of an action-value network with a core."""
+
+    values: jax.Array  # f32[B, A]
+    core: PyTree = ()  # f32[B, S], state of the recurrent core after the last step
+
+
 class ActionValueNetwork(nn.Module):
     """A torso and a head with every action's value, or the logits of its return's distribution.
 
     With `config.dueling` (Wang 2016, eq. 9): Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'),
-    for each atom.
+    for each atom. The hidden layers of the two streams are the torso's last; those of a network
+    with a core follow it and have its size (R2D2).
     """
 
     num_actions: int
@@ -67,11 +75,15 @@ class ActionValueNetwork(nn.Module):
     config: NetworkConfig
 
     @nn.compact
-    def __call__(self, x: jax.Array, noise: Any = None) -> jax.Array:
+    def __call__(self, x: Any, noise: Any = None) -> jax.Array | ActionValues:
         """Maps f32[B, 84, 84, 4] from `normalize` to f32[B, A, atoms]; f32[B, A] for 1 atom.
 
-        Noisy networks draw their noise from key[B]; with None they use their mean weights.
+        Noisy networks draw their noise from key[B]; with None they use their mean weights. With a
+        core it maps sequences [B, T] of recurrent observations to plain action values [B, T, A].
         """
+        if self.config.core != "none":
+            features, core = remember(self.config, self.num_actions, x)
+            return ActionValues(self._after_core(features), core)
 
         def head(features: int, number: int, x: jax.Array) -> jax.Array:
             if self.config.noisy:
@@ -85,3 +97,16 @@ class ActionValueNetwork(nn.Module):
             state_value = head(self.num_atoms, 3, streams[1])
             x = state_value[:, None] + x - x.mean(axis=1, keepdims=True)
         return x[..., 0] if self.num_atoms == 1 else x
+
+    def _after_core(self, features: jax.Array) -> jax.Array:
+        """Maps the core's outputs f32[B, T, U] to action values f32[B, T, A]."""
+        init = self.config.init
+        if not self.config.dueling:
+            return Dense(self.num_actions, 1.0, init)(features)
+        advantage, state_value = (
+            Dense(size, 1.0, init)(
+                activated(self.config, Dense(self.config.core_units, 2**0.5, init)(features))
+            )
+            for size in (self.num_actions, 1)
+        )
+        return state_value + advantage - advantage.mean(axis=-1, keepdims=True)

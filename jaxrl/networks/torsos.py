@@ -1,5 +1,6 @@
 """Torsos: from normalized frames to features."""
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -32,6 +33,11 @@ class ImpalaSection(nn.Module):
         return x
 
 
+def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
+    """Returns the outputs of a layer, normalized if so configured, then rectified; in a module."""
+    return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if config.layer_norm else x)
+
+
 class Torso(nn.Module):
     """Convolutions, and on top one hidden layer for each stream of heads."""
 
@@ -41,11 +47,7 @@ class Torso(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any = None) -> tuple[jax.Array, ...]:
         """Maps f32[B, 84, 84, 4] from `normalize` to one f32[B, units] per stream."""
-        init = self.config.init
-
-        def activate(x: jax.Array) -> jax.Array:
-            return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if self.config.layer_norm else x)
-
+        init, activate = self.config.init, partial(activated, self.config)
         x = x.astype(self.config.dtype)
         if self.config.torso == "impala":
             for filters in IMPALA_FILTERS:

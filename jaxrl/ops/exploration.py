@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config.value_based import ValueConfig
+from jaxrl.ops import batches
 
 # Mnih 2016, section 5.1: (share of the actors, their final epsilon).
 SPREAD = ((0.4, 0.1), (0.3, 0.01), (0.3, 0.5))
@@ -33,6 +34,22 @@ def schedule(config: ValueConfig, steps_per_update: int) -> Callable[[jax.Array,
     """Returns `epsilon` as a function of the updates done i32[] and E: f32[E]."""
     steps = float(steps_per_update)  # 2³¹ agent steps are within reach of int32
     return lambda updates, num_envs: epsilon(config, updates * steps, num_envs)
+
+
+def ladder(base: float, exponent: float, num_envs: int) -> Callable[[int], jax.Array]:
+    """Returns epsilons by environment as a function of E: f32[E] (Ape-X, Horgan 2018, section 4.1).
+
+    εᵢ = base^(1 + exponent · i / (N - 1)), with i the environment's number among the N of all
+    devices; the same in all for an exponent of 0.
+    """
+
+    def epsilon(size: int) -> jax.Array:
+        if exponent == 0 or num_envs == 1:  # evaluations are outside of the mesh
+            return jnp.full(size, base)
+        share = batches.global_indices(size) / (num_envs - 1)
+        return jnp.float32(base) ** (1 + exponent * share)
+
+    return epsilon
 
 
 def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:

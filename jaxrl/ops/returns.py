@@ -73,6 +73,32 @@ def n_step_return(
     return lambda_return(reward_t, discount_t, valid_t, value, gamma, 1.0)
 
 
+def truncated_n_step_return(
+    reward_t: jax.Array,
+    discount_t: jax.Array,
+    valid_t: jax.Array,
+    value: jax.Array,
+    gamma: float,
+    n_step: int,
+) -> jax.Array:
+    """Returns n-step returns from every step of a sequence, which are shorter at its end.
+
+    R⁰ₜ = vₜ,  Rᵏₜ = rₜ + γ · discountₜ · Rᵏ⁻¹ₜ₊₁,  Rᵏ_T = v_T;  vₜ where row t is invalid
+
+    So with m ≤ n the rows from t on that are valid and inside, Rⁿₜ is the m-step return.
+
+    Args and shapes as `lambda_advantage`, and n_step is n. Returns f32[T, E].
+    """
+    chex.assert_rank([reward_t, discount_t, valid_t, value], 2)
+    chex.assert_equal_shape([reward_t, discount_t, valid_t, value[1:]])
+
+    def longer(_: int, returns: jax.Array) -> jax.Array:
+        of_row = reward_t + gamma * discount_t * returns[1:]
+        return returns.at[:-1].set(jnp.where(valid_t, of_row, value[:-1]))
+
+    return jax.lax.fori_loop(0, n_step, longer, value)[:-1]
+
+
 class VTrace(NamedTuple):
     """Targets and advantages of off-policy sequences."""
 

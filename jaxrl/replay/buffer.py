@@ -27,6 +27,8 @@ from jaxrl.types import (
 
 PIXELS = 4  # side by side, travel as one u32
 BESIDE = 8  # bytes of a transition beside its frame
+RECALL = 9  # further ones of an agent that remembers: the last action, the last reward, a new game
+STATE_NUMBER = 4  # bytes of a number of its state
 USABLE = 0.9  # of the free memory; the rest is for networks and batches
 
 
@@ -50,6 +52,8 @@ class Replay(NamedTuple):
     ring: Steps
     steps: jax.Array  # i32[1], written so far, of each environment
     priorities: PyTree = ()  # of `jaxrl.replay.prioritized`; () where all are drawn alike
+    # f32[E, C / stride, S], states of the core at the starts of `jaxrl.replay.sequences`
+    states: PyTree = ()
 
 
 class Place(NamedTuple):
@@ -70,9 +74,15 @@ class Transitions(NamedTuple):
     valid: jax.Array  # b[B], False for a row that is no transition and must not count
 
 
-def transition_bytes(frame_shape: tuple[int, int]) -> int:
-    """Returns the bytes of one transition."""
-    return frame_shape[0] * frame_shape[1] + BESIDE
+def transition_bytes(frame_shape: tuple[int, int], state: float = 0.0) -> float:
+    """Returns the bytes of one transition.
+
+    Args:
+      frame_shape: pixels, height x width.
+      state: numbers of the recurrent state that are stored for each transition, if any are.
+    """
+    recall = RECALL + STATE_NUMBER * state if state else 0
+    return frame_shape[0] * frame_shape[1] + BESIDE + recall
 
 
 def new(
@@ -81,6 +91,7 @@ def new(
     frame_shape: tuple[int, int] = FRAME_SHAPE,
     extras: PyTree = (),
     core: Core | None = None,
+    stores_state: bool = True,
 ) -> Replay:
     """Returns an empty replay of `rows` steps for each of this device's environments.
 
@@ -89,7 +100,8 @@ def new(
       rows: C.
       frame_shape: pixels, height x width; the width is a multiple of 4.
       extras: dtypes of the extras of each step.
-      core: of an agent that remembers, whose state before each step is stored, else None.
+      core: of an agent that remembers, else None.
+      stores_state: whether the core's state before each step is stored, too.
     """
     shape = (num_envs, rows)
     ring = Steps(
@@ -100,18 +112,18 @@ def new(
         terminated=jnp.zeros(shape, bool),
         valid=jnp.zeros(shape, bool),
         extras=jax.tree.map(lambda dtype: jnp.zeros(shape, dtype), extras),
-        recall=_new_recall(shape, core),
+        recall=_new_recall(shape, core, stores_state),
     )
     return Replay(ring, steps=jnp.zeros(1, jnp.int32))
 
 
-def _new_recall(shape: tuple[int, int], core: Core | None) -> PyTree:
-    """Returns the empty recall of steps [E, C]."""
+def _new_recall(shape: tuple[int, int], core: Core | None, stores_state: bool) -> PyTree:
+    """Returns the empty recall of steps [E, C], without states if none are stored."""
     if core is None:
         return ()
     return RecurrentObservation(
         stack=(),
-        core=jnp.zeros((*shape, core.size)),
+        core=jnp.zeros((*shape, core.size)) if stores_state else (),
         last_action=jnp.zeros(shape, jnp.int32),
         last_reward=jnp.zeros(shape),
         fresh=jnp.zeros(shape, bool),
@@ -207,7 +219,7 @@ def draw_uniform(key: jax.Array, replay: Replay, batch_size: int, n_step: int) -
     return Place(jnp.clip(env, 0, num_envs - 1), first_step(replay) + draw(step_key))
 
 
-def _stack(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
+def stacks_at(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
     """Rebuilds the stack at each place: u8[B, 84, 84, 4], oldest frame first."""
     rows = replay.ring.valid.shape[1]
     steps = step[:, None] + jnp.arange(1 - STACK_SIZE, 1)  # [B, 4]
@@ -245,11 +257,11 @@ def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions
     before = jnp.concatenate([jnp.ones_like(after[:, :1]), after[:, :-1]], axis=1)
     length = jnp.sum(inside, axis=1).astype(jnp.int32)
     return Transitions(
-        observation=_stack(replay, place.env, place.step),
+        observation=stacks_at(replay, place.env, place.step),
         action=replay.ring.action[place.env, steps[:, 0]].astype(jnp.int32),
         reward=jnp.sum(inside * before * replay.ring.reward[env, steps], axis=1),
         discount=after[:, -1],
-        next_observation=_stack(replay, place.env, place.step + length),
+        next_observation=stacks_at(replay, place.env, place.step + length),
         valid=replay.ring.valid[place.env, steps[:, 0]],
     )
 
@@ -271,7 +283,7 @@ def window(replay: Replay, env: jax.Array, length: int, newest: PyTree) -> Traje
     place = env[None, :], step[:, None] % capacity
     rows = [jnp.broadcast_to(x, (length, len(env))).ravel() for x in (env[None, :], step[:, None])]
     stack, recall = _parts(newest)
-    stacks = _stack(replay, *rows).reshape(length, len(env), *stack.shape[1:])
+    stacks = stacks_at(replay, *rows).reshape(length, len(env), *stack.shape[1:])
     stacks = jnp.concatenate([stacks, stack[None]])
     recalled = jax.tree.map(
         lambda ring, new: jnp.concatenate([ring[place], new[None]]), replay.ring.recall, recall

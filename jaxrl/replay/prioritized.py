@@ -61,12 +61,21 @@ def follow(memory: Replay, length: int, n_step: int) -> Replay:
 
 
 def draw(key: jax.Array, memory: Replay, batch_size: int) -> tuple[Place, jax.Array]:
-    """Draws this device's share of a batch, and returns the probability f32[B] of each draw.
+    """Draws this device's share of a batch, and returns the probability f32[B] of each draw."""
+    env, row, probability = draw_rows(key, memory.priorities.power, batch_size)
+    newest = memory.steps[0] - 1
+    step = newest - (newest - row) % memory.ring.valid.shape[1]
+    return Place(env, step), probability
 
-    The b-th place is drawn from the b-th part of the sum of priorities, which is less noisy than
+
+def draw_rows(
+    key: jax.Array, power: jax.Array, batch_size: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Draws rows in proportion to f32[E, blocks, rows]: environments, rows, probabilities; [B].
+
+    The b-th is drawn from the b-th part of the sum of priorities, which is less noisy than
     independent draws.
     """
-    power: jax.Array = memory.priorities.power
     num_envs, num_blocks, length = power.shape
     blocks = power.reshape(num_envs * num_blocks, length)
     sums = blocks.sum(axis=1)
@@ -79,10 +88,8 @@ def draw(key: jax.Array, memory: Replay, batch_size: int) -> tuple[Place, jax.Ar
     within = jnp.cumsum(blocks[block], axis=1)
     rest = point - jnp.where(block > 0, ends[block - 1], 0.0)
     place = jax.vmap(_find)(blocks[block], within, rest)
-    env, row = block // num_blocks, block % num_blocks * length + place
-    newest = memory.steps[0] - 1
-    step = newest - (newest - row) % memory.ring.valid.shape[1]
-    return Place(env, step), blocks[block, place] / jnp.maximum(total, 1e-30)
+    probability = blocks[block, place] / jnp.maximum(total, 1e-30)
+    return block // num_blocks, block % num_blocks * length + place, probability
 
 
 def _find(parts: jax.Array, ends: jax.Array, point: jax.Array) -> jax.Array:
@@ -107,15 +114,21 @@ def importance(probability: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def update(memory: Replay, place: Place, error: jax.Array, exponent: float) -> Priorities:
-    """Returns the priorities after the errors f32[B] of the transitions at `place`.
+    """Returns the priorities after the errors f32[B] of the transitions at `place`."""
+    row = place.step % memory.ring.valid.shape[1]
+    return set_errors(memory.priorities, place.env, row, error, exponent)
+
+
+def set_errors(
+    priorities: Priorities, env: jax.Array, row: jax.Array, error: jax.Array, exponent: float
+) -> Priorities:
+    """Returns the priorities after the errors f32[B] of rows i32[B] of environments i32[B].
 
     Non-finite errors change nothing: the update may be skipped, but the memory remains.
     """
-    priorities: Priorities = memory.priorities
     power = (jnp.minimum(jnp.abs(error), LARGEST) + SMALLEST) ** exponent
-    row = place.step % memory.ring.valid.shape[1]
     length = priorities.power.shape[2]
-    at = place.env, row // length, row % length
+    at = env, row // length, row % length
     # Steps that must not be drawn keep priority 0.
     before = priorities.power[at]
     changed = jnp.where((before > 0) & jnp.isfinite(error), power, before)

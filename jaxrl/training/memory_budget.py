@@ -12,10 +12,11 @@ from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.schema import Config
 from jaxrl.envs.engines import engine_name
 from jaxrl.errors import UserError
+from jaxrl.networks.core import core_of
 from jaxrl.replay import buffer
 from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
-from jaxrl.types import FRAME_SHAPE, STACK_SIZE
+from jaxrl.types import FRAME_SHAPE, STACK_SIZE, Core
 
 # Of one environment by engine, in bytes; Pong, EnvPool 1.2.5.
 EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
@@ -29,6 +30,7 @@ def check_fits(
     copies: int = 1,
     where: str = "",
     frame_shape: tuple[int, int] = FRAME_SHAPE,
+    core: Core | None = None,
 ) -> None:
     """Raises `UserError`, with a size that fits, if an agent's memory needs more than is free.
 
@@ -40,8 +42,10 @@ def check_fits(
       copies: of them, 2 where a checkpoint passes through the same memory.
       where: the place's name, for the message.
       frame_shape: height and width of a frame in pixels.
+      core: of an agent that remembers, else None.
     """
-    each, capacity = transition_bytes(frame_shape), agent.remembered(num_envs)
+    state = core.size * agent.states_per_transition if core else 0.0
+    each, capacity = transition_bytes(frame_shape, state), agent.remembered(num_envs)
     fits = int(USABLE * free_bytes / (each * copies * share))
     if capacity > fits:
         need = f"{copies * capacity * share * each / 1e9:.1f} GB{where and ' ' + where}"
@@ -88,8 +92,10 @@ def _check_play(config: Config, mesh: Mesh, members: int) -> None:
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
-    stack = config.env.frame_height * config.env.frame_width * STACK_SIZE  # bytes
-    need = members * (length + 1) * stack * config.num_envs // mesh.size * sharing
+    row = config.env.frame_height * config.env.frame_width * STACK_SIZE  # bytes
+    if (core := core_of(config.network)) is not None:
+        row += 4 * core.size
+    need = members * (length + 1) * row * config.num_envs // mesh.size * sharing
     if need > free:
         raise UserError(
             f"num_envs = {config.num_envs} and agent.rollout_length = {length}: a rollout "
@@ -132,7 +138,8 @@ def check_memory(config: Config, mesh: Mesh, members: int = 1) -> None:
     Of a population each of the `members` may take an equal share.
     """
     _check_play(config, mesh, members)
-    agent, num_envs, shape = config.agent, config.num_envs, config.frame_shape()
+    agent, num_envs = config.agent, config.num_envs
+    form = config.frame_shape(), core_of(config.network)
     if not agent.remembered(num_envs):
         return
     keeps = agent.remembers_past and config.checkpoint.memory
@@ -141,18 +148,18 @@ def check_memory(config: Config, mesh: Mesh, members: int = 1) -> None:
     if _on_cpu(mesh):
         where = "of host memory" + ", half of it for checkpoints" * keeps
         with _hint("or twice as much with --checkpoint.no-memory" * keeps):
-            check_fits(agent, num_envs, host, local, 1 + keeps, where, shape)
+            check_fits(agent, num_envs, host, local, 1 + keeps, where, *form)
         return
     free = free_device_memory(mesh)
     if free is not None:
         copies = 1 + (members > 1)  # those of a population are joined by a copy
-        check_fits(agent, num_envs, free / members, 1 / mesh.size, copies, "on each device", shape)
+        check_fits(agent, num_envs, free / members, 1 / mesh.size, copies, "on each device", *form)
     elif not agent.remembers_past:
-        check_fits(agent, num_envs, host, local, 1, "of host memory", shape)
+        check_fits(agent, num_envs, host, local, 1, "of host memory", *form)
     if keeps:
         with _hint("or any --checkpoint.no-memory"):
             where = "of host memory for checkpoints"
-            check_fits(agent, num_envs, host, local, 1, where, shape)
+            check_fits(agent, num_envs, host, local, 1, where, *form)
 
 
 @contextlib.contextmanager

@@ -44,10 +44,10 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
             f"learning rate {start:.3g}: {rate:g} for {config.optimizer.recipe_envs} environments, "
             f"scaled ({config.optimizer.lr_scaling})"
         )
-    if config.agent.first_learning_step >= total:
+    if (first := config.agent.first_learning_step(config.num_envs)) >= total:
         lines.append(
-            "nothing will be learned: agent.learning_starts = "
-            f"{config.agent.first_learning_step:,} is above total_steps"
+            f"nothing will be learned: the first {first:,} agent steps fill the replay "
+            "(agent.learning_starts), and total_steps is not above them"
         )
     return "\n".join(lines)
 

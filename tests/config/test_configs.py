@@ -9,6 +9,7 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.config.algorithms import VTraceConfig
 from jaxrl.config.plan import resolve
+from jaxrl.config.r2d2 import R2D2Config
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
@@ -39,6 +40,11 @@ def few_environments(config: Config) -> Config:
         # At least 16 steps, and as many minibatches as the recipe has.
         length = min(agent.rollout_length, max(16, getattr(agent, "num_minibatches", 1)))
         return dataclasses.replace(few, agent=dataclasses.replace(agent, rollout_length=length))
+    if isinstance(config.agent, R2D2Config):
+        short = {"rollout_length": 2, "sequence_length": 4, "burn_in": 2, "sequence_stride": 2}
+        sizes = {"batch_size": 2, "training_intensity": 1.0, "replay_capacity": 4 * 32}
+        agent = dataclasses.replace(config.agent, **short, **sizes, learning_starts=0)
+        return dataclasses.replace(few, agent=agent)
     agent = dataclasses.replace(
         config.agent,
         batch_size=config.agent.batch_size * 4 // config.num_envs,

@@ -32,6 +32,18 @@ SETTINGS = {
         "batch_size": 32,
         "priority_exponent": 0.0,
     },
+    "r2d2_fast": {
+        "rollout_length": 3,
+        "sequence_length": 6,
+        "burn_in": 3,
+        "sequence_stride": 3,
+        "batch_size": 4,
+        "training_intensity": 1.0,
+        "replay_capacity": 192,
+        "learning_starts": 0,
+        "target_update_interval": 48,
+        "priority_exponent": 0.0,
+    },
     "sarsa": {"target_update_interval": 160, "epsilon_spread": False},
     "pqn": {"rollout_length": 8},
     "ppo_lstm": {"rollout_length": 8, "num_minibatches": 2},
@@ -85,6 +97,7 @@ def states_of(end):
         pytest.param("pqn", "strict", 6, 1, marks=pytest.mark.slow),
         pytest.param("ppo_lstm", "strict", 6, 1, marks=pytest.mark.slow),
         pytest.param("vtrace_lstm_cpu", "overlapped", 30, 2, marks=pytest.mark.slow),
+        pytest.param("r2d2_fast", "strict", 10, 1, marks=pytest.mark.slow),
     ],
 )
 def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, order, turns, groups):
@@ -93,10 +106,10 @@ def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, orde
     for num_devices in (2, 4):
         more = train(recipe, num_devices, order, turns, groups if num_devices == 2 else 1)
         stacks = [batches.stacks(g.observation) for g in more.games]
-        by_device = [x.reshape(num_devices, -1, 84, 84, 4) for x in stacks]
-        observation = np.concatenate(by_device, axis=1).reshape(8, 84, 84, 4)
+        by_device = [x.reshape(num_devices, -1, *x.shape[1:]) for x in stacks]
+        observation = np.concatenate(by_device, axis=1).reshape(8, *stacks[0].shape[1:])
         np.testing.assert_array_equal(batches.stacks(one.games[0].observation), observation)
-        if recipe in ("c51_fast", "vtrace_cpu", "vtrace_lstm_cpu", "rainbow"):
+        if recipe in ("c51_fast", "vtrace_cpu", "vtrace_lstm_cpu", "rainbow", "r2d2_fast"):
             for name in ("frame", "fresh", "action", "reward", "terminated", "valid"):
                 played = [getattr(state.agent.memory.ring, name) for state in (one, more)]
                 np.testing.assert_array_equal(*played)

@@ -88,7 +88,7 @@ def test_its_algorithm_learns_its_game(package):
          "jaxrl_example.py must define one subclass of AlgorithmConfig, and defines 0"),
         (["train", "--config", "no_module.toml"], "must name a module"),
         (["train", "--config", "absent.toml"],
-         "package that has it, or take one of a2c, ppo, vtrace, dqn, c51, nstep_q, pqn, broken"),
+         "that has it, or take one of a2c, ppo, vtrace, dqn, c51, r2d2, nstep_q, pqn, broken"),
     ],
 )  # fmt: skip
 def test_mistakes_end_in_one_line(package, words, message):

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl.ops.returns import lambda_advantage, lambda_return, n_step_return, vtrace
+from jaxrl.ops.returns import (
+    lambda_advantage,
+    lambda_return,
+    n_step_return,
+    truncated_n_step_return,
+    vtrace,
+)
 
 pytestmark = pytest.mark.usefixtures("strict_shapes")
 
@@ -32,6 +38,22 @@ def test_hand_worked_episode_with_termination_and_reset(jit):
     )
     # R3 = 3 + 0.5 * 50 = 28;  R2 = v2 = 30 (invalid);  R1 = 2;  R0 = 1 + 0.5 * 2 = 2
     np.testing.assert_allclose(target[:, 0], [2.0, 2.0, 30.0, 28.0])
+
+
+def test_hand_worked_returns_that_shorten_at_the_end():
+    reward = sequences([1.0, 2.0, 4.0, 8.0])
+    value = sequences([10.0, 20.0, 30.0, 40.0, 50.0])
+    ones = jnp.ones((4, 1))
+    target = truncated_n_step_return(reward, ones, ones > 0, value, 0.5, 2)
+    # Two rewards each, 1 + 0.5 * 2 + 0.25 * 30; of row 3 one, 8 + 0.5 * 50
+    np.testing.assert_allclose(target[:, 0], [9.5, 14.0, 20.5, 33.0])
+    # Row 1 ends the game, row 2 is the reset: R0 = 1 + 0.5 * 2, R1 = 2, R2 = v2
+    discount, valid = ones.at[1].set(0), (ones > 0).at[2].set(False)
+    ended = truncated_n_step_return(reward, discount, valid, value, 0.5, 3)
+    np.testing.assert_allclose(ended[:, 0], [2.0, 2.0, 30.0, 33.0])
+    # Truncated: R1 = 2 + 0.5 * v2, R0 = 1 + 0.5 * 17
+    cut = truncated_n_step_return(reward, ones, valid, value, 0.5, 3)
+    np.testing.assert_allclose(cut[:, 0], [9.5, 17.0, 30.0, 33.0])
 
 
 def test_truncation_bootstraps_from_the_frame_that_came_with_it():
