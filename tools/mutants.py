@@ -102,7 +102,7 @@ ppo-adapt-often: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
 ppo-adapt-on-last: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
     kl = jnp.mean(metrics["policy/approx_kl"]) => kl = metrics["policy/approx_kl"][-1]
 ppo-statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
-    trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
+    batches.stacks(trajectory.observation)[:-1, ..., -1] => batches.stacks(trajectory.observation)[..., -1]
 # agents/vtrace.py
 vtrace-ratio-to-itself: agents/test_updates.py::test_vtrace_compares_what_learns_with_what_acted
     jnp.exp(log_prob - steps.extras.log_prob) => jnp.exp(log_prob - log_prob)
@@ -191,6 +191,12 @@ statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_o
 # networks/heads.py
 dueling-not-centered: agents/test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
     x - x.mean(axis=1, keepdims=True) => x
+# networks/core.py
+core-carries-on: networks/test_core.py::test_nothing_before_a_reset_reaches_the_steps_after_it
+    state = jnp.where(fresh[:, None], 0.0, state) => state = state + 0
+core-reward-not-clipped:
+    networks/test_core.py::test_the_last_action_and_the_clipped_reward_are_inputs
+    jnp.clip(steps.last_reward, -1, 1) => steps.last_reward
 # program/async_learners.py
 learners-push-in-reverse: program/test_async_learners.py::test_pushes_worked_by_hand
     jnp.float32(decay) ** later => jnp.float32(decay) ** (total - 1 - later)
@@ -199,19 +205,26 @@ resets-are-valid: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and
     valid=~timestep.reset => valid=timestep.reset | True
 time-limits-terminate: envs/test_envpool.py::test_truncation_bootstraps_from_the_true_last_frame
     1.0 - timestep.terminated => 1.0 - (timestep.terminated | timestep.truncated)
-stacks-not-refilled:
-    program/test_rollout.py::test_stack_is_refilled_by_a_new_game_and_shifted_otherwise
-    (timestep.reset & (previous => (False & timestep.reset & (previous
-stacks-not-refilled-within-a-reset:
-    program/test_rollout.py::test_a_game_that_ends_during_a_reset_refills_the_stack
-    (previous.game_over | timestep.game_over) => previous.game_over
-stacks-refilled-after-a-life: envs/test_envpool.py::test_stacks_equal_those_of_envpool
-    & (previous.game_over | timestep.game_over) =>
 update-before-sends: program/test_rollout.py::test_the_compiled_program_sends_before_it_updates
     trajectory = _after(trajectory, [state.env for state in groups]) => pass
 groups-no-order:
     program/test_rollout.py::test_of_two_groups_one_always_steps_while_the_other_is_answered
     state = _follow(state, after[-1] if after else groups[-1]) => pass
+# program/observations.py
+stacks-not-refilled:
+    program/test_rollout.py::test_stack_is_refilled_by_a_new_game_and_shifted_otherwise
+    return timestep.reset & (previous => return False & timestep.reset & (previous
+stacks-not-refilled-within-a-reset:
+    program/test_rollout.py::test_a_game_that_ends_during_a_reset_refills_the_stack
+    (previous.game_over | timestep.game_over) => previous.game_over
+stacks-refilled-after-a-life: envs/test_envpool.py::test_stacks_equal_those_of_envpool
+    & (previous.game_over | timestep.game_over) =>
+recurrent-state-not-zeroed:
+    program/test_recurrent.py::test_actions_and_rewards_are_seen_one_step_later
+    core=jnp.where(fresh[:, None], 0.0, choice.core) => core=choice.core
+lives-not-forgotten: program/test_recurrent.py::test_a_lost_life_is_forgotten_where_configured
+    timestep.reset if core.forgets_lives else =>
+    new_game(previous, timestep) if core.forgets_lives else
 # program/episode_statistics.py
 games-of-others-count:
     program/test_episode_statistics.py::test_games_whose_start_others_played_are_not_counted

@@ -9,7 +9,7 @@ from jaxrl.agents import make_agent
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import RULES, CatchState, make_catch
-from jaxrl.program import rollout
+from jaxrl.program import observations
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import catch_config
@@ -100,12 +100,12 @@ def every_game(actions):
     never = zeros > 0
     keys = jax.random.split(jax.random.key(0), COLUMNS * count)
     state, before = engine.recv(CatchState(keys, zeros, column, zeros + 3, never, never))
-    stack = rollout.fill_stack(before.frame)
+    stack = observations.fill_stack(before.frame)
 
     def step(carry, action):
         state, before, stack = carry
         state, row = engine.recv(engine.send(state, jnp.tile(action, COLUMNS)))
-        shifted = rollout.stack_frames(stack, before, row)
+        shifted = observations.stack_frames(stack, before, row)
         return (state, row, shifted), (stack, row.score, row.game_over)
 
     played = jax.jit(lambda actions: jax.lax.scan(step, (state, before, stack), actions)[1])
