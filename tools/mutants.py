@@ -102,7 +102,7 @@ ppo-adapt-often: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
 ppo-adapt-on-last: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
     kl = jnp.mean(metrics["policy/approx_kl"]) => kl = metrics["policy/approx_kl"][-1]
 ppo-statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
-    batches.stacks(trajectory.observation)[:-1, ..., -1] => batches.stacks(trajectory.observation)[..., -1]
+    stacks(trajectory.observation)[:-1, ..., -1] => stacks(trajectory.observation)[..., -1]
 # agents/vtrace.py
 vtrace-ratio-to-itself: agents/test_updates.py::test_vtrace_compares_what_learns_with_what_acted
     jnp.exp(log_prob - steps.extras.log_prob) => jnp.exp(log_prob - log_prob)
@@ -160,7 +160,9 @@ minibatches-without-permutation:
     agents/test_ppo.py::test_minibatches_permute_every_environments_steps_whatever_the_devices
     jax.random.permutation(k, config.rollout_length) => jnp.arange(config.rollout_length)
 minibatches-count-resets: agents/test_ppo.py::test_invalid_rows_change_nothing
-    row_weights(batch.weight > 0) => row_weights(batch.weight >= 0)
+    weight=row_weights(batch.weight > 0), => weight=row_weights(batch.weight >= 0),
+sequences-count-resets: program/test_recurrent.py::test_ppo_takes_whole_sequences
+    (weight=row_weights(batch.weight > 0)) => (weight=row_weights(batch.weight >= 0))
 # ops/gradients.py
 weights-by-device:
     ops/test_optimizers.py::test_row_weights_count_every_valid_row_of_all_devices_once
@@ -187,7 +189,7 @@ variance-without-the-means:
     + jnp.square(delta) * share * (1 - share) =>
 # networks/actors.py
 statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
-    trajectory.observation[:-1, ..., -1] => trajectory.observation[..., -1]
+    stacks(trajectory.observation)[:-1, ..., -1] => stacks(trajectory.observation)[..., -1]
 # networks/heads.py
 dueling-not-centered: agents/test_c51.py::test_dueling_is_the_value_plus_the_centred_advantage
     x - x.mean(axis=1, keepdims=True) => x
