@@ -1,5 +1,7 @@
 """Durations and counts for people."""
 
+from collections.abc import Sequence
+
 
 def duration(seconds: float) -> str:
     """Formats a duration as hours:minutes:seconds."""
@@ -24,3 +26,9 @@ def games(number: int) -> str:
 def no_game(ended: bool) -> str:
     """Returns the words in place of a return that a run does not have, as no game has ended."""
     return "no game ended in this run: train longer" if ended else "no game over yet"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names as a sentence has them: "a", "a and b", "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -30,6 +30,7 @@ from jaxrl.config.toml import (
 )
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
+from jaxrl.formatting import listed
 
 Protocol = Literal["noop", "sticky"]
 RunDir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
@@ -219,7 +220,7 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
     of_agent = section == "--agent" and not alias
     owners = algorithms_with(key.replace("-", "_")) if of_agent else []
     if owners:
-        return f"unknown option '{unknown[0]}': it belongs to {' and '.join(owners)}"
+        return f"unknown option '{unknown[0]}': it belongs to {listed(owners)}"
     moved = "--" + MOVED.get(key.removeprefix("--").replace("-", "_"), "").replace("_", "-")
     elsewhere = [known for known in options if known == moved and not section]
     elsewhere += [known for known in options if known.endswith("." + key.removeprefix("--"))]

@@ -19,6 +19,7 @@ from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.errors import UserError, nearest
+from jaxrl.formatting import listed
 
 # Configurations: of the working directory, then jaxrl's own. In a checkout jaxrl/configs is a link
 # to configs/; in a wheel it holds the files.
@@ -124,7 +125,7 @@ def elsewhere(key: str, prefix: str) -> str:
     key = key.replace("-", "_")
     alias, key = key in ALIASES, ALIASES.get(key, key)
     if prefix == "agent." and not alias and algorithms_with(key):
-        return f"it belongs to {' and '.join(algorithms_with(key))}"
+        return f"it belongs to {listed(algorithms_with(key))}"
     if prefix:
         return ""
     sections = {name: _types(kind) for name, kind in SECTIONS.items()}

@@ -73,7 +73,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         ),
         (
             ["train", "--agent.training-intensity", "1"],
-            "belongs to dqn and c51 (jaxrl train --help",
+            "belongs to dqn, c51 and r2d2 (jaxrl train --help",
         ),
         (["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--nmu-envs", "3"], "ppo.toml --help"),
         (["train", "--config", f"{CONFIGS}/ppo/poo.toml"], "/ppo.toml'?"),
