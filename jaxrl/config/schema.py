@@ -119,12 +119,13 @@ class EnvConfig:
     engine: str = "auto"
     """emulator of the game: atari2600, our own, which a C++ compiler builds on first use; envpool,
     the Arcade Learning Environment in EnvPool; catch, which plays catch and catch_memory; or the
-    name of another package's. auto takes atari2600 where it can be built, else envpool"""
+    name of another package's. auto takes atari2600 where it can be built, else envpool; on a GPU
+    with the interface xla, envpool"""
     interface: Literal["auto", "xla", "callback"] = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
-    atari2600: CPU, and on NVIDIA's GPUs kernels that play there); callback, through the host, on
-    any platform; auto takes xla where it exists, and callback for atari2600 on a GPU. Catch needs
-    neither"""
+    atari2600: CPU, and where env.engine names it on an NVIDIA GPU, kernels that play there);
+    callback, through the host, on any platform; auto takes xla where it exists, and callback for
+    atari2600 on a GPU. Catch needs neither"""
     num_threads: CountOrZero = 0
     """emulator threads per device and group; 0 divides the machine's cores among the devices"""
     exact_resets: bool = False

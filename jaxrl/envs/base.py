@@ -28,6 +28,13 @@ class EnvGroup:
 WHOLE = EnvGroup()
 
 
+def has_nvidia_gpu() -> bool:
+    """Returns whether this process's devices are NVIDIA's: AMD's are called `gpu` too."""
+    if jax.default_backend() != "gpu":
+        return False
+    return "rocm" not in jax.devices()[0].client.platform_version
+
+
 def env_ids(num_envs: int, num_local_devices: int, group: EnvGroup) -> np.ndarray:
     """Returns the numbers of a group's environments among all: i64[local devices, E].
 

@@ -30,8 +30,8 @@ def make_engine(
 def engine_name(config: Config) -> str:
     """Returns the engine that plays a configuration.
 
-    `auto` is decided here: our own Atari 2600 where it plays the game and can be built, else
-    EnvPool; of a game that neither knows, the engine of another package.
+    `auto` is decided here: our own Atari 2600 where it plays the game and can be built (but not its
+    kernels of GPUs), else EnvPool; of a game that neither knows, the engine of another package.
     """
     if config.env.engine != "auto":
         return config.env.engine

@@ -201,7 +201,7 @@ def test_several_devices_are_tried_where_they_are(present, tried):
 
 
 @pytest.mark.parametrize("size", [FULL, SMALL])
-@pytest.mark.parametrize("place", range(33))
+@pytest.mark.parametrize("place", range(34))
 def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     """No member is refused on the first GPU for a key that is misspelled or does not divide."""
     monkeypatch.chdir(ROOT)
@@ -234,10 +234,12 @@ def test_the_custom_call_is_measured_where_it_is():
         names = [one.name for one in plan.plan(FULL, 1, plan.custom_call(machine))]
         assert ("engine-xla" in names) == present
         assert "engine-callback" in names
+    interfaces = [one for one in plan.plan(FULL) if one.name.startswith("engine-")]
+    assert all("--env.engine envpool" in one.command for one in interfaces)
 
 
 def test_every_place_was_parsed():
-    assert max(len(plan.plan(size, 8, gpu=True)) for size in (FULL, SMALL)) == 33
+    assert max(len(plan.plan(size, 8, gpu=True)) for size in (FULL, SMALL)) == 34
 
 
 def test_our_emulator_is_measured_on_a_gpu_where_there_is_one():
@@ -246,11 +248,12 @@ def test_our_emulator_is_measured_on_a_gpu_where_there_is_one():
     on_gpu = [one for one in plan.plan(FULL, gpu=True) if one.name not in everywhere]
     assert [one.name for one in on_gpu] == [
         "atari2600-threads", "atari2600-gpu-1024", "atari2600-gpu-4096", "atari2600-gpu-16384",
-        "atari2600-gpu-65536",
+        "atari2600-gpu-59136", "atari2600-gpu-65536",
     ]  # fmt: skip
     assert "--env.interface callback" in on_gpu[0].command
     assert "--loads loop emulation" in on_gpu[0].command
     assert all("--env.interface xla" in one.command for one in on_gpu[1:])
+    assert all("--env.engine atari2600" in one.command for one in on_gpu)
 
 
 def test_the_size_follows_the_platform(monkeypatch, capsys):

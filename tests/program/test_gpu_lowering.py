@@ -6,6 +6,7 @@ their memories are never allocated.
 
 import dataclasses
 import re
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,10 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine, make_engines
 from jaxrl.envs.atari2600 import build_gpu, gpu_library
+from jaxrl.envs.atari2600.engine import plays_on_gpu
+from jaxrl.envs.engines import check_engine, engine_name
 from jaxrl.envs.envpool.engine import make_pool
+from jaxrl.errors import UserError
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices
 from tests.conftest import CONFIGS, recipe_file
@@ -180,6 +184,40 @@ def test_our_emulator_plays_evaluations_on_threads(monkeypatch):
     engine = make_engine(config, 1)
     assert engine.save is not None
     assert engine.pack is None
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_auto_does_not_take_kernels_that_no_gpu_has_run(exact, monkeypatch):
+    """Nor are they compiled to decide it."""
+    monkeypatch.delattr(build_gpu, "kernels")
+    names = {
+        interface: engine_name(
+            Config(game="pong").replaced(env={"interface": interface, "exact_resets": exact})
+        )
+        for interface in ("auto", "callback", "xla")
+    }
+    assert names == {"auto": "atari2600", "callback": "atari2600", "xla": "envpool"}
+
+
+def test_kernels_that_are_asked_for_and_cannot_be_had_are_an_error(monkeypatch):
+    def none():
+        raise UserError("NVRTC is not installed")
+
+    monkeypatch.setattr(build_gpu, "kernels", none)
+    asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
+    with pytest.raises(UserError, match="NVRTC is not installed"):
+        check_engine(asked)
+    # Threads play these: nothing is compiled.
+    check_engine(asked.replaced(env={"exact_resets": True}))
+
+
+def test_a_gpu_of_amd_has_no_kernels(monkeypatch):
+    client = SimpleNamespace(platform_version="rocm 70000")
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(client=client)])
+    asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
+    assert not plays_on_gpu(asked)
+    with pytest.raises(UserError, match="for CPUs and NVIDIA GPUs"):
+        check_engine(asked)
 
 
 def test_envpool_has_a_handler_for_gpus():

@@ -18,7 +18,7 @@ from jaxrl.envs.atari2600 import build_gpu, library
 from jaxrl.envs.atari2600.games import open_games, row_shapes, zero_rows
 from jaxrl.envs.atari2600.gpu_engine import make_gpu_engine
 from jaxrl.envs.atari2600.roms import rom
-from jaxrl.envs.base import WHOLE, EnvGroup, on_cores
+from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores
 from jaxrl.envs.callback import Calls, ordered_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
 from jaxrl.errors import UserError
@@ -37,15 +37,11 @@ def has_custom_call() -> bool:
 
 
 def plays_on_gpu(config: Config) -> bool:
-    """Returns whether the games are the GPU's own, which nobody asks for by default.
+    """Returns whether the emulator's games are the GPU's own, by this configuration.
 
     Exact resets, which evaluations have, are played on threads.
     """
-    return (
-        jax.default_backend() == "gpu"
-        and config.env.interface == "xla"
-        and not config.env.exact_resets
-    )
+    return config.env.interface == "xla" and not config.env.exact_resets and has_nvidia_gpu()
 
 
 def check_config(config: Config) -> None:
@@ -59,9 +55,9 @@ def check_config(config: Config) -> None:
             f"env.frame_height, env.frame_width = {height}, {width}: the screen has {lines} x "
             f"{columns} pixels; take smaller frames, or --env.engine envpool"
         )
-    if config.env.interface == "xla" and jax.default_backend() == "gpu":
+    if plays_on_gpu(config):
         build_gpu.kernels()
-    elif config.env.interface == "xla" and not has_custom_call():
+    elif config.env.interface == "xla" and not (has_custom_call() or has_nvidia_gpu()):
         raise UserError(
             "env.interface = 'xla': the emulator's custom calls are for CPUs and NVIDIA GPUs; take "
             "auto or callback"
@@ -69,7 +65,13 @@ def check_config(config: Config) -> None:
 
 
 def plays(config: Config) -> bool:
-    """Returns whether the emulator plays by this configuration on this machine."""
+    """Returns whether `env.engine = "auto"` takes the emulator for this configuration here.
+
+    It does not where the kernels of a GPU would play, which have to be asked for by name: there
+    `auto` with the interface `xla` is EnvPool's custom call, in evaluations too.
+    """
+    if config.env.interface == "xla" and jax.default_backend() == "gpu":
+        return False
     if not _builds():
         return False
     try:

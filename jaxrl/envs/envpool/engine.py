@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from jaxrl.config.schema import Config
-from jaxrl.envs.base import WHOLE, EnvGroup, on_cores, presses_fire
+from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores, presses_fire
 from jaxrl.envs.callback import Calls
 from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
@@ -140,10 +140,8 @@ def _random_start(
 
 def has_custom_call() -> bool:
     """Returns whether EnvPool's custom call exists for the devices of this process."""
-    platform = jax.default_backend()
-    if platform == "gpu":  # AMD's too; the call loads NVIDIA's driver, or aborts
-        return "rocm" not in jax.devices()[0].client.platform_version
-    return platform == "cpu"
+    # The call of GPUs loads NVIDIA's driver, or aborts.
+    return jax.default_backend() == "cpu" or has_nvidia_gpu()
 
 
 def make_envpool(

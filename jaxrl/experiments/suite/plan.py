@@ -75,7 +75,7 @@ FULL = Size(
     },
     ga3c=("--num-envs", "128"),
     strides=(3, 2, 1),
-    gpu_games=(1024, 4096, 16_384, 65_536),
+    gpu_games=(1024, 4096, 16_384, 59_136, 65_536),
     pong={
         # 50 updates to a line: what a line costs would be seen at the files' 10,000 steps.
         "vtrace": ("--log.interval", "60000", "--checkpoint.interval", "5e6"),
@@ -168,7 +168,7 @@ def plan(
     for recipe, options in size.training.items():
         members.append(_bench(recipe, recipe, size, (*options, *trained)))
     for engine in ("xla", "callback") if custom_call else ("callback",):
-        options = (*games, "--env.interface", engine, *emulated)
+        options = (*games, "--env.engine", "envpool", "--env.interface", engine, *emulated)
         members.append(_bench(f"engine-{engine}", "vtrace", size, options))
     members.append(_bench("ga3c", "ga3c", size, (*size.ga3c, *trained)))
     for stride in size.strides:
