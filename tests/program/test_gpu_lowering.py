@@ -157,7 +157,7 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monkeypatch):
     """With two devices each has its own games, by the same call."""
-    monkeypatch.setattr(build_gpu, "kernels", lambda: b"of no card")
+    monkeypatch.setattr(build_gpu, "kernels", lambda: build_gpu.Kernels(b"of no card", "no file"))
     config = recipe(
         "a2c_fast",
         game="pong",
@@ -178,7 +178,7 @@ def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monk
 
 def test_our_emulator_plays_evaluations_on_threads(monkeypatch):
     """Their starts are ALE's own, which the kernels do not play."""
-    monkeypatch.setattr(build_gpu, "kernels", lambda: b"of no card")
+    monkeypatch.setattr(build_gpu, "kernels", lambda: build_gpu.Kernels(b"of no card", "no file"))
     env = {"engine": "atari2600", "interface": "xla", "exact_resets": True, "num_threads": 1}
     config = Config(game="pong").replaced(env=env)
     engine = make_engine(config, 1)

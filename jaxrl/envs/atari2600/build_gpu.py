@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from jaxrl.envs.atari2600 import build
 from jaxrl.errors import UserError
@@ -19,6 +20,7 @@ SOURCE = build.NATIVE / "gpu_engine.cu"
 # Functions are those of the device; averages are added as OpenCV does.
 OPTIONS = ("-std=c++17", "-default-device", "--device-int128", "-fmad=false")
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+READABLE = 0o644  # the cache may be that of several users
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 
@@ -27,33 +29,69 @@ def driver_name() -> str:
     return os.environ.get("JAXRL_LIBCUDA") or "libcuda.so.1"
 
 
-@functools.cache
-def compute_capability() -> int:
-    """Returns ten times the compute capability of the first GPU, such as 90.
+class Card(NamedTuple):
+    """The GPUs that are here, which are alike."""
 
-    Raises `UserError` if there is no driver or no GPU.
+    capability: int  # ten times the compute capability, such as 90
+    driver: int  # major version of CUDA that the driver knows, such as 12
+
+
+class Kernels(NamedTuple):
+    """An image of the kernels, and the file that keeps it."""
+
+    image: bytes
+    file: str
+
+
+@functools.cache
+def card() -> Card:
+    """Returns what the GPUs of this machine are.
+
+    Raises `UserError` if there is no driver or no GPU, or if they are of several kinds.
     """
     try:
         driver = ctypes.CDLL(driver_name())
     except OSError as error:
         raise UserError(f"env.interface = 'xla': there is no CUDA driver: {error}") from None
-    device, values = ctypes.c_int(), (ctypes.c_int(), ctypes.c_int())
-    failed = driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0)
-    for value, attribute in zip(values, (MAJOR, MINOR), strict=True):
-        failed = failed or driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-    if failed:
+    if failed := driver.cuInit(0):
         raise UserError(f"env.interface = 'xla': the CUDA driver finds no GPU (error {failed})")
-    return 10 * values[0].value + values[1].value
+    count = _number(driver.cuDeviceGetCount)
+    found = sorted({_capability(driver, number) for number in range(count)})
+    if not found:
+        raise UserError("env.interface = 'xla': the CUDA driver finds no GPU")
+    if len(found) > 1:
+        several = " and ".join(str(one / 10) for one in found)
+        raise UserError(
+            f"env.interface = 'xla': the GPUs have compute capability {several}, and the emulator "
+            "needs one kind; let CUDA_VISIBLE_DEVICES name GPUs that are alike"
+        )
+    return Card(found[0], _number(driver.cuDriverGetVersion) // 1000)
+
+
+def _capability(driver: ctypes.CDLL, number: int) -> int:
+    """Returns ten times the compute capability of a GPU."""
+    device = _number(driver.cuDeviceGet, number)
+    major, minor = (_number(driver.cuDeviceGetAttribute, one, device) for one in (MAJOR, MINOR))
+    return 10 * major + minor
+
+
+def _number(function: Any, *arguments: int) -> int:
+    """Returns the number that a function of the driver writes."""
+    value = ctypes.c_int()
+    if failed := function(ctypes.byref(value), *arguments):
+        raise UserError(f"env.interface = 'xla': {function.__name__} failed with {failed}")
+    return value.value
 
 
 @functools.cache
-def kernels() -> bytes:
-    """Returns the image of the kernels for the GPU of this machine, which is compiled on first use.
+def kernels() -> Kernels:
+    """Returns the kernels for the GPUs of this machine, which are compiled on first use.
 
     Raises `UserError` if there is no GPU or no NVRTC, or if it fails.
     """
-    nvrtc = Nvrtc()
-    target = nvrtc.target(compute_capability())
+    found = card()
+    nvrtc = Nvrtc(found.driver)
+    target = nvrtc.target(found.capability)
     parts = (target, nvrtc.version(), *OPTIONS)
     key = build.digest_of(parts, build.files_in(build.NATIVE))
     try:
@@ -62,7 +100,7 @@ def kernels() -> bytes:
             if is_missing:
                 print("compiling the emulator for this GPU, once", file=sys.stderr)
                 _write(out, nvrtc.compiled(target).image)
-        return out.read_bytes()
+        return Kernels(out.read_bytes(), str(out))
     except OSError as error:
         raise UserError(
             f"cannot keep the emulator's kernels: {error}; XDG_CACHE_HOME names another place"
@@ -70,10 +108,17 @@ def kernels() -> bytes:
 
 
 def _write(out: Path, image: bytes) -> None:
-    """Writes a file that is there whole or not at all."""
+    """Writes a file that is there whole or not at all, even if the machine stops."""
     with tempfile.NamedTemporaryFile(dir=out.parent, delete=False) as file:
-        file.write(image)
-    os.replace(file.name, out)
+        try:
+            file.write(image)
+            file.flush()
+            os.fchmod(file.fileno(), READABLE)
+            os.fsync(file.fileno())
+            os.replace(file.name, out)
+        except BaseException:
+            os.unlink(file.name)
+            raise
 
 
 class Compiled:
@@ -84,13 +129,14 @@ class Compiled:
 
 
 class Nvrtc:
-    """NVIDIA's compiler at run time.
+    """NVIDIA's compiler at run time: the newest that is no newer than the driver, if there is one.
 
-    Raises `UserError` if it is not installed.
+    `driver` is the major version of CUDA that the driver knows; without it any will do. Raises
+    `UserError` if it is not installed.
     """
 
-    def __init__(self) -> None:
-        for name in [*_installed(), *NAMES]:
+    def __init__(self, driver: int | None = None) -> None:
+        for name in preferred([*_installed(), *NAMES], driver):
             try:
                 self._library = ctypes.CDLL(name)
                 return
@@ -157,9 +203,25 @@ class Nvrtc:
             raise UserError(f"NVRTC: {name} failed with {failed}")
 
 
+def preferred(names: list[str], driver: int | None) -> list[str]:
+    """Returns files of NVRTC in the order to try them: a driver may not take what newer ones make.
+
+    First those of versions that the driver knows, the newest first, then one that does not say
+    which it is, then newer ones, the oldest first. Within a version the order is kept.
+    """
+
+    def place(name: str) -> tuple[int, int]:
+        number = name.rpartition(".so")[2].strip(".").split(".")[0]
+        if not number.isdigit():
+            return 1, 0
+        major = int(number)
+        return (0, -major) if driver is None or major <= driver else (2, major)
+
+    return sorted(names, key=place)
+
+
 def _installed() -> list[str]:
-    """Returns the files of NVRTC in NVIDIA's wheels, the newest first."""
+    """Returns the files of NVRTC in NVIDIA's wheels."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
-    found = [str(file) for folder in folders for file in folder.glob("*/lib/libnvrtc.so.*")]
-    return sorted(found, key=lambda file: file.rpartition(".")[2], reverse=True)
+    return [str(file) for folder in folders for file in folder.glob("*/lib/libnvrtc.so.*")]

@@ -1,8 +1,8 @@
 """Our own Atari 2600 on a GPU: the games are arrays of the compiled program.
 
-A step launches three kernels (native/gpu_engine.cu) on the program's stream; the host neither waits
-nor copies. Threads of the host start the games, so they begin as they do on a CPU, and a checkpoint
-holds them as it does there, so that a run goes on on the other.
+A step launches three kernels (native/gpu_engine.cu) on the program's stream, and the host goes on;
+the first loads them, and waits for that. Threads of the host start the games, so they begin as they
+do on a CPU, and a checkpoint holds them as it does there, so that a run goes on on the other.
 """
 
 from functools import partial
@@ -79,11 +79,20 @@ def init(pools: Pools, world: np.ndarray, *seeds: int) -> tuple[GpuState, TimeSt
 
 
 def send(
-    pools: Pools, state: GpuState, action: jax.Array, kernels: int = STEP | DRAW | AGAIN
+    pools: Pools,
+    state: GpuState,
+    action: jax.Array,
+    kernels: int = STEP | DRAW | AGAIN,
+    games_per_warp: int = 0,
 ) -> GpuState:
     """Launches a step of this device's games, actions i32[E].
 
-    Fewer `kernels` leave games that need them as they are, and their frames: to time the others.
+    Args:
+      pools: the games.
+      state: after the newest row.
+      action: of each game.
+      kernels: fewer leave games that need them as they are, and their frames: to time the others.
+      games_per_warp: at most 32; 0 chooses by the number of games.
     """
     spec = pools.spec
     actions = checked_actions(action, spec)
@@ -95,10 +104,15 @@ def send(
         *shapes,
         bytes_((spec.num_envs, sizes.sight)),
         bytes_((min(spec.num_envs, gpu_library.MOST_SLOTS), sizes.slot)),
+        jax.ShapeDtypeStruct((1 + spec.num_envs,), np.uint32),
     )
     # Nothing but its results changes: it has no side effect.
     call = jax.ffi.ffi_call(gpu_library.STEP, results, input_output_aliases=IN_PLACE)
-    attributes = {"program": np.int64(gpu_library.program()), "kernels": np.int64(kernels)}
+    attributes = {
+        "program": np.int64(gpu_library.program()),
+        "kernels": np.int64(kernels),
+        "games_per_warp": np.int64(games_per_warp),
+    }
     games, *row = call(state.world, state.games, state.row.frame, actions, **attributes)
     return GpuState(state.world, games, TimeStep(*row[: len(shapes)]))
 

@@ -1,6 +1,6 @@
 // The engine of a GPU for Python (plain functions) and for compiled programs (XLA's foreign function
 // interface). Its calls only launch kernels on the stream that XLA gives them: the games are arrays of the
-// program, and the host neither waits nor copies.
+// program. The first one of a device loads them, and waits for that.
 //
 // Compiled by the machine's C++ compiler alone: the few functions of the CUDA driver that it needs are declared
 // here and found in libcuda.so.1 when the first kernel is launched.
@@ -24,6 +24,7 @@ namespace {
 
 using Handle = struct Opaque*;  // a context, a stream, a module or a kernel of the driver
 constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+constexpr int kSharedShare = 9;  // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
 
 struct Driver {
   int (*stream_context)(Handle stream, Handle* context);
@@ -33,6 +34,8 @@ struct Driver {
   int (*device_attribute)(int* value, int attribute, int device);
   int (*load_module)(Handle* module, const void* image);
   int (*find_kernel)(Handle* kernel, Handle module, const char* name);
+  int (*set_attribute)(Handle kernel, int attribute, int value);
+  int (*set_words)(void* to, unsigned word, size_t count, Handle stream);
   int (*launch)(Handle kernel, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
                 unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
                 Handle stream, void** arguments, void** extra);
@@ -58,6 +61,8 @@ struct Driver {
     find(library, "cuDeviceGetAttribute", device_attribute);
     find(library, "cuModuleLoadData", load_module);
     find(library, "cuModuleGetFunction", find_kernel);
+    find(library, "cuFuncSetAttribute", set_attribute);
+    find(library, "cuMemsetD32Async", set_words);
     find(library, "cuLaunchKernel", launch);
     find(library, "cuGetErrorName", error_name);
   }
@@ -70,11 +75,11 @@ const Driver& driver() {
   return found;
 }
 
-ffi::Error failed(const char* what, int error) {
+ffi::Error failed(const char* what, int error, const std::string& remedy = "") {
   const char* name = nullptr;
   driver().error_name(error, &name);
   return ffi::Error::Internal(std::string("the emulator's kernels: ") + what + ": " +
-                              (name ? name : std::to_string(error).c_str()));
+                              (name ? name : std::to_string(error).c_str()) + remedy);
 }
 
 // --- programs ------------------------------------------------------------------------------------
@@ -85,34 +90,58 @@ struct Kernels {
   int multiprocessors;
 };
 
-std::mutex programs_mutex;
-// The images that NVRTC made, by their numbers, which start at 1; never destroyed.
-auto& programs = *new std::map<i64, std::string>;
-auto& loaded = *new std::map<std::pair<i64, Handle>, Kernels>;
+// An image that NVRTC made, and the file that keeps it.
+struct Program {
+  std::string image, file;
+};
 
-// Finds the kernels of a program in the context that is current, and loads it on first use.
-ffi::Error find_kernels(i64 program, Handle context, Kernels& kernels) {
-  std::lock_guard<std::mutex> lock(programs_mutex);
-  const auto found = loaded.find({program, context});
-  if (found != loaded.end()) {
-    kernels = found->second;
-    return ffi::Error::Success();
-  }
-  const auto image = programs.find(program);
-  if (image == programs.end()) return ffi::Error::Internal("the kernels of this program are unknown");
+// A program in a context, where one thread at a time loads it.
+struct Loaded {
+  std::mutex mutex;
+  bool is_ready = false;
+  Kernels kernels;
+};
+
+std::mutex programs_mutex;
+// Programs by their numbers, which start at 1; never destroyed.
+auto& programs = *new std::map<i64, Program>;
+auto& loaded = *new std::map<std::pair<i64, Handle>, Loaded>;
+
+// Loads a program in the context that is current.
+ffi::Error load_program(const Program& program, Kernels& kernels) {
   Handle module;
   int device;
-  if (const int error = driver().load_module(&module, image->second.data()))
-    return failed("cuModuleLoadData", error);
+  if (const int error = driver().load_module(&module, program.image.data())) {
+    const std::string remedy = "; delete '" + program.file + "', and they are compiled again";
+    return failed("cuModuleLoadData", error, remedy);
+  }
   for (auto [kernel, name] : {std::pair{&kernels.step, "jaxrl_step"},
                               {&kernels.draw, "jaxrl_draw"},
                               {&kernels.again, "jaxrl_again"}})
     if (const int error = driver().find_kernel(kernel, module, name)) return failed(name, error);
+  // All of the memory that it shares with the cache, for more warps; an old driver may refuse.
+  driver().set_attribute(kernels.step, kSharedShare, 100);
   if (const int error = driver().context_device(&device)) return failed("cuCtxGetDevice", error);
   if (const int error =
           driver().device_attribute(&kernels.multiprocessors, kMultiprocessors, device))
     return failed("cuDeviceGetAttribute", error);
-  loaded[{program, context}] = kernels;
+  return ffi::Error::Success();
+}
+
+// Finds the kernels of a program in the context that is current, and loads it on first use.
+ffi::Error find_kernels(i64 number, Handle context, Kernels& kernels) {
+  std::unique_lock<std::mutex> lock(programs_mutex);
+  const auto program = programs.find(number);
+  if (program == programs.end()) return ffi::Error::Internal("the kernels of this program are unknown");
+  Loaded& own = loaded[{number, context}];  // neither map moves what it holds
+  lock.unlock();
+  std::lock_guard<std::mutex> lock_of_context(own.mutex);
+  if (!own.is_ready) {
+    ffi::Error error = load_program(program->second, own.kernels);
+    if (error.failure()) return error;
+    own.is_ready = true;
+  }
+  kernels = own.kernels;
   return ffi::Error::Success();
 }
 
@@ -125,18 +154,21 @@ u32 games_per_warp(u32 count, int multiprocessors) {
   return games;
 }
 
-// Launches kernels one after another on a stream, in its context; a bit of `chosen` for each.
+// Launches kernels one after another on a stream, in its context; a bit of `chosen` for each. Without
+// `launch.games_per_warp` it is found here.
 ffi::Error launch_all(i64 program, i64 chosen, Handle context, Handle stream, Launch& launch) {
   Kernels kernels;
   ffi::Error error = find_kernels(program, context, kernels);
   if (error.failure()) return error;
-  launch.games_per_warp = games_per_warp(launch.count, kernels.multiprocessors);
+  if (!launch.games_per_warp)
+    launch.games_per_warp = games_per_warp(launch.count, kernels.multiprocessors);
   void* arguments[] = {&launch};
   const u32 warps = (launch.count + launch.games_per_warp - 1) / launch.games_per_warp;
   const auto start = [&](Handle kernel, u32 blocks, u32 threads) {
     return driver().launch(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
   };
-  int code = 0;
+  int code = driver().set_words(launch.again, 0, 1, stream);
+  if (code) return failed("cuMemsetD32Async", code);
   if (chosen & 1) code = start(kernels.step, warps, kLanes);
   if (code) return failed("jaxrl_step", code);
   if (chosen & 2) code = start(kernels.draw, launch.count, kLanes);
@@ -152,20 +184,26 @@ using Bytes = ffi::Buffer<ffi::U8>;
 using Flags = ffi::ResultBuffer<ffi::PRED>;
 using Numbers = ffi::ResultBuffer<ffi::F32>;
 using NewBytes = ffi::ResultBuffer<ffi::U8>;
+using NewWords = ffi::ResultBuffer<ffi::U32>;
 
 // Plays a row of every environment. `games` and `frames` are the arrays of the results, in place.
-ffi::Error step_on(Handle stream, i64 program, i64 kernels, Bytes world, Bytes games, Bytes frames,
+ffi::Error step_on(Handle stream, i64 program, i64 kernels, i64 games_per_warp, Bytes world, Bytes games, Bytes frames,
                    ffi::Buffer<ffi::S32> actions, NewBytes new_games, NewBytes new_frames,
                    Numbers reward, Numbers score, Flags terminated, Flags truncated, Flags game_over,
-                   Flags reset, NewBytes sights, NewBytes slots) {
+                   Flags reset, NewBytes sights, NewBytes slots, NewWords again) {
   if (!driver().missing.empty()) return ffi::Error::Internal(driver().missing);
   const u64 count = actions.element_count();
   const u64 num_slots = slots->element_count() / sizeof(Slot);
-  bool fits = world.element_count() >= sizeof(World) && num_slots > 0 && count > 0 &&
+  const u64 pixels = count ? frames.element_count() / count : 0;
+  bool fits = count > 0 && pixels > 0 && num_slots > 0 && num_slots <= kMostSlots &&
+              world.element_count() == sizeof(World) + kStarts * pixels &&
               games.element_count() == count * sizeof(Snapshot) &&
               new_games->element_count() == games.element_count() &&
-              frames.element_count() == new_frames->element_count() &&
-              sights->element_count() == count * sizeof(Sight);
+              frames.element_count() == count * pixels &&
+              new_frames->element_count() == frames.element_count() &&
+              sights->element_count() == count * sizeof(Sight) &&
+              slots->element_count() == num_slots * sizeof(Slot) &&
+              again->element_count() == 1 + count && 0 <= games_per_warp && games_per_warp <= kLanes;
   for (u64 size : {reward->element_count(), score->element_count(), terminated->element_count(),
                    truncated->element_count(), game_over->element_count(), reset->element_count()})
     fits &= size == count;
@@ -185,8 +223,9 @@ ffi::Error step_on(Handle stream, i64 program, i64 kernels, Bytes world, Bytes g
                 (u8*)reset->untyped_data(),
                 (Sight*)sights->untyped_data(),
                 (Slot*)slots->untyped_data(),
+                again->typed_data(),
                 (u32)count,
-                1,
+                (u32)games_per_warp,
                 (u32)num_slots};
   Handle context, popped;
   if (const int error = driver().stream_context(stream, &context))
@@ -210,6 +249,7 @@ ffi::Error step_without_stream(Arguments... arguments) {
 #define JAXRL_STEP_ARGUMENTS       \
   .Attr<i64>("program")            \
       .Attr<i64>("kernels")        \
+      .Attr<i64>("games_per_warp") \
       .Arg<Bytes>()                \
       .Arg<Bytes>()                \
       .Arg<Bytes>()                \
@@ -223,7 +263,8 @@ ffi::Error step_without_stream(Arguments... arguments) {
       .Ret<ffi::Buffer<ffi::PRED>>() \
       .Ret<ffi::Buffer<ffi::PRED>>() \
       .Ret<Bytes>()                \
-      .Ret<Bytes>()
+      .Ret<Bytes>()                \
+      .Ret<ffi::Buffer<ffi::U32>>()
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_gpu_step, step_on,
                               ffi::Ffi::Bind().Ctx<ffi::PlatformStream<Handle>>()
@@ -231,8 +272,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_gpu_step, step_on,
 // For platforms without streams, where a test's driver plays.
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     jaxrl_gpu_step_without_stream,
-    (step_without_stream<i64, i64, Bytes, Bytes, Bytes, ffi::Buffer<ffi::S32>, NewBytes, NewBytes,
-                         Numbers, Numbers, Flags, Flags, Flags, Flags, NewBytes, NewBytes>),
+    (step_without_stream<i64, i64, i64, Bytes, Bytes, Bytes, ffi::Buffer<ffi::S32>, NewBytes,
+                         NewBytes, Numbers, Numbers, Flags, Flags, Flags, Flags, NewBytes, NewBytes,
+                         NewWords>),
     ffi::Ffi::Bind() JAXRL_STEP_ARGUMENTS);
 
 extern "C" {
@@ -245,11 +287,11 @@ void jaxrl_gpu_sizes(u64 pixels, u64* sizes) {
   sizes[3] = sizeof(Slot);
 }
 
-// Keeps an image of kernels and returns its number.
-i64 jaxrl_gpu_program(const u8* image, u64 size) {
+// Keeps an image of kernels, which is that of a file, and returns its number.
+i64 jaxrl_gpu_program(const u8* image, u64 size, const char* file) {
   std::lock_guard<std::mutex> lock(programs_mutex);
   const i64 number = (i64)programs.size() + 1;
-  programs[number] = std::string((const char*)image, size);
+  programs[number] = {std::string((const char*)image, size), file};
   return number;
 }
 
@@ -295,6 +337,8 @@ u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rul
     const u8* seen = starts[start].screens.last();
     slot->screens.colours = kIdentity.of;
     see(stepper, seen, seen, out + sizeof world + start * pixels);
+    // An address of this process says nothing to a kernel, nor to another process.
+    world.starts[start].screens.colours = nullptr;
   }
   memcpy((void*)out, (const void*)&world, sizeof world);
   return 1;

@@ -66,13 +66,63 @@ struct Launch {
   u8 *terminated, *truncated, *game_over, *reset;    // [E]
   Sight* sights;       // [E]
   Slot* slots;         // [num_slots]
+  u32* again;          // [1 + E]: number of rows to play whole, and whose; 0 when the first kernel starts
   u32 count, games_per_warp, num_slots;
 };
 
-// The kernels and the host's program are made by different compilers, which must lay this out alike. Sizes
-// are compared here; change them with the structs.
+// The kernels and the host's program are made by different compilers, which must lay this out alike. Both
+// are compared here, by sizes and by where members begin; change these with the structs.
+#if JAXRL_HOST
+#define JAXRL_BEGINS(type, member, at) static_assert(offsetof(type, member) == (at))
+#else
+#define JAXRL_BEGINS(type, member, at) static_assert(__INTADDR__(&((type*)nullptr)->member) == (at))
+#endif
 static_assert(sizeof(World) == 1975936 && sizeof(Snapshot) == 1016 && sizeof(Sight) == 16632 &&
-              sizeof(Slot) == 232512 && sizeof(Launch) == 112);
+              sizeof(Slot) == 232512 && sizeof(Launch) == 120);
 static_assert(sizeof(Environment) % 8 == 0 && alignof(Snapshot) == 8);
+JAXRL_BEGINS(World, rules, 18536);
+JAXRL_BEGINS(World, game, 18572);
+JAXRL_BEGINS(World, halves, 18592);
+JAXRL_BEGINS(World, rows, 18596);
+JAXRL_BEGINS(World, columns, 34556);
+JAXRL_BEGINS(World, starts, 46720);
+JAXRL_BEGINS(Cartridge, display, 16448);
+JAXRL_BEGINS(Cartridge, banking, 18496);
+JAXRL_BEGINS(Cartridge, digest, 18512);
+JAXRL_BEGINS(Cartridge, setup, 18520);
+JAXRL_BEGINS(Cartridge, needed, 18532);
+JAXRL_BEGINS(Rules, actions, 17);
+JAXRL_BEGINS(Start, screens, 512);
+JAXRL_BEGINS(Screens, held, 80000);
+JAXRL_BEGINS(Screens, newest, 120008);
+JAXRL_BEGINS(Snapshot, env, 24);
+JAXRL_BEGINS(Snapshot, turn, 496);
+JAXRL_BEGINS(Snapshot, row, 992);
+JAXRL_BEGINS(Snapshot, rules, 1008);
+JAXRL_BEGINS(Environment, random, 456);
+JAXRL_BEGINS(Environment, held, 471);
+JAXRL_BEGINS(Turn, actions, 472);
+JAXRL_BEGINS(Turn, rows, 488);
+JAXRL_BEGINS(Game, progress, 440);
+JAXRL_BEGINS(Console, tia, 144);
+JAXRL_BEGINS(Console, cpu, 248);
+JAXRL_BEGINS(Console, cartridge, 264);
+JAXRL_BEGINS(Console, cycle, 400);
+JAXRL_BEGINS(Console, bus, 436);
+JAXRL_BEGINS(Console, needed, 438);
+JAXRL_BEGINS(Row, reset, 11);
+JAXRL_BEGINS(Picture, clock, 104);
+JAXRL_BEGINS(Picture, writes, 116);
+JAXRL_BEGINS(Sight, seen, 16624);
+JAXRL_BEGINS(Sight, start, 16625);
+JAXRL_BEGINS(Slot, screens, 384);
+JAXRL_BEGINS(Slot, grey, 120448);
+JAXRL_BEGINS(Slot, writes, 187648);
+JAXRL_BEGINS(Launch, reward, 32);
+JAXRL_BEGINS(Launch, sights, 80);
+JAXRL_BEGINS(Launch, again, 96);
+JAXRL_BEGINS(Launch, count, 104);
+JAXRL_BEGINS(Launch, num_slots, 112);
+#undef JAXRL_BEGINS
 
 }  // namespace jaxrl

@@ -5,6 +5,7 @@
 
 #include "gpu_engine.cu"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -17,7 +18,7 @@ constexpr char kStandIn[] = "stand-in";
 int context, module_;
 thread_local bool is_current = false;
 std::mutex one_at_a_time;  // fibers are those of one kernel
-int num_multiprocessors = 1;
+int num_multiprocessors = 1, num_devices = 1;
 const char* const kKernels[] = {"jaxrl_step", "jaxrl_draw", "jaxrl_again"};
 u64 launches[3];
 
@@ -25,11 +26,21 @@ u64 launches[3];
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-// For tests: how many multiprocessors the device has, and how often each kernel was launched.
+// For tests: how many multiprocessors a device has, how many devices there are, and how often each kernel
+// was launched.
+EXPORTED void standin_set_devices(int number) { num_devices = number; }
 EXPORTED void standin_set_multiprocessors(int number) { num_multiprocessors = number; }
 EXPORTED u64 standin_launches(int kernel) { return launches[kernel]; }
 
 EXPORTED int cuInit(unsigned) { return kSuccess; }
+EXPORTED int cuDriverGetVersion(int* version) {
+  *version = 12080;
+  return kSuccess;
+}
+EXPORTED int cuDeviceGetCount(int* count) {
+  *count = num_devices;
+  return kSuccess;
+}
 EXPORTED int cuDeviceGet(int* device, int number) {
   *device = number;
   return kSuccess;
@@ -51,8 +62,11 @@ EXPORTED int cuCtxGetDevice(int* device) {
   *device = 0;
   return is_current ? kSuccess : kInvalidContext;
 }
-EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == kMultiprocessors ? num_multiprocessors : attribute == kComputeMajor ? 9 : 0;
+EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  const int major = device ? 8 : 9;  // a second device is an older one
+  *value = attribute == kMultiprocessors ? num_multiprocessors
+           : attribute == kComputeMajor  ? major
+                                         : 0;
   return kSuccess;
 }
 EXPORTED int cuModuleLoadData(void** loaded, const void* image) {
@@ -68,6 +82,13 @@ EXPORTED int cuModuleGetFunction(const void** kernel, void* of, const char* name
       return kSuccess;
     }
   return kNotFound;
+}
+// As a driver that is too old for it.
+EXPORTED int cuFuncSetAttribute(const void*, int, int) { return kInvalidValue; }
+EXPORTED int cuMemsetD32Async(unsigned* to, unsigned word, size_t count, void*) {
+  if (!is_current) return kInvalidContext;
+  std::fill(to, to + count, word);
+  return kSuccess;
 }
 EXPORTED int cuLaunchKernel(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
                             unsigned threads_x, unsigned threads_y, unsigned threads_z,

@@ -114,4 +114,9 @@ inline bool __any_sync(uint32_t, bool vote) {
   shim::wait_for_all();
   return shim::any;
 }
+inline uint32_t atomicAdd(uint32_t* number, uint32_t more) {
+  const uint32_t before = *number;
+  *number += more;
+  return before;
+}
 inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }

@@ -17,6 +17,7 @@ FLAGS = (
     *("-std=c++17", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"),
     *("-fvisibility=hidden", "-fPIC", "-shared", "-I", str(build.NATIVE), "-I", str(FOLDER)),
 )
+IMAGE = build_gpu.Kernels(b"stand-in", "/cache/stand-in.cubin")
 KERNELS = ("jaxrl_step", "jaxrl_draw", "jaxrl_again")
 
 
@@ -31,17 +32,26 @@ class StandIn:
         """Launches so far of each of `KERNELS`."""
         return [self._library.standin_launches(number) for number in range(len(KERNELS))]
 
+    def set_devices(self, number: int) -> None:
+        """Lets there seem to be so many devices; all but the first are of an older kind."""
+        self._library.standin_set_devices(number)
+
     def set_multiprocessors(self, number: int) -> None:
         """Lets the device seem to have so many, from the next program on."""
         self._library.standin_set_multiprocessors(number)
 
 
+def built() -> Path:
+    """Returns the stand-in, which is built on first use."""
+    return build.built("atari2600-standin", FOLDER / "driver.cc", FLAGS)
+
+
 def install(monkeypatch) -> StandIn:
     """Lets the engine take the stand-in for the driver of a GPU."""
-    path = build.built("atari2600-standin", FOLDER / "driver.cc", FLAGS)
+    path = built()
     monkeypatch.setenv("JAXRL_LIBCUDA", str(path))
     monkeypatch.setattr(engine, "plays_on_gpu", lambda config: not config.env.exact_resets)
-    monkeypatch.setattr(build_gpu, "kernels", lambda: b"stand-in")
+    monkeypatch.setattr(build_gpu, "kernels", lambda: IMAGE)
     call = gpu_library.load().jaxrl_gpu_step_without_stream
     jax.ffi.register_ffi_target(gpu_library.STEP, jax.ffi.pycapsule(call), platform="cpu")
     return StandIn(path)

@@ -4,7 +4,10 @@ What runs is the kernels' own source, the calls that launch them and the engine;
 NVIDIA's compiler and driver.
 """
 
+import ctypes
+import shutil
 import subprocess
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +17,8 @@ import pytest
 from jaxrl.atari.games import atari_games
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
-from jaxrl.envs.atari2600 import games, gpu_engine
+from jaxrl.envs.atari2600 import build, build_gpu, games, gpu_engine, gpu_library, roms
+from jaxrl.envs.atari2600.gpu_library import without_the_bus
 from tests.conftest import THOROUGH
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.test_fuzz import compiled
@@ -28,9 +32,7 @@ KINDS = {
     "F6": "solaris", "E0": "montezuma_revenge", "FE": "robotank", "DPC": "pitfall2",
     "PAL": "air_raid",
 }  # fmt: skip
-# Within the bytes of a snapshot: a sum over all others, and what was last on the bus, which the
-# interpreter of CPUs does not keep, since the next access replaces it.
-SUM, BUS, NEXT_GAME = slice(16, 24), (460, 461), 472
+OTHER_CARD = build_gpu.Kernels(b"of another card", "/cache/other.cubin")
 
 
 @pytest.fixture
@@ -43,26 +45,19 @@ def actions_for(engine, steps):
     return np.random.default_rng(1).integers(0, engine.spec.num_actions, shape).astype(np.int32)
 
 
-def play(engine, state, actions):
-    """The state after the actions, and the rows."""
+def play(engine, state, actions, **options):
+    """The state after the actions, and the rows; the options are those of `send`."""
+    send = partial(engine.send, **options)
 
     @jax.jit
     def run(state, actions):
-        return jax.lax.scan(lambda s, a: engine.recv(engine.send(s, a)), state, actions)
+        return jax.lax.scan(lambda s, a: engine.recv(send(s, a)), state, actions)
 
     state, rows = run(state, jnp.asarray(actions))
     return jax.device_get((state, rows))
 
 
-def without_the_bus(snapshots):
-    snapshots = snapshots.copy()
-    snapshots[:, SUM] = 0
-    for at in BUS:
-        snapshots[:, [at, at + NEXT_GAME]] = 0
-    return snapshots
-
-
-def both_play(config, steps, num_envs=2):
+def both_play(config, steps, num_envs=2, **options):
     """Rows and snapshots of the engine of threads and of the other; they must be alike."""
     config_of_threads = config.replaced(env={"exact_resets": False})
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +68,7 @@ def both_play(config, steps, num_envs=2):
     jax.tree.map(np.testing.assert_array_equal, *first)
     actions = actions_for(gpu, steps)
     _, expected = play(threads, states[0], actions)
-    state, got = play(gpu, states[1], actions)
+    state, got = play(gpu, states[1], actions, **options)
     jax.tree.map(np.testing.assert_array_equal, got, expected)
     saved, packed = threads.save(), gpu.pack(state)
     np.testing.assert_array_equal(without_the_bus(packed), without_the_bus(saved))
@@ -106,9 +101,11 @@ def test_a_gpu_plays_every_game(driver, game):
 
 
 @pytest.mark.slow
-def test_the_lanes_of_a_warp_play_their_own_games(driver):
-    """35 games in warps of 16: in each some reset, some end."""
-    rows = both_play(BASE.replaced(env={"max_episode_steps": 9}), 24, num_envs=35)
+@pytest.mark.parametrize("games_per_warp", [0, 32])
+def test_the_lanes_of_a_warp_play_their_own_games(driver, games_per_warp):
+    """35 games in warps of 16 or 32: in each some reset, some end."""
+    env = {"max_episode_steps": 9}
+    rows = both_play(BASE.replaced(env=env), 24, num_envs=35, games_per_warp=games_per_warp)
     ends = rows.reset.sum(axis=0)
     assert ends.min() < ends.max()
 
@@ -138,11 +135,42 @@ def test_frames_that_are_cut_short_show_what_was_below(driver, game):
 
 
 @pytest.mark.slow
-def test_what_the_driver_refuses_is_said(driver, monkeypatch):
-    monkeypatch.setattr(standin.build_gpu, "kernels", lambda: b"of another card")
+def test_more_rows_are_played_again_than_there_are_threads(driver, monkeypatch):
+    """Five games that think, and two slots."""
+    monkeypatch.setattr(gpu_library, "MOST_SLOTS", 2)
+    both_play(BASE.replaced(game="tic_tac_toe_3d"), 20, num_envs=5, games_per_warp=2)
+
+
+def test_a_warp_has_32_games_at_most(driver):
     engine = make_engine(BASE, 1)
     state, _ = engine.init(1)
-    with pytest.raises(Exception, match="cuModuleLoadData: CUDA_ERROR_INVALID_VALUE"):
+    with pytest.raises(Exception, match="another size than the engine's"):
+        play(engine, state, actions_for(engine, 1), games_per_warp=33)
+    engine.close()
+
+
+def test_the_world_is_the_same_bytes_in_every_process(tmp_path, monkeypatch):
+    """The library twice, at other addresses."""
+    rules = gpu_library.library.rules(BASE, (0, 1, 3, 4), True)
+    again = shutil.copy(build.gpu_library(), tmp_path / "again.so")
+    first, second = gpu_library.load(), ctypes.CDLL(str(again))
+    for name in ("jaxrl_gpu_world", "jaxrl_gpu_sizes"):
+        getattr(second, name).argtypes = getattr(first, name).argtypes
+        getattr(second, name).restype = getattr(first, name).restype
+    worlds = []
+    for functions in (first, second):
+        monkeypatch.setattr(gpu_library, "load", lambda found=functions: found)
+        worlds.append(gpu_library.world("breakout", roms.rom("breakout"), rules, (84, 84)))
+    np.testing.assert_array_equal(*worlds)
+
+
+@pytest.mark.slow
+def test_what_the_driver_refuses_is_said(driver, monkeypatch):
+    monkeypatch.setattr(standin.build_gpu, "kernels", lambda: OTHER_CARD)
+    engine = make_engine(BASE, 1)
+    state, _ = engine.init(1)
+    said = "cuModuleLoadData: CUDA_ERROR_INVALID_VALUE; delete '/cache/other.cubin'"
+    with pytest.raises(Exception, match=said):
         play(engine, state, actions_for(engine, 1))
     engine.close()
 
