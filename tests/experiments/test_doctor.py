@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 
+import numpy as np
 import pytest
 
 from jaxrl.cli import doctor as doctor_command
@@ -20,6 +21,7 @@ from jaxrl.networks import layers
 from jaxrl.networks.convolution import conv2d
 from jaxrl.program import rollout
 from jaxrl.runtime.mesh import make_mesh
+from jaxrl.types import TimeStep
 
 GOOD = machine.Machine(
     date="2026-01-01T00:00:00+00:00",
@@ -486,15 +488,40 @@ def test_without_a_gpu_threads_play():
     assert found == {"mark": "ok", "text": "no NVIDIA GPU (cpu): threads play"}
 
 
-@pytest.mark.parametrize("spoils", [False, True])
-def test_a_gpu_is_compared_with_threads_step_by_step(monkeypatch, spoils):
-    """`emulators` plays twice; here both times on this machine."""
-    played = {"xla": [*range(40)], "callback": [*range(30 if spoils else 40)] + [0] * 10 * spoils}
+ANY_GAME = np.arange(2 * 1000, dtype=np.uint8).reshape(2, 1000)  # bytes of two snapshots
+
+
+@pytest.mark.parametrize("spoiled", ["", *TimeStep._fields, "game", "bus"])
+def test_a_gpu_is_compared_with_threads_step_by_step(monkeypatch, spoiled):
+    """`emulators` plays three times; here only the 32 games of a warp are not the same."""
+    number, frames = np.zeros((40, 2), np.float32), np.zeros((40, 2, 3, 3), np.uint8)
+    rows, games = TimeStep(frames, *[number] * 2, *[number > 0] * 4), ANY_GAME
+    other, other_games = {name: row.copy() for name, row in rows._asdict().items()}, games.copy()
+    if spoiled in other:
+        other[spoiled][30, 1] = 1
+    other_games[1, 460 if spoiled == "bus" else 462] += spoiled in ("bus", "game")
+
+    def play(config, games_per_warp=0):
+        assert (games_per_warp > 0) == (config.env.interface == "xla")
+        return (TimeStep(**other), other_games) if games_per_warp == 32 else (rows, games)
+
     monkeypatch.setattr(emulators, "plays_on_gpu", lambda config: True)
-    monkeypatch.setattr(emulators, "_play_compiled", lambda config: played[config.env.interface])
+    monkeypatch.setattr(emulators, "_play", play)
     found = probes.run("Atari 2600 on GPU")
-    assert found["mark"] == ("cross" if spoils else "ok")
-    assert ("from step 30 on" in found["text"]) == spoils
+    assert found["mark"] == ("ok" if spoiled in ("", "bus") else "cross")
+    said = {"": "equal the threads'", "bus": "equal", "game": "after the last step differ"}
+    assert (
+        said.get(spoiled, f"{spoiled} differs from the threads' games from step 30")
+        in found["text"]
+    )
+    assert found["mark"] == "ok" or "pong, 32 games in a warp" in found["text"]
+
+
+def test_the_games_that_are_compared_end_and_are_reset():
+    config = emulators._pong("callback", "atari2600").replaced(env=emulators.GPU_RULES)
+    rows, _ = emulators._play(config)
+    for name in ("truncated", "game_over", "reset"):
+        assert getattr(rows, name).any(axis=0).all()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The probes of `jaxrl doctor` that play: every way to the emulators, frame by frame."""
 
 import zlib
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600.engine import plays_on_gpu
+from jaxrl.envs.atari2600.gpu_library import without_the_bus
 from jaxrl.envs.base import first_env_seed
 from jaxrl.envs.envpool.engine import has_custom_call, make_pool
 from jaxrl.types import TimeStep
@@ -17,8 +19,16 @@ from jaxrl.types import TimeStep
 NUM_ENVS = 4  # games of Pong
 NUM_STEPS = 40  # of each, long enough for the ball to be served
 SEED = 1
-GPU_GAMES = ("pong", "montezuma_revenge", "pitfall2")  # of one bank, of slices, of a second chip
-GPU_ENVS = 64
+# Cartridges of one bank, of slices, with a second chip, and one that thinks for whole frames.
+GPU_GAMES = ("pong", "montezuma_revenge", "pitfall2", "tic_tac_toe_3d")
+GPU_ENVS = 70  # whole warps and a part of one
+GAMES_PER_WARP = (1, 32)  # fewest and most
+# Games begin apart from each other, and end and are reset within these few steps.
+GPU_RULES = {
+    "random_start_steps": 30,
+    "max_episode_steps": 12,
+    "repeat_action_probability": 0.25,
+}
 
 Answer = dict[str, Any]
 
@@ -90,13 +100,17 @@ def envpool() -> Answer:
     )
 
 
-def _play_compiled(config: Config) -> list[int]:
-    """Plays within one compiled program; the checksums of its steps."""
+def _play(config: Config, **options: int) -> tuple[TimeStep, np.ndarray | None]:
+    """Plays within one compiled program; the options are those of the engine's `send`.
+
+    Returns rows [T, E, ...] and snapshots u8[E, bytes] of the games after them, if it makes any.
+    """
     engine = make_engine(config, config.num_envs)
+    send = partial(engine.send, **options)
 
     def play(state: Any, actions: jax.Array) -> tuple[Any, TimeStep]:
         def step(state: Any, action: jax.Array) -> tuple[Any, TimeStep]:
-            return engine.recv(engine.send(state, action))
+            return engine.recv(send(state, action))
 
         return jax.lax.scan(step, state, actions)
 
@@ -104,12 +118,20 @@ def _play_compiled(config: Config) -> list[int]:
         state, _ = engine.init(SEED)
         state = jax.tree.map(jnp.asarray, state)
         actions = _actions(engine.spec.num_actions, config.num_envs)
-        _, row = jax.block_until_ready(jax.jit(play)(state, actions))
+        state, rows = jax.device_get(jax.jit(play)(state, actions))
         if engine.check is not None:
             engine.check()
-        return _digests(row.frame, row.score, row.terminated, row.truncated)
+        if engine.pack is not None:
+            return rows, engine.pack(state)
+        return rows, engine.save() if engine.save is not None else None
     finally:
         engine.close()
+
+
+def _play_compiled(config: Config) -> list[int]:
+    """Plays within one compiled program; the checksums of its steps."""
+    row, _ = _play(config)
+    return _digests(row.frame, row.score, row.terminated, row.truncated)
 
 
 def custom_call() -> Answer:
@@ -135,19 +157,41 @@ def atari2600() -> Answer:
 
 
 def atari2600_gpu() -> Answer:
-    """Plays our own emulator's games on the GPU, and compares each step with its threads'."""
+    """Plays our own emulator's games on the GPU, and compares rows and states with its threads'."""
     if not plays_on_gpu(_pong("xla", "atari2600")):
         return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): threads play"}
     for game in GPU_GAMES:
-        changes = {"game": game, "num_envs": GPU_ENVS}
-        expected = _play_compiled(_pong("callback", "atari2600", **changes))
-        found = _play_compiled(_pong("xla", "atari2600", **changes))
-        for step, (one, other) in enumerate(zip(expected, found, strict=True)):
-            if one != other:
-                text = f"{game} differs from the threads' games from step {step} on"
+        threads, kernels = (
+            _pong(interface, "atari2600", game=game, num_envs=GPU_ENVS).replaced(env=GPU_RULES)
+            for interface in ("callback", "xla")
+        )
+        expected = _play(threads)
+        for number in GAMES_PER_WARP:
+            found = _play(kernels, games_per_warp=number)
+            if difference := first_difference(expected, found):
+                text = f"{game}, {number} games in a warp: {difference}"
                 return {"mark": "cross", "text": text}
     text = (
         f"{jax.devices()[0].device_kind}: {NUM_STEPS} steps of {', '.join(GPU_GAMES)}, {GPU_ENVS} "
-        "games each, equal the threads'"
+        f"games each, {' and '.join(map(str, GAMES_PER_WARP))} in a warp, equal the threads'"
     )
     return {"mark": "ok", "text": text}
+
+
+def first_difference(
+    expected: tuple[TimeStep, np.ndarray | None], found: tuple[TimeStep, np.ndarray | None]
+) -> str:
+    """Returns where rows [T, E, ...] or the games after them differ; "" if they do not."""
+    differ = {
+        name: np.flatnonzero((one != other).reshape(len(one), -1).any(axis=1))
+        for name, one, other in zip(TimeStep._fields, expected[0], found[0], strict=True)
+    }
+    step, name = min(
+        ((int(steps[0]), name) for name, steps in differ.items() if len(steps)), default=(0, "")
+    )
+    if name:
+        return f"{name} differs from the threads' games from step {step} on"
+    games = [without_the_bus(one[1]) for one in (expected, found) if one[1] is not None]
+    if len(games) == 2 and (games[0] == games[1]).all():
+        return ""
+    return "the games after the last step differ from the threads'"

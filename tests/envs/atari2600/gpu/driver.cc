@@ -21,15 +21,21 @@ std::mutex one_at_a_time;  // fibers are those of one kernel
 int num_multiprocessors = 1, num_devices = 1;
 const char* const kKernels[] = {"jaxrl_step", "jaxrl_draw", "jaxrl_again"};
 u64 launches[3];
+u64 most_again;  // rows that one launch of jaxrl_again had
 
 }  // namespace
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-// For tests: how many multiprocessors a device has, how many devices there are, and how often each kernel
-// was launched.
+// For tests: how many multiprocessors a device has, how many devices there are, how often each kernel
+// was launched, and how many rows at most were listed for the last since it was asked before.
 EXPORTED void standin_set_devices(int number) { num_devices = number; }
 EXPORTED void standin_set_multiprocessors(int number) { num_multiprocessors = number; }
+EXPORTED u64 standin_most_again() {
+  const u64 most = most_again;
+  most_again = 0;
+  return most;
+}
 EXPORTED u64 standin_launches(int kernel) { return launches[kernel]; }
 
 EXPORTED int cuInit(unsigned) { return kSuccess; }
@@ -101,6 +107,7 @@ EXPORTED int cuLaunchKernel(const void* kernel, unsigned blocks_x, unsigned bloc
   const Launch launch = *(const Launch*)arguments[0];
   const auto number = (const char* const*)kernel - kKernels;
   launches[number]++;
+  if (number == 2) most_again = std::max<u64>(most_again, launch.again[0]);
   if (number == 0) shim::run(blocks_x, threads_x, [=] { jaxrl_step(launch); });
   if (number == 1) shim::run(blocks_x, threads_x, [=] { jaxrl_draw(launch); });
   if (number == 2) shim::run(blocks_x, threads_x, [=] { jaxrl_again(launch); });

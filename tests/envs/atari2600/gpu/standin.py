@@ -27,10 +27,15 @@ class StandIn:
     def __init__(self, path: Path):
         self._library = ctypes.CDLL(str(path))
         self._library.standin_launches.restype = ctypes.c_uint64
+        self._library.standin_most_again.restype = ctypes.c_uint64
 
     def launches(self) -> list[int]:
         """Launches so far of each of `KERNELS`."""
         return [self._library.standin_launches(number) for number in range(len(KERNELS))]
+
+    def most_again(self) -> int:
+        """Returns how many rows `jaxrl_again` has had at most, since it was asked before."""
+        return self._library.standin_most_again()
 
     def set_devices(self, number: int) -> None:
         """Lets there seem to be so many devices; all but the first are of an older kind."""

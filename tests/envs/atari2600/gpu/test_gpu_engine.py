@@ -81,11 +81,12 @@ def both_play(config, steps, num_envs=2, **options):
 
 
 def test_a_gpu_plays_the_rows_of_a_cpu(driver):
-    before = driver.launches()
+    before, _ = driver.launches(), driver.most_again()
     rows = both_play(BASE.replaced(env={"max_episode_steps": 12}), 40)
     assert rows.reset.any()
     assert rows.truncated.any()
     assert [after - old for after, old in zip(driver.launches(), before, strict=True)] == [40] * 3
+    assert driver.most_again() == 0
 
 
 @pytest.mark.slow
@@ -136,9 +137,11 @@ def test_frames_that_are_cut_short_show_what_was_below(driver, game):
 
 @pytest.mark.slow
 def test_more_rows_are_played_again_than_there_are_threads(driver, monkeypatch):
-    """Five games that think, and two slots."""
-    monkeypatch.setattr(gpu_library, "MOST_SLOTS", 2)
-    both_play(BASE.replaced(game="tic_tac_toe_3d"), 20, num_envs=5, games_per_warp=2)
+    """Games that think, at times several at once, and one slot."""
+    monkeypatch.setattr(gpu_library, "MOST_SLOTS", 1)
+    driver.most_again()
+    both_play(BASE.replaced(game="tic_tac_toe_3d"), 30, num_envs=9, games_per_warp=2)
+    assert driver.most_again() > 1
 
 
 def test_a_warp_has_32_games_at_most(driver):

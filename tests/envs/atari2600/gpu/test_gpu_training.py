@@ -20,11 +20,12 @@ from tools import gpu_kernels
 @pytest.fixture
 def on_gpu(monkeypatch):
     """Chooses which engine is made from now on; both play on this machine."""
-    standin.install(monkeypatch)
+    driver = standin.install(monkeypatch)
 
     def choose(value: bool) -> None:
         monkeypatch.setattr(chosen, "plays_on_gpu", lambda config: value)
 
+    choose.driver = driver
     return choose
 
 
@@ -60,13 +61,17 @@ def test_snapshots_move_between_the_engines(on_gpu):
 @pytest.mark.slow
 def test_doctor_compares_them(on_gpu, monkeypatch):
     on_gpu(True)
-    monkeypatch.setattr(emulators, "GPU_GAMES", ("pong",))
-    monkeypatch.setattr(emulators, "GPU_ENVS", 2)
+    on_gpu.driver.most_again()
+    monkeypatch.setattr(emulators, "GPU_GAMES", ("pong", "tic_tac_toe_3d"))
+    monkeypatch.setattr(emulators, "GPU_ENVS", 3)
     for module in (chosen, emulators):
         monkeypatch.setattr(module, "plays_on_gpu", lambda config: config.env.interface == "xla")
     assert emulators.atari2600_gpu() == {
-        "mark": "ok", "text": "cpu: 40 steps of pong, 2 games each, equal the threads'"
-    }  # fmt: skip
+        "mark": "ok",
+        "text": "cpu: 40 steps of pong, tic_tac_toe_3d, 3 games each, 1 and 32 in a warp, equal "
+        "the threads'",
+    }
+    assert on_gpu.driver.most_again() > 0
 
 
 @pytest.mark.slow
