@@ -35,7 +35,7 @@ LIMITS = {
     "custom call": 90.0,
     "host callbacks": 90.0,
     "Atari 2600": 240.0,
-    "Atari 2600 on GPU": 240.0,
+    "Atari 2600 on GPU": 480.0,
     "gradients": 240.0,
     "overlapped order": 180.0,
     "learning": 240.0,
