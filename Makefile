@@ -72,6 +72,7 @@ setup-dev: .venv/jaxrl-dev-installed
 
 # Catch is learned in about a minute; STEPS of the command line comes first.
 catch catch_memory: STEPS := $(or $(STEPS),1e5)
+catch_memory: ALGO := vtrace_lstm_cpu
 
 $(GAMES): .venv/jaxrl-installed
 	@$(JAXRL) train --config $(ALGO) --game $@ --seed $(SEED) \

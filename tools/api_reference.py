@@ -22,6 +22,14 @@ policy = jaxrl.load_policy("pong")  # one that comes with jaxrl, an exported fil
 action = policy.act(observation, seed=0)  # uint8[84, 84, 4], the oldest frame first
 ```
 
+A policy with a recurrent core carries its state from step to step of a game:
+
+```python
+state = policy.new_state()
+action = policy.act(observation, seed=0, state=state)
+state.observe(reward, new_game)  # after each step of the game
+```
+
 [`docs/examples/play_policy.py`](../examples/play_policy.py) plays with a policy in a Gymnasium
 environment.
 """

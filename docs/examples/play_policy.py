@@ -32,6 +32,7 @@ def make_env(config: jaxrl.Config, num_games: int) -> VectorEnv:
 def play(path: str, num_games: int = 2, max_steps: int = 27_000) -> np.ndarray:
     """Returns the scores f64[num_games] of whole games."""
     policy = jaxrl.load_policy(path)
+    state = policy.new_state(num_games) if policy.remembers else None
     env = make_env(policy.config, num_games)
     # A policy that never had to press FIRE would wait for the ball.
     fires = presses_fire(policy.config) and policy.config.env.episodic_life
@@ -40,11 +41,13 @@ def play(path: str, num_games: int = 2, max_steps: int = 27_000) -> np.ndarray:
     scores, over = np.zeros(num_games), np.zeros(num_games, bool)
     for step in range(max_steps):
         frames_last = np.moveaxis(observation, 1, -1)  # u8[num_games, H, W, 4]
-        action = policy.act(frames_last, seed=step)
+        action = policy.act(frames_last, step, state)
         if fires:
             action = np.where(lost, policy.action_names.index("FIRE"), action)
         observation, reward, terminated, truncated, info = env.step(action)
         lives, lost = info["lives"].copy(), info["lives"] < lives
+        if state is not None:
+            state.observe(reward, terminated | truncated)
         scores += reward * ~over
         over |= terminated | truncated
         if over.all():

@@ -131,6 +131,7 @@ def parse(kind: type[T], command: str, words: Sequence[str]) -> T:
       command: name, as `jaxrl NAME --help` has it.
       words: the command line after the name.
     """
+    _refuse_repeated(kind, words)
     names = {field.name for field in dataclasses.fields(typing.cast(Any, kind))}
     if "settings" not in names:
         parsed: Any = _read(kind, command, words, None)
@@ -178,6 +179,15 @@ def _read(kind: Any, command: str, words: Sequence[str], settings: Config | None
 
 
 # --- mistakes ------------------------------------------------------------------------------------
+
+
+def _refuse_repeated(kind: type[T], words: Sequence[str]) -> None:
+    """Refuses an option of several values that is given twice: the first would be forgotten."""
+    for field in dataclasses.fields(typing.cast(Any, kind)):
+        flag = "--" + field.name.replace("_", "-")
+        given = [word for word in words if word == flag or word.startswith(flag + "=")]
+        if typing.get_origin(field.type) is tuple and len(given) > 1:
+            raise UserError(f"{flag} is given {len(given)} times: list all values after one {flag}")
 
 
 def _message(error: Any, options: Sequence[str]) -> str:

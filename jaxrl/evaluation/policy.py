@@ -1,7 +1,7 @@
 """A trained policy that answers observations of anybody's environments."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ class Distribution(NamedTuple):
     probabilities: np.ndarray  # f32[A, N], or f32[B, A, N]
 
 
-@dataclass
+@dataclass(repr=False)
 class RecurrentState:
     """The state of a recurrent policy in the games it plays: one game, or a batch.
 
@@ -45,14 +45,18 @@ class RecurrentState:
     """
 
     steps: RecurrentObservation  # [B], without stacks
+    acted: bool = False  # since the last `observe`
 
     def observe(self, reward: Any, new_game: Any) -> None:
         """Notes the rewards of a step f32[B], and where the next observation begins a game, b[B].
 
         The rewards are the game's own: policies see them clipped to +-1. With `network.core_resets`
-        "life" a lost life begins a game, too.
+        "life" a lost life begins a game, too. Raises `UserError` for another number of games.
         """
         size = self.steps.fresh.shape
+        for given in (np.shape(reward), np.shape(new_game)):
+            if given not in ((), size):
+                raise UserError(f"observe: {given} values for a state of {size[0]} games")
         fresh = jnp.broadcast_to(jnp.asarray(new_game, bool), size)
         reward = jnp.broadcast_to(jnp.asarray(reward, jnp.float32), size)
         self.steps = RecurrentObservation(
@@ -62,6 +66,7 @@ class RecurrentState:
             last_reward=jnp.where(fresh, 0.0, reward),
             fresh=fresh,
         )
+        self.acted = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Policy:
     """
 
     config: Config  # of the run that trained it
-    actor: ActorState  # its parameters
+    actor: ActorState = field(repr=False)  # its parameters
     step: int  # agent steps of training
 
     @functools.cached_property
@@ -114,13 +119,17 @@ class Policy:
     ) -> np.ndarray:
         """Draws an action i32[] of each observation: the same seed draws the same actions.
 
-        A recurrent policy notes in `state` what it saw and did. Raises `UserError` without one.
+        A recurrent policy notes in `state` what it saw and did. Raises `UserError` without one, and
+        where `state.observe` has not been called since the last action.
         """
         batch, single = self._batch(observation)
+        if isinstance(state, RecurrentState) and state.acted:
+            raise UserError("act: call state.observe(reward, new_game) after each step of the game")
         keys = jax.random.split(jax.random.key(seed), len(batch))
         choice = Choice(*self._act(self.actor, self._with_state(batch, state), keys))
         if state is not None:
             state.steps = state.steps._replace(core=choice.core, last_action=choice.action)
+            state.acted = True
         actions = np.asarray(choice.action)
         return actions[0] if single else actions
 
@@ -158,8 +167,14 @@ class Policy:
 
     def _with_state(self, batch: np.ndarray, state: RecurrentState | None) -> PyTree:
         """Returns observations as the agent takes them. Raises `UserError` without their state."""
-        if not self.remembers:
+        core = self._made[0].core
+        if core is None:
+            if state is not None:
+                raise UserError("state: this policy is not recurrent; leave it out")
             return batch
+        fits = isinstance(state, RecurrentState) and state.steps.core.shape[-1] == core.size
+        if state is not None and not fits:
+            raise UserError("state: is not one of this policy's; begin with policy.new_state()")
         games = 0 if state is None else len(state.steps.fresh)
         if state is None or games != len(batch):
             given = f"of {games} games, not {len(batch)}" if state else "missing"

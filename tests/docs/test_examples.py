@@ -9,9 +9,13 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from jaxrl.agents import make_agent
 from jaxrl.atari.games import full_actions, minimal_actions
 from jaxrl.cli import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
+from jaxrl.envs import make_engine
+from jaxrl.evaluation.policy import Policy
 from jaxrl.runs import layout
 from jaxrl.runs.directory import load_config
 from jaxrl.types import AXIS
@@ -151,6 +155,24 @@ def test_another_trainer_learns_the_same_from_our_games_as_from_ales(capsys):
     assert one == other
 
 
+def test_a_policy_that_remembers_plays(monkeypatch):
+    example = load("play_policy")
+    frames = {"frame_height": 36, "frame_width": 36}
+    network = {"core": "lstm", "core_units": 8, "torso": "nips"}
+    config = Config(game="pong").replaced(env=frames, network=network)
+    agent = make_agent(resolve(config), make_engine(config, 1).spec)
+    policy = Policy(config, agent.init(jax.random.key(0)).actor, 0)
+    states = []
+    monkeypatch.setattr(example.jaxrl, "load_policy", lambda _: policy)
+    made = Policy.new_state
+    monkeypatch.setattr(
+        Policy, "new_state", lambda *given: states.append(made(*given)) or states[0]
+    )
+    example.play("x", num_games=2, max_steps=4)
+    assert not states[0].steps.fresh.any()
+    assert (np.abs(states[0].steps.core) > 0).all()
+
+
 @pytest.mark.parametrize(
     ("env", "fires"),
     [
@@ -166,7 +188,10 @@ def test_a_policy_plays_the_game_that_it_was_trained_on(monkeypatch, env, fires)
     config = Config(game="breakout").replaced(env=env)
     actions = (full_actions if config.env.full_action_space else minimal_actions)("breakout")
     policy = types.SimpleNamespace(
-        config=config, action_names=actions, act=lambda frames, seed: np.zeros(len(frames), int)
+        config=config,
+        action_names=actions,
+        act=lambda frames, seed, state: np.zeros(len(frames), int),
+        remembers=False,
     )
     monkeypatch.setattr(example.jaxrl, "load_policy", lambda _: policy)
     sent = []

@@ -113,6 +113,17 @@ def test_a_policy_with_a_core_remembers_what_its_state_saw():
         # The rollout has drawn by other keys: the memory is told what was done.
         recalled.steps = recalled.steps._replace(last_action=row.action)
         recalled.observe(row.reward, state.timestep.reset & before.game_over)
+    policy.act(np.asarray(seen.stack), 0, recalled)
+    with pytest.raises(UserError, match=r"act: call state.observe\(reward, new_game\)"):
+        policy.act(np.asarray(seen.stack), 0, recalled)
+    with pytest.raises(UserError, match=r"observe: \(3,\) values for a state of 2 games"):
+        recalled.observe(np.zeros(3), False)
+    other = untrained("a2c_fast", network=network | {"core_units": 9}).new_state(2)
+    with pytest.raises(UserError, match="is not one of this policy's"):
+        policy.value(np.asarray(seen.stack), other)
+    with pytest.raises(UserError, match="this policy is not recurrent; leave it out"):
+        untrained("a2c_fast").value(np.zeros((2, 84, 84, 4), np.uint8), other)
+    assert len(repr(other)) < 200
     with pytest.raises(UserError, match=r"state is missing.*new_state\(2\)"):
         policy.act(np.asarray(seen.stack), 0)
     with pytest.raises(UserError, match=r"state is of 2 games, not 1.*new_state\(1\)"):

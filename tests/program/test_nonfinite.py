@@ -12,6 +12,8 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine
 from jaxrl.errors import NotFiniteError
+from jaxrl.networks.core import first_observation
+from jaxrl.ops import batches
 from jaxrl.program import nonfinite
 from jaxrl.program.program import make_program
 from jaxrl.runs import checkpoint_files
@@ -102,21 +104,24 @@ def test_devices_skip_together():
 def test_every_recipe_can_skip_updates(path):
     """Also one with a constant learning rate, which is no array by itself."""
     config = few_environments(load(path)).replaced(game="catch", parallel={"num_learners": 0})
-    spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
+    shape = config.frame_shape()
+    spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch", shape)
     agent = nonfinite.guarded(make_agent(resolve(config), spec), skip=True)
     length = agent.rollout_length
-    observation = jax.ShapeDtypeStruct((length + 1, 4, 84, 84, 4), jnp.uint8)
+    stacks = jax.ShapeDtypeStruct((length + 1, 4, *shape, 4), jnp.uint8)
 
-    def turn(key, observation):
+    def turn(key, stacks):
         state = agent.init(key)
         keys = jax.random.split(key, 4)
-        extras = jax.vmap(lambda o: agent.act(state.actor, o, keys)[1])(observation[:-1])
+        observation = jax.vmap(lambda stack: first_observation(stack, agent.core))(stacks)
+        before = batches.at(observation, slice(-1))
+        extras = jax.vmap(lambda o: agent.act(state.actor, o, keys)[1])(before)
         rows = jnp.zeros((length, 4))
         played = Trajectory(observation, rows.astype(int), rows, rows, rows > 0, extras)
         return agent.update(state, played, key)
 
     mapped = jax.vmap(turn, in_axes=(None, None), axis_name=AXIS, axis_size=1)
-    _, metrics = jax.eval_shape(mapped, jax.random.key(0), observation)
+    _, metrics = jax.eval_shape(mapped, jax.random.key(0), stacks)
     assert metrics[nonfinite.SKIPPED].total.shape == (1,)
 
 

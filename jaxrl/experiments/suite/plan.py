@@ -192,7 +192,10 @@ def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember
     known = [member.name for member in members]
     for name in names:
         if name not in known:
-            raise UserError(f"--only {name}: no member of the suite; known are {', '.join(known)}")
+            where = " on this machine" if name.startswith("atari2600-") else ""
+            raise UserError(
+                f"--only {name}: no member of the suite{where}; known are {', '.join(known)}"
+            )
     return [member for member in members if member.name in names or not names]
 
 
