@@ -22,8 +22,10 @@ from jaxrl.networks.actors import forward, init_actor
 from jaxrl.networks.core import core_of
 from jaxrl.networks.running_statistics import (
     RunningStatistics,
+    from_returns,
     merge_statistics,
     new_statistics,
+    to_returns,
     update_statistics,
 )
 from jaxrl.ops import batches, distributions, optimizers, predictions, returns
@@ -344,17 +346,3 @@ def update_value_statistics(
         )
     )
     return merge_statistics(statistics, mean, square, count * jax.lax.axis_size(AXIS))
-
-
-def to_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
-    """Converts values from the network's units to those of the return."""
-    if statistics == ():
-        return value
-    return value * jnp.sqrt(statistics.variance + 1e-5) + statistics.mean
-
-
-def from_returns(value: jax.Array, statistics: PyTree) -> jax.Array:
-    """Converts values from units of the return to those of the network."""
-    if statistics == ():
-        return value
-    return (value - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)

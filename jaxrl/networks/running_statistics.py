@@ -96,3 +96,17 @@ def normalize(observation: jax.Array, statistics: Any) -> jax.Array:
     # A pixel that has never changed has no variance; later values are clipped.
     x = (x - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)
     return jnp.clip(x, -CLIP, CLIP)
+
+
+def to_returns(value: jax.Array, statistics: Any) -> jax.Array:
+    """Converts values from the network's units to those of the return."""
+    if statistics == ():
+        return value
+    return value * jnp.sqrt(statistics.variance + 1e-5) + statistics.mean
+
+
+def from_returns(value: jax.Array, statistics: Any) -> jax.Array:
+    """Converts values from units of the return to those of the network."""
+    if statistics == ():
+        return value
+    return (value - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)
