@@ -232,7 +232,7 @@ def logged(recipe: str) -> set[str]:
     def one_update(key):
         state, length = agent.init(key), agent.rollout_length
         stack = jnp.zeros((envs, 84, 84, 4), jnp.uint8)
-        action, extras = agent.act(state.actor, stack, jax.random.split(key, envs))
+        action, extras, _ = agent.act(state.actor, stack, jax.random.split(key, envs))
         zeros = jnp.zeros(envs)
         row = Trajectory(stack, action, zeros, zeros, zeros == 0, extras)
         rows = jax.tree.map(lambda x: jnp.broadcast_to(x, (length, *x.shape)), row)
