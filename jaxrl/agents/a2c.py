@@ -45,11 +45,6 @@ class Setup(NamedTuple):
     optimizer: optax.GradientTransformation
     learning_rate: optax.Schedule  # of the updates done
 
-    @property
-    def remembers(self) -> bool:
-        """Whether the network has a core, so that it learns from sequences."""
-        return self.network.config.core != "none"
-
 
 class Extras(NamedTuple):
     """Values that `act` stores beside the actions."""
@@ -106,7 +101,7 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
         target - value[:-1],
         row_weights(trajectory.valid),
     )
-    return batches.items(batch, setup.remembers)
+    return batches.items(batch, setup.network.config.remembers)
 
 
 def loss(
@@ -143,7 +138,7 @@ def update(
         actor.params,
         batch,
         setup.settings.micro_batch,
-        rows_per_item=setup.settings.rollout_length if setup.remembers else 1,
+        rows_per_item=setup.settings.rollout_length if setup.network.config.remembers else 1,
     )
     rate = setup.learning_rate(actor.updates)
     params, opt_state = optimizers.apply(

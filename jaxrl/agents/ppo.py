@@ -58,11 +58,6 @@ class Setup(NamedTuple):
     learning_rate: optax.Schedule  # of the updates done; its first value where the rate adapts
     adaptive: bool  # whether the learning rate follows the divergence of the policies
 
-    @property
-    def remembers(self) -> bool:
-        """Whether the network has a core, so that it learns from sequences."""
-        return self.network.config.core != "none"
-
 
 class Extras(NamedTuple):
     """Values that `act` stores beside the actions."""
@@ -248,7 +243,7 @@ def gradient_step(
     Its part is steps i32[T / M, E] of each environment; with a core environments i32[E / M].
     """
     params, (opt_state, rate) = learned
-    take = minibatches.take_sequences if setup.remembers else minibatches.take
+    take = minibatches.take_sequences if setup.network.config.remembers else minibatches.take
     batch = take(rollout, part)
     if setup.settings.normalize_advantages:
         batch = batch._replace(advantage=normalize_advantages(batch.advantage, batch.weight))
@@ -257,7 +252,7 @@ def gradient_step(
         params,
         batch,
         setup.settings.micro_batch,
-        rows_per_item=setup.settings.rollout_length if setup.remembers else 1,
+        rows_per_item=setup.settings.rollout_length if setup.network.config.remembers else 1,
     )
     params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, params, rate)
     metrics |= {"loss/gradient_norm": optax.tree.norm(gradients), "loss/learning_rate": rate}
@@ -289,7 +284,7 @@ def update(
     rollout, value_statistics = make_rollout(setup, actor, trajectory)
     if not setup.adaptive:
         train_state = train_state._replace(learning_rate=setup.learning_rate(actor.updates))
-    draw = minibatches.order_of_sequences if setup.remembers else minibatches.order
+    draw = minibatches.order_of_sequences if setup.network.config.remembers else minibatches.order
     order = draw(key, setup.settings, setup.spec.num_envs)
     orders = order.reshape(setup.settings.epochs, -1, *order.shape[1:])
     learned, metrics = jax.lax.scan(

@@ -66,7 +66,7 @@ def _acting(config: Config) -> list[str]:
     """Returns the lines of Python that choose an action."""
     height, width = config.frame_shape()
     shape = f"uint8[{height}, {width}, 4], the oldest frame first"
-    if config.network.core == "none":
+    if not config.network.remembers:
         return [f"action = policy.act(observation, seed=0)  # {shape}"]
     return [
         "state = policy.new_state()  # where a game begins",

@@ -80,7 +80,7 @@ def _sizes(config: Config, num_devices: int) -> Sizes:
         num_learners=asked or num_devices,
         groups=config.parallel.groups,
         owner="learner" if asked else "device",
-        sequences=config.network.core != "none",
+        sequences=config.network.remembers,
     )
 
 

@@ -64,6 +64,11 @@ class NetworkConfig:
     """of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its products in
     float32; parameters, heads and losses are float32 always"""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there is a recurrent core, so that agents learn from sequences of steps."""
+        return self.core != "none"
+
 
 # (filters, kernel size, stride) of each convolution, then the units of the dense layer
 CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {

@@ -110,7 +110,7 @@ def _check_network(config: Config) -> None:
     network, algorithm = config.network, config.algorithm
     if network.dueling and not config.agent.has_action_values:
         raise UserError(f"network.dueling = true: {algorithm} has no action values; drop it")
-    if network.core != "none" and not config.agent.can_remember:
+    if network.remembers and not config.agent.can_remember:
         raise UserError(
             f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, "
             "ppo, vtrace and r2d2 learn from sequences"
@@ -119,7 +119,7 @@ def _check_network(config: Config) -> None:
         raise UserError(
             "network.core_resets = 'life': lives are seen with env.episodic_life only; take game"
         )
-    if network.core == "none" and config.agent.needs_core:
+    if config.agent.needs_core and not network.remembers:
         raise UserError(f"{config.agent.needs_core} take network.core = 'lstm'")
     if network.noisy and not config.agent.can_be_noisy:
         raise UserError(

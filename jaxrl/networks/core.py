@@ -23,7 +23,7 @@ GATES = {"lstm": 4, "gru": 3}
 
 def core_of(config: NetworkConfig) -> Core | None:
     """Returns the state that acting carries from step to step; None without a core."""
-    if config.core == "none":
+    if not config.remembers:
         return None
     parts = 2 if config.core == "lstm" else 1
     return Core(parts * config.core_units, config.core_resets == "life")

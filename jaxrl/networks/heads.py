@@ -33,7 +33,7 @@ class PolicyValueNetwork(nn.Module):
 
         With a core it maps sequences [B, T] of recurrent observations to outputs [B, T].
         """
-        if self.config.core == "none":
+        if not self.config.remembers:
             (features,) = Torso(self.config)(x)
             core: PyTree = ()
         else:
@@ -81,7 +81,7 @@ class ActionValueNetwork(nn.Module):
         Noisy networks draw their noise from key[B]; with None they use their mean weights. With a
         core it maps sequences [B, T] of recurrent observations to plain action values [B, T, A].
         """
-        if self.config.core != "none":
+        if self.config.remembers:
             features, core = remember(self.config, self.num_actions, x)
             return ActionValues(self._after_core(features), core)
 
