@@ -106,9 +106,8 @@ def make_batch(
     setup: Setup, actor: ActorState, target_params: PyTree, trajectory: Trajectory, key: jax.Array
 ) -> Batch:
     """Returns the transitions of a trajectory [T, E] with their targets, as one batch."""
-    observation = batches.flatten(trajectory.observation)
-    values = forward(setup.network, target_params, actor.statistics, observation)
-    values = batches.unflatten(values, trajectory.observation.shape[:2])  # [T+1, E, A]
+    # [T+1, E, A]
+    values = forward(setup.network, target_params, actor.statistics, trajectory.observation)
     keys = batches.keys_per_index(key, trajectory.action.shape[1])
     last_action = act(setup, actor, trajectory.observation[-1], keys).action
     action = jnp.concatenate([trajectory.action, last_action[None]])

@@ -18,7 +18,7 @@ from jaxrl.experiments.doctor.machine import Machine, describe_apart
 SIGNS: dict[Mark, str] = {"ok": "✓", "warning": "!", "cross": "✗"}
 ASCII_SIGNS: dict[Mark, str] = {"ok": "+", "warning": "!", "cross": "x"}
 COLORS: dict[Mark, str] = {"ok": "green", "warning": "yellow", "cross": "bold red"}
-NAME_WIDTH = 19
+NAME_WIDTH = 18
 
 
 @dataclasses.dataclass(frozen=True)

@@ -645,16 +645,16 @@ def test_the_page_and_its_status(page):
     status, said = page([WELL, SLOW, LATE])
     assert status == 0
     assert said.splitlines()[:-1] == [
-        "✓ devices          cpu: 1 x cpu",
-        "! cores            1 core",
-        "                   -> give it more",
-        "✗ overlapped order the emulators wait (3 s)",
-        "                   -> train strictly",
+        "✓ devices           cpu: 1 x cpu",
+        "! cores             1 core",
+        "                    -> give it more",
+        "✗ overlapped order  the emulators wait (3 s)",
+        "                    -> train strictly",
     ]
     assert said.splitlines()[-1].startswith("training works here (")
     status, said = page([WELL, FULL, SLOW])
     assert status == 1
-    assert "✗ disk             [bold]no space" in said
+    assert "✗ disk              [bold]no space" in said
     assert said.splitlines()[-1].startswith("training does not work here: disk (")
 
 
