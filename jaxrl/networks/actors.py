@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl.config.schema import NetworkConfig
 from jaxrl.networks.core import core_of, first_observation
 from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork
 from jaxrl.networks.running_statistics import init_statistics, normalize, update_statistics
@@ -59,7 +60,16 @@ def forward(network: nn.Module, params: Any, statistics: Any, observation: Any, 
     if len(leading) > 1:
         outputs = forward(network, params, statistics, batches.flatten(observation))
         return batches.unflatten(outputs, leading)
-    return network.apply({"params": params}, normalize(observation, statistics), *noise)
+    return network.apply({"params": params}, _normalized(network, observation, statistics), *noise)
+
+
+def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> jax.Array:
+    """Normalizes stacks of frames, in the order of the blocks that the first layer cuts, if any."""
+    config: NetworkConfig = network.config
+    by_blocks = jax.default_backend() == "cpu" and config.torso != "impala"
+    block = config.first_stride if by_blocks else 1
+    whole = all(length % block == 0 for length in observation.shape[-3:-1])
+    return normalize(observation, statistics, block if whole else 1)
 
 
 def _unroll(
@@ -68,7 +78,8 @@ def _unroll(
     """Returns outputs [B] of one step of an agent that remembers, or [B, T] of a sequence."""
     single = observation.stack.ndim == 4
     steps = jax.tree.map(lambda x: x[:, None], observation) if single else observation
-    steps = steps._replace(stack=normalize(steps.stack, statistics))
+    rows = _normalized(network, batches.flatten(steps.stack), statistics)
+    steps = steps._replace(stack=batches.unflatten(rows, steps.stack.shape[:2]))
     outputs: Any = network.apply({"params": params}, steps)
     if not single:
         return outputs

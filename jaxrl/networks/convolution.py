@@ -2,7 +2,8 @@
 
 On CPUs, XLA's own weight gradient is 30 times too slow inside a loop. The form for CPUs cuts the
 image into blocks as large as the stride and sums over the few blocks under the kernel (4 for the
-8 x 8 kernel of stride 4), each times its part of the kernel.
+8 x 8 kernel of stride 4), each times its part of the kernel. It copies either the blocks, once for
+every shift, or the outputs, whichever are fewer.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,29 @@ def xla_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
     )
 
 
+def cut(image: jax.Array, size: int) -> jax.Array:
+    """Cuts [..., H, W, C] into square blocks: [..., H / size, W / size, size, size, C]."""
+    *leading, height, width, channels = image.shape
+    blocks = image.reshape(*leading, height // size, size, width // size, size, channels)
+    return jnp.swapaxes(blocks, -4, -3)
+
+
+def join(blocks: jax.Array) -> jax.Array:
+    """Joins the blocks of `cut`: [..., H / size, W / size, size, size, C] -> [..., H, W, C]."""
+    *leading, rows, columns, size, _, channels = blocks.shape
+    image = jnp.swapaxes(blocks, -4, -3)
+    return image.reshape(*leading, rows * size, columns * size, channels)
+
+
+def cut_bytes(image: jax.Array, size: int) -> jax.Array:
+    """Cuts u8[..., H, W, 4] as `cut` does; the four bytes of a pixel move as one word.
+
+    XLA moves one element at a time on a CPU, a float as slowly as four bytes.
+    """
+    words = jax.lax.bitcast_convert_type(image, jnp.uint32)[..., None]
+    return jax.lax.bitcast_convert_type(cut(words, size)[..., 0], jnp.uint8)
+
+
 def _pad_to(array: jax.Array, lengths: tuple[int, int], axes: tuple[int, int]) -> jax.Array:
     """Pads the axes with zeros at their ends, up to the lengths."""
     padding = [(0, 0)] * array.ndim
@@ -34,17 +58,17 @@ def _blocks(x: jax.Array, kernel: jax.Array, stride: int) -> tuple[jax.Array, ja
     Returns [B, H' + s - 1, W' + s - 1, C'] of the image and [s, s, F, C'] of the kernel.
     """
     size, _, channels, filters = kernel.shape
-    batch, height, width, _ = x.shape
+    _, height, width, _ = x.shape
     shifts = -(-size // stride)  # s, blocks that a kernel spans
     rows, columns = ((length - size) // stride + shifts for length in (height, width))
     x = _pad_to(x, (rows * stride, columns * stride), (1, 2))
     x = x[:, : rows * stride, : columns * stride]
-    x = x.reshape(batch, rows, stride, columns, stride, channels).transpose(0, 1, 3, 2, 4, 5)
+    x = cut(x, stride)
     kernel = _pad_to(kernel, (shifts * stride, shifts * stride), (0, 1))
     kernel = kernel.reshape(shifts, stride, shifts, stride, channels, filters)
     # Filters first: a weight gradient with its short side first is three times faster.
     parts = kernel.transpose(0, 2, 5, 1, 3, 4).reshape(shifts, shifts, filters, -1)
-    return x.reshape(batch, rows, columns, -1), parts
+    return x.reshape(*x.shape[:3], -1), parts
 
 
 def _sum_over_shifts(
@@ -80,27 +104,60 @@ def _shift_then_multiply(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Ar
     )
 
 
-def _multiply_then_shift(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Computes one product of all blocks with all parts, which copies nothing before it."""
-    blocks, parts = _blocks(x, kernel, stride)
+@jax.custom_vjp
+def _product(blocks: jax.Array, parts: jax.Array) -> jax.Array:
+    """Convolves [B, H' + s - 1, W' + s - 1, C'] with [s, s, F, C'] by one product: [B, H', W', F].
+
+    All blocks are multiplied by all parts, those at the borders in vain. Either gradient is one
+    product too, with the output's gradient shifted to where each part has its block.
+    """
+    shifts = len(parts)
     y = _times(blocks, parts.reshape(-1, parts.shape[-1]))
     y = y.reshape(*y.shape[:3], *parts.shape[:3])
-    return _sum_over_shifts(
-        lambda i, j, rows, columns: y[:, rows, columns, i, j], blocks, len(parts)
-    )
+    return _sum_over_shifts(lambda i, j, rows, columns: y[:, rows, columns, i, j], blocks, shifts)
+
+
+def _product_forward(blocks: jax.Array, parts: jax.Array) -> tuple[jax.Array, Any]:
+    return _product(blocks, parts), (blocks, parts)
+
+
+def _product_backward(inputs: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    blocks, parts = inputs
+    last = len(parts) - 1
+    shifted = [
+        jnp.pad(gradient, ((0, 0), (i, last - i), (j, last - j), (0, 0)))
+        for i in range(last + 1)
+        for j in range(last + 1)
+    ]
+    rows = jnp.concatenate(shifted, axis=3)
+    rows = rows.reshape(-1, rows.shape[-1])  # XLA copies again for a product over three axes
+    to_parts = rows.T @ blocks.reshape(-1, blocks.shape[-1])
+    to_blocks = rows @ parts.reshape(-1, parts.shape[-1])
+    return to_blocks.reshape(blocks.shape), to_parts.reshape(parts.shape)
+
+
+_product.defvjp(_product_forward, _product_backward)
+
+
+def _multiply_then_shift(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """Computes one product of all blocks with all parts, which copies nothing before it."""
+    return _product(*_blocks(x, kernel, stride))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def block_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
     """Computes `conv2d`, with its shapes, by matrix products.
 
-    One product without a gradient, else one for every shift.
+    One product without a gradient or where blocks are much longer than outputs, else one for every
+    shift.
     """
     return _multiply_then_shift(x, kernel, stride)
 
 
 def _forward(x: jax.Array, kernel: jax.Array, stride: int) -> tuple[jax.Array, Any]:
-    return jax.vjp(partial(_shift_then_multiply, stride=stride), x, kernel)
+    filters, block = kernel.shape[-1], stride * stride * kernel.shape[-2]
+    form = _multiply_then_shift if 2 * filters < block else _shift_then_multiply
+    return jax.vjp(partial(form, stride=stride), x, kernel)
 
 
 def _backward(stride: int, pullback: Any, gradient: jax.Array) -> Any:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.networks.convolution import cut, cut_bytes, join
 from jaxrl.runtime.collectives import mean_over_devices, sum_over_devices
 from jaxrl.types import AXIS, FRAME_SHAPE
 
@@ -88,8 +89,17 @@ def update_statistics(statistics: Any, frames: jax.Array) -> Any:
     return merge_statistics(statistics, mean, square, x.shape[0] * jax.lax.axis_size(AXIS))
 
 
-def normalize(observation: jax.Array, statistics: Any) -> jax.Array:
-    """Scales u8[..., 84, 84, 4] to [0, 1], or by the statistics with a clip at ±5; f32."""
+def normalize(observation: jax.Array, statistics: Any, block: int = 1) -> jax.Array:
+    """Scales u8[..., 84, 84, 4] to [0, 1], or by the statistics with a clip at ±5; f32.
+
+    With a `block` of several pixels the same values are computed in the order of a convolution that
+    cuts its image into such blocks: XLA drops the joining here together with the cutting there.
+    """
+    if block > 1:
+        if statistics != ():
+            mean, variance = (cut(x, block) for x in statistics[1:])
+            statistics = statistics._replace(mean=mean, variance=variance)
+        return join(normalize(cut_bytes(observation, block), statistics))
     x = observation.astype(jnp.float32) / 255
     if statistics == ():
         return x

@@ -1,3 +1,6 @@
+import math
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,7 +8,8 @@ import pytest
 
 from jaxrl.config.schema import NetworkConfig
 from jaxrl.networks import convolution
-from jaxrl.networks.actors import init_params
+from jaxrl.networks.actors import forward, init_params
+from jaxrl.networks.core import core_of, first_observation
 from jaxrl.networks.heads import PolicyValueNetwork
 from jaxrl.networks.running_statistics import (
     CLIP,
@@ -103,6 +107,45 @@ def test_normalization_is_the_standard_score_and_is_clipped():
     still = statistics._replace(variance=jnp.zeros((84, 84, 1)))
     np.testing.assert_allclose(normalize(observation, still), CLIP)
     np.testing.assert_allclose(normalize(observation, ()), 0.4, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_the_order_of_blocks_changes_no_value(normalized):
+    random = np.random.default_rng(0)
+    observation = jnp.asarray(random.integers(0, 256, (2, 3, 12, 8, 4)), jnp.uint8)
+    mean, variance = random.random((2, 12, 8, 1)).astype(np.float32)
+    statistics = RunningStatistics(jnp.float32(10), mean, variance) if normalized else ()
+    plain = normalize(observation, statistics)
+    np.testing.assert_array_equal(normalize(observation, statistics, block=4), plain)
+    blocks = convolution.cut(plain, 4)
+    np.testing.assert_array_equal(blocks[1, 2, 2, 1, 3, 0], plain[1, 2, 11, 4])
+    np.testing.assert_array_equal(convolution.join(blocks), plain)
+    cut_bytes = jax.jit(convolution.cut_bytes, static_argnums=1)
+    np.testing.assert_array_equal(cut_bytes(observation, 4), convolution.cut(observation, 4))
+
+
+@pytest.mark.parametrize("core", ["none", "lstm"])
+def test_on_a_cpu_no_pixel_is_moved_as_a_float(core):
+    config = NetworkConfig("nips", normalize_observations=True, core=core, core_units=8)
+    network = PolicyValueNetwork(3, config)
+    statistics = init_statistics(config, (24, 20))
+    params = init_params(network, jax.random.key(0), (24, 20))
+    stacks = jnp.zeros((7, 5, 24, 20, 4), jnp.uint8)
+
+    def value(params, stacks):
+        observation = stacks
+        if core != "none":
+            first = first_observation(stacks[:, 0], core_of(config))
+            observation = jax.tree.map(lambda x: jnp.repeat(x[:, None], 5, 1), first)
+            observation = observation._replace(stack=stacks)
+        return forward(network, params, statistics, observation).value.sum()
+
+    for function in (value, jax.grad(value)):
+        text = jax.jit(function).lower(params, stacks).compile().as_text()
+        moved = re.findall(r"= (\w+)\[([\d,]+)\]\S* transpose\(", text)
+        sizes = {(kind, math.prod(map(int, shape.split(",")))) for kind, shape in moved}
+        assert ("u32", stacks.size // 4) in sizes
+        assert ("f32", stacks.size) not in sizes
 
 
 def test_bfloat16_computes_about_the_same_with_float32_parameters():
