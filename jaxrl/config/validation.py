@@ -115,6 +115,11 @@ def _check_network(config: Config) -> None:
             f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, "
             "ppo, vtrace and r2d2 learn from sequences"
         )
+    if network.skip_blank_frames and not network.normalize_observations:
+        raise UserError(
+            "network.skip_blank_frames: only with network.normalize_observations, which knows the "
+            "mean frame"
+        )
     if network.core_resets == "life" and not config.env.episodic_life:
         raise UserError(
             "network.core_resets = 'life': lives are seen with env.episodic_life only; take game"

@@ -69,7 +69,7 @@ def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> 
     by_blocks = jax.default_backend() == "cpu" and config.torso != "impala"
     block = config.first_stride if by_blocks else 1
     whole = all(length % block == 0 for length in observation.shape[-3:-1])
-    return normalize(observation, statistics, block if whole else 1)
+    return normalize(observation, statistics, block if whole else 1, config.skip_blank_frames)
 
 
 def _unroll(

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 
 from jaxrl.config.schema import NetworkConfig
 from jaxrl.networks.convolution import cut, cut_bytes, join
-from jaxrl.runtime.collectives import mean_over_devices, sum_over_devices
-from jaxrl.types import AXIS, FRAME_SHAPE
+from jaxrl.runtime.collectives import sum_over_devices
+from jaxrl.types import FRAME_SHAPE
 
 
 class RunningStatistics(NamedTuple):
@@ -81,31 +81,53 @@ def init_statistics(config: NetworkConfig, frame_shape: tuple[int, int] = FRAME_
 
 
 def update_statistics(statistics: Any, frames: jax.Array) -> Any:
-    """Adds a batch u8[..., 84, 84] of every device to the statistics of the pixels."""
+    """Adds a batch u8[..., 84, 84] of every device to the statistics of the pixels.
+
+    Frames without light, as `env.flicker` makes them, are left out.
+    """
     if statistics == ():
         return ()
     x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.float32) / 255
-    mean, square = mean_over_devices((x.mean(0), jnp.square(x).mean(0)))
-    return merge_statistics(statistics, mean, square, x.shape[0] * jax.lax.axis_size(AXIS))
+    lit = x.any((1, 2, 3)).sum(dtype=jnp.float32)
+    total, squares, count = sum_over_devices((x.sum(0), jnp.square(x).sum(0), lit))
+    count_or_one = jnp.maximum(count, 1)
+    return merge_statistics(statistics, total / count_or_one, squares / count_or_one, count)
 
 
-def normalize(observation: jax.Array, statistics: Any, block: int = 1) -> jax.Array:
+def normalize(
+    observation: jax.Array, statistics: Any, block: int = 1, skip_blank: bool = False
+) -> jax.Array:
     """Scales u8[..., 84, 84, 4] to [0, 1], or by the statistics with a clip at ±5; f32.
 
-    With a `block` of several pixels the same values are computed in the order of a convolution that
-    cuts its image into such blocks: XLA drops the joining here together with the cutting there.
+    Args:
+      observation: stacks of frames.
+      statistics: of each pixel; () scales to [0, 1].
+      block: pixels in the rows of the blocks that a convolution will cut. More than 1 computes the
+        same values in the order of these blocks: XLA drops the joining here with the cutting there.
+      skip_blank: with statistics, frames without light become 0, which is the mean frame.
     """
+    pixels = observation
     if block > 1:
+        pixels = cut_bytes(pixels, block)
         if statistics != ():
             mean, variance = (cut(x, block) for x in statistics[1:])
             statistics = statistics._replace(mean=mean, variance=variance)
-        return join(normalize(cut_bytes(observation, block), statistics))
-    x = observation.astype(jnp.float32) / 255
-    if statistics == ():
-        return x
-    # A pixel that has never changed has no variance; later values are clipped.
-    x = (x - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)
-    return jnp.clip(x, -CLIP, CLIP)
+    x = pixels.astype(jnp.float32) / 255
+    if statistics != ():
+        # A pixel that has never changed has no variance; later values are clipped.
+        x = (x - statistics.mean) * jax.lax.rsqrt(statistics.variance + 1e-5)
+        x = jnp.clip(x, -CLIP, CLIP)
+        if skip_blank:
+            lit = _lit(observation)
+            x = jnp.where(jnp.expand_dims(lit, tuple(range(lit.ndim - 1, x.ndim - 1))), x, 0.0)
+    return join(x) if block > 1 else x
+
+
+def _lit(observation: jax.Array) -> jax.Array:
+    """Returns which frames of stacks u8[..., H, W, 4] have a pixel that is not 0: b[..., 4]."""
+    words = jax.lax.bitcast_convert_type(observation, jnp.uint32)  # four frames at once
+    word = jax.lax.reduce_or(words, (words.ndim - 2, words.ndim - 1))
+    return jax.lax.bitcast_convert_type(word, jnp.uint8) != 0
 
 
 def to_returns(value: jax.Array, statistics: Any) -> jax.Array:

@@ -124,6 +124,11 @@ def test_networks_follow(network, shape, units):
         ({}, {"torso": "nips", "first_stride": 9}, "must lie between 1 and 8"),
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
         ({}, {"torso": "impala", "layer_norm": True}, "impala has none"),
+        (
+            {},
+            {"normalize_observations": False, "skip_blank_frames": True},
+            "only with network.norm",
+        ),
     ],
 )
 def test_sizes_that_do_not_fit(changes, network, message):

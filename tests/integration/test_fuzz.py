@@ -87,7 +87,7 @@ def words(draw):
 
 @pytest.fixture
 def nothing_starts(monkeypatch, tmp_path):
-    """What is right by chance is not trained; relative paths lead into an empty directory."""
+    """What is right by chance is not trained; relative paths stay below the test's directory."""
     accepted = []
 
     def started(*arguments, **_):
@@ -102,8 +102,10 @@ def nothing_starts(monkeypatch, tmp_path):
     # Its checks take a minute of processes; only how its words are read matters here.
     monkeypatch.setattr(doctor, "describe_apart", machine.describe)
     monkeypatch.setattr(doctor, "diagnose", lambda *_: (check for check in ()))
-    (tmp_path / "precious").write_text("precious")
-    monkeypatch.chdir(tmp_path)
+    here = tmp_path / "two" / "below"  # so that ../.. holds no runs of other tests
+    here.mkdir(parents=True)
+    (here / "precious").write_text("precious")
+    monkeypatch.chdir(here)
     return accepted
 
 
@@ -167,14 +169,15 @@ def test_every_command_line_is_read_or_refused(nothing_starts, tmp_path, capsys,
     assert seen.count(2) > count // 3
 
 
-def test_what_is_no_file_is_refused(nothing_starts, tmp_path, capsys):
-    (tmp_path / "folder.toml").mkdir()
-    (tmp_path / "binary.toml").write_bytes(os.urandom(1000))
-    (tmp_path / "bom.toml").write_bytes("﻿total_steps = 1".encode("utf-16"))
-    (tmp_path / "loop.toml").symlink_to(tmp_path / "loop.toml")
-    (tmp_path / "long.toml").write_text("total_steps = " + "1" * 5000)
-    (tmp_path / "deep.toml").write_text("agent = " + "[" * 5000)
-    names = [path.name for path in tmp_path.glob("*.toml")]
+def test_what_is_no_file_is_refused(nothing_starts, capsys):
+    here = Path.cwd()
+    (here / "folder.toml").mkdir()
+    (here / "binary.toml").write_bytes(os.urandom(1000))
+    (here / "bom.toml").write_bytes("﻿total_steps = 1".encode("utf-16"))
+    (here / "loop.toml").symlink_to(here / "loop.toml")
+    (here / "long.toml").write_text("total_steps = " + "1" * 5000)
+    (here / "deep.toml").write_text("agent = " + "[" * 5000)
+    names = [path.name for path in here.glob("*.toml")]
     for name in [*names, "missing.toml", "a" * 5000, "no\x00name", ""]:
         assert run(["train", "--config", name], capsys) == 2, name
     for name in ["missing", "precious", "folder.toml", "a" * 5000, "no\x00name", "loop.toml"]:
