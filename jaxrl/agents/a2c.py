@@ -149,7 +149,11 @@ def update(
         "loss/learning_rate": rate,
         "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
     }
-    return AgentState(next_actor(actor, params, trajectory), opt_state, state.memory), metrics
+    return AgentState(
+        next_actor(actor, params, trajectory, skip_blank=setup.network.config.skip_blank_frames),
+        opt_state,
+        state.memory,
+    ), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

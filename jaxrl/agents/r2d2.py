@@ -240,7 +240,9 @@ def update(
     )
     memory = memory._replace(priorities=learned.priorities)
     metrics = log(setup, actor, memory, learned.sums, count)
-    new_actor = next_actor(actor, learned.params, trajectory)
+    new_actor = next_actor(
+        actor, learned.params, trajectory, skip_blank=setup.network.config.skip_blank_frames
+    )
     return AgentState(new_actor, learned.train_state, memory), metrics
 
 

@@ -80,16 +80,17 @@ def init_statistics(config: NetworkConfig, frame_shape: tuple[int, int] = FRAME_
     return new_statistics((*frame_shape, 1)) if config.normalize_observations else ()
 
 
-def update_statistics(statistics: Any, frames: jax.Array) -> Any:
+def update_statistics(statistics: Any, frames: jax.Array, skip_blank: bool = False) -> Any:
     """Adds a batch u8[..., 84, 84] of every device to the statistics of the pixels.
 
-    Frames without light, as `env.flicker` makes them, are left out.
+    With `skip_blank`, frames without light, as `env.flicker` makes them, are left out.
     """
     if statistics == ():
         return ()
     x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.float32) / 255
-    lit = x.any((1, 2, 3)).sum(dtype=jnp.float32)
-    total, squares, count = sum_over_devices((x.sum(0), jnp.square(x).sum(0), lit))
+    # A frame without light adds nothing to the sums.
+    own = x.any((1, 2, 3)).sum(dtype=jnp.float32) if skip_blank else jnp.float32(len(x))
+    total, squares, count = sum_over_devices((x.sum(0), jnp.square(x).sum(0), own))
     count_or_one = jnp.maximum(count, 1)
     return merge_statistics(statistics, total / count_or_one, squares / count_or_one, count)
 

@@ -1,5 +1,6 @@
 import math
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ SHAPES = [
     (9, 64, 64, 3, 1),
     (17, 3, 5, 5, 3),
     (10, 2, 3, 2, 4),
+    (22, 4, 16, 8, 3),
 ]
 
 
@@ -114,7 +116,8 @@ def test_a_blank_frame_is_the_mean_frame_and_enters_no_statistics():
     frames[0, 3] = frames[1, :2] = 0
     config = NetworkConfig(normalize_observations=True)
     one = init_statistics(config, (12, 8))
-    update = jax.jit(jax.vmap(update_statistics, axis_name=AXIS))
+    skip = partial(update_statistics, skip_blank=True)
+    update = jax.jit(jax.vmap(skip, axis_name=AXIS))
     nothing = update(jax.tree.map(lambda x: jnp.stack([x, x]), one), frames * np.uint8(0))
     for before, after in zip(one, nothing, strict=True):
         np.testing.assert_array_equal(after[1], before)
@@ -123,6 +126,8 @@ def test_a_blank_frame_is_the_mean_frame_and_enters_no_statistics():
     np.testing.assert_array_equal(statistics.samples, 7)
     np.testing.assert_allclose(statistics.mean[1], lit.mean(0), atol=1e-6)
     np.testing.assert_allclose(statistics.variance[1], lit.var(0), atol=1e-6)
+    every = jax.jit(jax.vmap(update_statistics, axis_name=AXIS))(nothing, frames)
+    np.testing.assert_allclose(every.mean[1], frames.mean((0, 1))[..., None] / 255, atol=1e-6)
     stack = jnp.asarray(np.moveaxis(frames[:, 1:], 1, -1))  # of each, some are blank
     alone = jax.tree.map(lambda x: x[1], statistics)
     x, plain = normalize(stack, alone, skip_blank=True), normalize(stack, alone)
@@ -149,6 +154,29 @@ def test_the_order_of_blocks_changes_no_value(normalized, skip_blank):
     np.testing.assert_array_equal(convolution.join(blocks), plain)
     cut_bytes = jax.jit(convolution.cut_bytes, static_argnums=1)
     np.testing.assert_array_equal(cut_bytes(observation, 4), convolution.cut(observation, 4))
+
+
+@pytest.mark.parametrize(
+    ("torso", "stride", "shape"),
+    [("nips", 4, (44, 40)), ("nips", 3, (33, 35)), ("nips", 4, (45, 38)), ("impala", 4, (20, 16))],
+)
+def test_the_network_sees_what_is_normalized(torso, stride, shape):
+    config = NetworkConfig(
+        torso, first_stride=stride, normalize_observations=True, skip_blank_frames=True
+    )
+    network = PolicyValueNetwork(3, config)
+    params = init_params(network, jax.random.key(0), shape)
+    random = np.random.default_rng(0)
+    stacks = jnp.asarray(random.integers(0, 256, (2, *shape, 4)), jnp.uint8)
+    stacks = stacks.at[0, ..., 3].set(0)
+    mean, variance = random.random((2, *shape, 1)).astype(np.float32)
+    statistics = RunningStatistics(jnp.float32(10), mean, variance)
+    ours = jax.jit(partial(forward, network))(params, statistics, stacks)
+    x = (stacks / 255 - mean) / np.sqrt(variance + 1e-5)
+    x = jnp.clip(x, -CLIP, CLIP).at[0, ..., 3].set(0)
+    expected = network.apply({"params": params}, x)
+    np.testing.assert_allclose(ours.logits, expected.logits, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(ours.value, expected.value, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("core", ["none", "lstm"])
