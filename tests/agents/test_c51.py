@@ -99,6 +99,7 @@ def trajectory(seed, steps=4, envs=4):
     )
 
 
+@pytest.mark.slow
 def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
     settings = {"learning_starts": 48, "target_update_interval": 32, "batch_size": 32}
     config = catch_config("c51_fast", num_envs=4, agent=settings)

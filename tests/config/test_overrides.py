@@ -89,6 +89,7 @@ def test_a_key_that_an_older_version_did_not_know_has_its_default():
         overrides.check(before, patient, ())
 
 
+@pytest.mark.slow
 def test_an_edited_configuration_is_refused_until_its_keys_are_named(run_dir, capsys):
     edit(run_dir, "total_steps = 400", "total_steps = 600")
     edit(run_dir, "gamma = 0.99", "gamma = 0.98")
@@ -106,6 +107,7 @@ def test_an_edited_configuration_is_refused_until_its_keys_are_named(run_dir, ca
     assert "at step 600: --override total_steps=1200 trains as long" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_value_on_the_command_line_is_kept_in_the_run(run_dir):
     assert main(["resume", str(run_dir), "--override", "total_steps=600"]) == 0
     assert load(run_dir / "config.toml").total_steps == 600

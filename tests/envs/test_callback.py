@@ -33,6 +33,7 @@ BASE = Config().replaced(
 )
 
 
+@pytest.mark.slow
 def test_both_engines_give_the_same_trajectories():
     """Frames, rewards, ends, resets and statistics, over lost lives, ends of games and resets."""
     actions = random_actions(320, 3)
@@ -126,6 +127,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("method", ["send", pytest.param("recv", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_an_error_in_a_callback_ends_training_with_its_own_message(
     tmp_path, monkeypatch, capsys, method
 ):

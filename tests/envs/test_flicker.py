@@ -102,6 +102,7 @@ def test_without_flicker_the_engine_is_left_as_it_is():
 # --- evaluation -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_evaluations_flicker_and_say_so(tmp_path):
     flickering = config(0.75)
     engine, _, conditions = protocols.set_up(flickering, "noop", ENVS)

@@ -113,6 +113,7 @@ def test_rewards_are_clipped_where_they_were_in_training(clips, factor):
 @pytest.mark.parametrize(
     ("game", "protocol", "steps"), [("catch", "noop", 2), ("breakout", "sticky", 30)]
 )
+@pytest.mark.slow
 def test_trying_actions_changes_nothing(game, protocol, steps):
     """Bit for bit: the state of play with its random keys, and the emulator's snapshot."""
     config = CATCH.replaced(game=game)

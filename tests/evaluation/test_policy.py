@@ -38,6 +38,7 @@ def test_one_observation_is_a_batch_of_one(trained, observations):
     np.testing.assert_allclose(policy.probabilities(observations).sum(1), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_actions_are_drawn_by_their_probabilities(trained, observations):
     """Standard deviation of a share of 4,000 draws: below 0.008."""
     policy = load_policy(trained)
@@ -94,6 +95,7 @@ def test_its_evaluation_is_that_of_the_command(trained):
     assert evaluation_record.protocol_of(config) == "noop"
 
 
+@pytest.mark.slow
 def test_a_policy_with_a_core_remembers_what_its_state_saw():
     """Played by hand in the games of an evaluation, it acts as the rollout does."""
     network = {"core": "gru", "core_units": 8, "torso": "nips"}

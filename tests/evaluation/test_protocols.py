@@ -236,6 +236,7 @@ def test_fire_is_pressed_for_some_steps_after_each_reset():
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.slow
 def test_films_and_traces_play_the_game_that_was_trained(tmp_path):
     actor = constant(TRAINED, NOOP)
     score, length, over = video.record(TRAINED, actor, "noop", tmp_path / "x.gif", 0, 60.0)

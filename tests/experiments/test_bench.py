@@ -265,6 +265,7 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
             assert [t.refused for t in trials] == ["does not fit into memory"]
 
 
+@pytest.mark.slow
 def test_fewer_loads_are_measured_alone(tmp_path, capsys):
     arguments = ["bench", "--game", "catch", *SMALL, "--loads", "emulation"]
     assert main([*arguments, "--json"]) == 0

@@ -100,6 +100,7 @@ def states_of(end):
         pytest.param("r2d2_fast", "strict", 10, 1, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, order, turns, groups):
     """Two devices and four; also where the environments of each of the two are in groups."""
     one = train(recipe, 1, order, turns)

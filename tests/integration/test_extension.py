@@ -91,6 +91,7 @@ def test_its_algorithm_learns_its_game(package):
          "that has it, or take one of a2c, ppo, vtrace, dqn, c51, r2d2, nstep_q, pqn, broken"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_mistakes_end_in_one_line(package, words, message):
     if words[-1].endswith(".toml"):
         name = words[-1].removesuffix(".toml")

@@ -215,6 +215,7 @@ def test_between_merges_learners_go_their_own_ways():
 
 
 @pytest.mark.parametrize("recipe", ["a2c_fast", pytest.param("vtrace_cpu", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_learners_go_on_with_new_games(recipe):
     """As a resumed run on EnvPool does; with a memory and without."""
     agent = {"num_minibatches": 2, "window": 4} if recipe == "vtrace_cpu" else {}

@@ -50,6 +50,7 @@ def test_each_quantity_is_named():
 
 
 @pytest.mark.parametrize("poison", [NAN, INF])
+@pytest.mark.slow
 def test_a_skipped_update_leaves_no_trace_but_in_the_count(poison):
     """Parameters 1, 2, 3, poison: after the fourth update they are 3 still."""
 
@@ -126,6 +127,7 @@ def test_every_recipe_can_skip_updates(path):
 
 
 @pytest.mark.parametrize("recipe", ["nstep_q", pytest.param("dqn", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_skipped_update_still_copies_the_target(recipe):
     """The rewards of update 2 are not finite, and the target is copied in every second update."""
     agent = {"target_update_interval": 32, "rollout_length": 4, "epsilon_spread": False}
@@ -157,6 +159,7 @@ def differing(a, b):
     return sum(not x for x in jax.tree.leaves(same))
 
 
+@pytest.mark.slow
 def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):
     run_dir = tmp_path / "x"
     arguments = [*SMALL, "--log.interval", "200", "--total-steps", "4000"]

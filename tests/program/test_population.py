@@ -93,6 +93,7 @@ def test_the_layout_of_accelerators_learns_the_same(recipe, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("gpu", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_population_taken_apart_and_joined_again_is_the_same(monkeypatch, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     program = build(config_of("vtrace_cpu", 2), SEEDS)
@@ -102,6 +103,7 @@ def test_a_population_taken_apart_and_joined_again_is_the_same(monkeypatch, back
 
 
 @pytest.mark.parametrize("recipe", ["a2c_fast", pytest.param("vtrace_cpu", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_members_go_on_with_new_games(recipe):
     """As a resumed population on EnvPool does."""
     program = build(config_of(recipe), SEEDS)

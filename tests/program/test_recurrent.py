@@ -150,6 +150,7 @@ def test_ppo_takes_whole_sequences():
 
 
 @pytest.mark.parametrize("burn", [0, 4])
+@pytest.mark.slow
 def test_without_learning_windows_have_the_policy_that_played(burn):
     """Stored states and replayed ones are the same, so the ratios of V-trace are 1."""
     config = config_of(

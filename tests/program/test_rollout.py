@@ -237,6 +237,7 @@ def order_of_events(recipe, groups, turns, **changes):
 
 
 @pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_updates_run_while_all_environments_step(groups):
     events = order_of_events("vtrace_cpu", groups, 3, agent={"num_minibatches": 2})
     each = [f"{what} {n}" for n in range(groups) for what in ("receive", "send")]

@@ -236,6 +236,7 @@ def test_a_million_transitions_take_less_than_7_3_gb():
 
 
 @pytest.mark.parametrize("order", [pytest.param("strict", marks=pytest.mark.slow), "overlapped"])
+@pytest.mark.slow
 def test_the_compiled_program_writes_the_ring_in_place(order):
     """Beside the ring it needs far less memory than a second one."""
     settings = {"replay_capacity": 40_000, "batch_size": 32, "learning_starts": 0}

@@ -93,6 +93,7 @@ DAMAGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_was_written_is_good(run_dir):
     assert checkpoint_files.survey(run_dir) == checkpoint_files.Found(STEPS, {})
     check = ["sha256sum", "--check", "--quiet", "--strict", layout.CHECKSUMS]

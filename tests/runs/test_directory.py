@@ -75,6 +75,7 @@ def test_tensorboard_says_the_same(run_dir):
     check_metrics(run_dir)
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_before_its_first_step_makes_room(tmp_path, capsys):
     """A crash while compiling left the files, and the same command is repeated."""
     run_dir = tmp_path / "x"

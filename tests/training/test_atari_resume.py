@@ -48,6 +48,7 @@ def cut(path, copy):
         pytest.param("vtrace_cpu", "montezuma_revenge", 2, WINDOWS, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, capsys, recipe, game, devices, more):
     train(tmp_path / "whole", recipe, game, devices, *more)
     resumed = cut(tmp_path / "whole", tmp_path / "cut")

@@ -44,6 +44,7 @@ def runs(tmp_path_factory):
     return home / "without", home / "with", asked
 
 
+@pytest.mark.slow
 def test_training_is_the_same_with_evaluations(runs):
     without, during, _ = runs
     rows = [{k: v for k, v in row.items() if k not in EVALUATED} for row in without_times(during)]
@@ -84,6 +85,7 @@ def test_the_best_checkpoint_is_that_of_the_best_evaluation(runs):
     assert evaluation_record.read(during).step == 600
 
 
+@pytest.mark.slow
 def test_a_resumed_run_knows_the_best_before(runs, tmp_path, capsys):
     run_dir = shutil.copytree(runs[1], tmp_path / "x")
     more = ["--override", "total_steps=1200"]  # Catch pays at most 1

@@ -46,6 +46,7 @@ def test_rollouts_that_do_not_fit_are_refused(monkeypatch):
         memory_budget.check_memory(config, make_mesh(devices))
 
 
+@pytest.mark.slow
 def test_a_compiled_program_is_refused_by_what_it_needs(monkeypatch):
     config = catch_config(num_envs=4)
     engine = make_engine(config, 4)

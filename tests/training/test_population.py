@@ -55,6 +55,7 @@ def cut(path, copy, *steps):
     return copy
 
 
+@pytest.mark.slow
 def test_a_member_has_the_lines_of_a_run_alone(together, tmp_path):
     alone = ["--evaluation.episodes", "0", "--seed", "2", "--run-dir", str(tmp_path / "alone")]
     assert main(["train", *SHORT, *alone]) == 0

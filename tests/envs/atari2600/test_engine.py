@@ -222,6 +222,7 @@ slow = pytest.mark.slow
         pytest.param("strict", 2, marks=slow),
     ],
 )
+@pytest.mark.slow
 def test_trains_in_both_orders_and_groups(order, groups, tmp_path):
     arguments = ["--game", "pong", "--env.engine", "atari2600", "--num-envs", "8"]
     arguments += ["--parallel.order", order, "--parallel.groups", str(groups)]

@@ -80,6 +80,7 @@ def both_play(config, steps, num_envs=2, **options):
 # --- rows ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_gpu_plays_the_rows_of_a_cpu(driver):
     before, _ = driver.launches(), driver.most_again()
     rows = both_play(BASE.replaced(env={"max_episode_steps": 12}), 40)
