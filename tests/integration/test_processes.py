@@ -364,6 +364,7 @@ def meeting(*members):
         return list(pool.map(one, members))
 
 
+@pytest.mark.slow
 def test_processes_meet_and_say_who_is_missing_or_wrong():
     def launches(*who, within=20.0):
         address = f"localhost:{free_port()}"

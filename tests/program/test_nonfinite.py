@@ -195,6 +195,7 @@ def poisoned(make_agent, first, last):
     return make
 
 
+@pytest.mark.slow
 def test_poisoned_parameters_are_found_before_a_checkpoint(tmp_path, monkeypatch, capsys):
     """Losses are still numbers when the last update of an interval breaks the parameters."""
     monkeypatch.setattr(train, "make_agent", poisoned(train.make_agent, 19, 19))
