@@ -148,7 +148,7 @@ def update(
     params, opt_state = optimizers.apply(
         setup.optimizer, gradients, state.train_state, actor.params, rate
     )
-    new_actor = next_actor(actor, params, trajectory)
+    new_actor = next_actor(setup.network, actor, params, trajectory)
     return AgentState(new_actor, opt_state, state.memory), metrics | {"loss/learning_rate": rate}
 
 

@@ -149,11 +149,8 @@ def update(
         "loss/learning_rate": rate,
         "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
     }
-    return AgentState(
-        next_actor(actor, params, trajectory, skip_blank=setup.network.config.skip_blank_frames),
-        opt_state,
-        state.memory,
-    ), metrics
+    new_actor = next_actor(setup.network, actor, params, trajectory)
+    return AgentState(new_actor, opt_state, state.memory), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

@@ -155,9 +155,7 @@ def update(
         "policy/epsilon": setup.epsilon(actor.updates, setup.spec.num_envs).mean(),
         "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
     }
-    new_actor = next_actor(
-        actor, params, trajectory, skip_blank=setup.network.config.skip_blank_frames
-    )
+    new_actor = next_actor(setup.network, actor, params, trajectory)
     return AgentState(new_actor, TrainState(opt_state, target_params), state.memory), metrics
 
 

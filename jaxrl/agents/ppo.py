@@ -292,11 +292,8 @@ def update(
     )
     newest_frames = batches.stacks(trajectory.observation)[:-1, ..., -1]
     # After the gradients: the ratio must compare policies that see the same.
-    statistics = update_statistics(
-        actor.statistics.observation,
-        newest_frames,
-        skip_blank=setup.network.config.skip_blank_frames,
-    )
+    skip_blank = setup.network.config.skip_blank_frames
+    statistics = update_statistics(actor.statistics.observation, newest_frames, skip_blank)
     new_actor = ActorState(
         learned.params, Statistics(statistics, value_statistics), actor.updates + 1
     )

@@ -157,9 +157,7 @@ def update(
         "policy/epsilon": setup.epsilon(actor.updates, setup.spec.num_envs).mean(),
         "value/target": mean_over_devices(target),
     }
-    new_actor = next_actor(
-        actor, learned.params, trajectory, skip_blank=setup.network.config.skip_blank_frames
-    )
+    new_actor = next_actor(setup.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.opt_state, state.memory), metrics
 
 

@@ -312,9 +312,7 @@ def update(
     )
     memory = memory._replace(priorities=learned.priorities)
     metrics = log(setup, actor, memory, learned.sums, count)
-    new_actor = next_actor(
-        actor, learned.params, trajectory, skip_blank=setup.network.config.skip_blank_frames
-    )
+    new_actor = next_actor(setup.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.train_state, memory), metrics
 
 

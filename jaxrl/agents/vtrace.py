@@ -215,9 +215,7 @@ def update(
         "loss/learning_rate": setup.learning_rate(actor.updates),
         "policy/entropy_coef": setup.entropy_coef(actor.updates),
     }
-    new_actor = next_actor(
-        actor, learned.params, trajectory, skip_blank=setup.network.config.skip_blank_frames
-    )
+    new_actor = next_actor(setup.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.opt_state, memory), means
 
 

@@ -51,8 +51,8 @@ class NetworkConfig:
     normalize_observations: bool = False
     """normalize each pixel by its running mean and standard deviation (CuLE)"""
     skip_blank_frames: bool = False
-    """with normalize_observations, for env.flicker: a frame that is all 0 is missing, and the
-    network sees the mean frame in its place"""
+    """with normalize_observations, for env.flicker: a frame that is all 0 is missing; it enters no
+    statistics, and the network sees the mean frame in its place"""
     core: Literal["none", "lstm", "gru"] = "none"
     """a2c, ppo, vtrace, r2d2: recurrent layer between the torso and the heads, which remembers
     earlier steps of the game"""

@@ -103,14 +103,14 @@ def burn_in(network: nn.Module, params: Any, statistics: Any, observation: Any, 
 
 
 def next_actor(
-    actor: ActorState, params: Any, trajectory: Trajectory, skip_blank: bool = False
+    network: nn.Module, actor: ActorState, params: Any, trajectory: Trajectory
 ) -> ActorState:
     """Returns the actor after an update of the parameters by a trajectory [T, E].
 
-    The statistics take in the trajectory's frames u8[T, E, 84, 84] of all devices, with
-    `skip_blank` (`network.skip_blank_frames`) those with light. Call it after the gradients: a loss
-    must see the statistics that acting saw.
+    The statistics take in the trajectory's frames u8[T, E, 84, 84] of all devices. Call it after
+    the gradients: a loss must see the statistics that acting saw.
     """
     newest_frames = batches.stacks(trajectory.observation)[:-1, ..., -1]
-    statistics = update_statistics(actor.statistics, newest_frames, skip_blank)
+    config: NetworkConfig = network.config
+    statistics = update_statistics(actor.statistics, newest_frames, config.skip_blank_frames)
     return ActorState(params, statistics, actor.updates + 1)

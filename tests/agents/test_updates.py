@@ -274,6 +274,26 @@ def test_a_loss_sees_the_statistics_of_acting(algorithm):
     close(statistics.mean, np.full((*FRAME, 1), 1.5 / 255))
 
 
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_blank_frame_enters_the_statistics_unless_it_is_skipped(algorithm, skips):
+    settings, extras = {
+        "a2c": (A2CConfig(2, gamma=0.5), a2c.Extras(OLD_VALUE)),
+        "ppo": (
+            PPOConfig(2, 0.5, epochs=1, num_minibatches=1),
+            ppo.Extras(OLD_VALUE, OLD_LOG_PROB),
+        ),
+    }[algorithm]
+    network = NetworkConfig(normalize_observations=True, skip_blank_frames=skips)
+    agent, state = make(algorithm, settings, network)
+    after, _ = update(agent, with_params(state, ONLINE), played([0, 2, 3], ACTION, REWARD, extras))
+    statistics = after.actor.statistics
+    statistics = statistics if algorithm == "a2c" else statistics.observation
+    # The frames of s = 0 and 2 were acted on.
+    assert float(statistics.samples) == (1 if skips else 2)
+    close(statistics.mean, np.full((*FRAME, 1), (2 if skips else 1) / 255))
+
+
 # Acting took one action at random: log 1/2. The policy that learns stays uniform at s = 0, whatever
 # its parameters are: divergences r - 1 - log r of ratios 1, 1, 1 and 2, so 0, 0, 0 and 1 - ln 2.
 FOUR = ppo.Extras(np.zeros(4), np.log([0.5, 0.5, 0.5, 0.25]))
