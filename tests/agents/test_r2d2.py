@@ -407,9 +407,12 @@ def test_new_games_do_not_continue_those_in_the_replay():
 
 @pytest.mark.slow
 @pytest.mark.optimized
-@pytest.mark.parametrize(("game", "steps"), [("catch", 14_000), ("catch_memory", 28_000)])
+@pytest.mark.parametrize(("game", "steps"), [("catch", 28_000), ("catch_memory", 70_000)])
 def test_solves_catch(game, steps):
-    """Without a core -5/7 is the best of `catch_memory`."""
+    """Without a core -5/7 is the best of `catch_memory`.
+
+    The greedy policy misses a column or two for long, so it has several times the steps it needs.
+    """
     config = catch_config(
         "r2d2_fast",
         num_envs=16,
@@ -420,17 +423,16 @@ def test_solves_catch(game, steps):
         optimizer={"learning_rate": 1e-3},
         agent={
             "batch_size": 16, "training_intensity": 4.0, "replay_capacity": 20_000,
-            "learning_starts": 500, "target_update_interval": 640, "epsilon_base": 0.2,
+            "learning_starts": 500, "target_update_interval": 640,
+            "epsilon_base": 0.4, "epsilon_exponent": 2.0,
         },
     )  # fmt: skip
     _, program = program_of(config)
-    updates = resolve(config).num_updates
-    first = updates // 10
-    state = program.run(program.init(), np.int32(first))
+    state = program.run(program.init(), np.int32(resolve(config).num_updates // 10))
     assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
-    for _ in range(9):
-        state = program.run(state, np.int32((updates - first) // 9))
-        if episode_statistics.summarize(state.games[0].episodes).return_mean > 0.8:
-            break
-    actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
-    assert evaluate.evaluate(config, actor, "noop", 40).mean > 0.8 * MAX_SCORE
+    scores: list[float] = []
+    while not scores or scores[-1] < 0.8 * MAX_SCORE:
+        assert len(scores) < 9, f"not solved after {steps} steps: {scores}"
+        state = program.run(state, np.int32(resolve(config).num_updates // 10))
+        actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
+        scores.append(evaluate.evaluate(config, actor, "noop", 40).mean)
