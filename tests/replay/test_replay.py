@@ -270,7 +270,8 @@ def test_a_replay_too_large_is_refused_with_the_size_that_fits():
 
 
 def test_windows_too_long_are_refused_before_training(monkeypatch):
-    config = load(recipe_file("vtrace_cpu"))  # 40 environments
+    frames = {"frame_height": 84, "frame_width": 84}
+    config = load(recipe_file("vtrace_cpu")).replaced(env=frames)  # 40 environments
     config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, window=10_000))
     monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(3e9))
     with pytest.raises(UserError, match=r"need 2\.8 GB of host memory, and 3\.0 GB are free"):
