@@ -411,7 +411,7 @@ def test_new_games_do_not_continue_those_in_the_replay():
 def test_solves_catch(game, steps):
     """Without a core -5/7 is the best of `catch_memory`.
 
-    The greedy policy misses a column or two for long, so it has several times the steps it needs.
+    The greedy policy misses a column or two for long, so it is asked after each tenth of `steps`, and may take all.
     """
     config = catch_config(
         "r2d2_fast",
@@ -431,7 +431,7 @@ def test_solves_catch(game, steps):
     state = program.run(program.init(), np.int32(resolve(config).num_updates // 10))
     assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
     scores: list[float] = []
-    while not scores or scores[-1] < 0.8 * MAX_SCORE:
+    while not scores or scores[-1] <= 0.8 * MAX_SCORE:
         assert len(scores) < 9, f"not solved after {steps} steps: {scores}"
         state = program.run(state, np.int32(resolve(config).num_updates // 10))
         actor = jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0])
