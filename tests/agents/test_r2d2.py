@@ -411,7 +411,8 @@ def test_new_games_do_not_continue_those_in_the_replay():
 def test_solves_catch(game, steps):
     """Without a core -5/7 is the best of `catch_memory`.
 
-    The greedy policy misses a column or two for long, so it is asked after each tenth of `steps`, and may take all.
+    The greedy policy misses a column or two for long, so it is asked after each tenth of `steps`,
+    and may take all.
     """
     config = catch_config(
         "r2d2_fast",
