@@ -303,7 +303,11 @@ def test_on_policy_it_is_the_n_step_return():
 def test_vtrace_solves_catch():
     form = {"num_minibatches": 4, "window": 8, "entropy_coef": 0.01}
     config = catch_config(
-        "vtrace_cpu", num_envs=16, total_steps=16_000, optimizer={"learning_rate": 7e-4}, agent=form
+        "vtrace_cpu",
+        num_envs=16,
+        total_steps=16_000,
+        optimizer={"name": "rmsprop", "learning_rate": 7e-4},
+        agent=form,
     )
     engine = make_engine(config, config.num_envs)
     agent = make_agent(resolve(config), engine.spec)
