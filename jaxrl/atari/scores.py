@@ -54,8 +54,9 @@ def _published() -> dict[tuple[str, str], list[PublishedScore]]:
 def published_scores(game: str, protocol: str) -> list[PublishedScore]:
     """Returns the published scores of a game by one protocol of evaluation; empty if unknown.
 
-    noop: 1 to 30 no-ops, no sticky actions, 108,000 frames at most (Mnih 2015). sticky: actions
-    repeat with probability 0.25, nothing is pressed for the agent (Machado 2018). The table leaves
-    out scores by other protocols: human starts, single lives, or an unknown protocol.
+    noop: 1 to 30 no-ops, no sticky actions, 108,000 frames at most (Mnih 2015); scores after
+    40,000,000 frames are of games of training, in which FIRE is pressed. sticky: actions repeat
+    with probability 0.25, nothing is pressed for the agent (Machado 2018). The table leaves out
+    scores by other protocols: human starts, single lives, or an unknown protocol.
     """
     return list(_published().get((game, protocol), []))
