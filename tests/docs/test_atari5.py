@@ -1,0 +1,66 @@
+"""The table of docs/results/atari5.md is that of the recorded evaluations and published scores."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from jaxrl.atari.scores import human_normalized, published_scores, reference_scores
+from jaxrl.config.toml import load
+
+ROOT = Path(__file__).parents[2]
+RUNS = sorted((ROOT / "docs/results/runs").iterdir())
+PAGE = (ROOT / "docs/results/atari5.md").read_text(encoding="utf-8")
+TITLES = {
+    "battle_zone": "Battle Zone",
+    "double_dunk": "Double Dunk",
+    "name_this_game": "Name This Game",
+    "phoenix": "Phoenix",
+    "qbert": "Q*bert",
+    "breakout": "Breakout",
+}
+
+
+def cells(title):
+    """Returns the numbers of a game's row, and None for each cell without one."""
+    (line,) = (line for line in PAGE.splitlines() if line.startswith(f"| {title} | "))
+    return [
+        [float(x) for x in re.findall(r"-?[\d.]+", cell.replace(",", ""))] if "," in cell else
+        [float(x) for x in re.findall(r"-?[\d.]+", cell)]
+        for cell in line.split("|")[2:-1]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("run_dir", RUNS, ids=lambda path: path.name)
+def test_a_row_is_what_was_measured_and_published(run_dir):
+    config = load(run_dir / "config.toml")
+    found = json.loads((run_dir / "evaluation.json").read_text())
+    game = config.game
+    row = cells(TITLES[game])
+    assert found["step"] == config.total_steps == 10_000_000
+    assert (found["protocol"], found["episodes"]) == ("noop", 30)
+    published = {
+        (score.algorithm, score.source[:8]): score.score
+        for score in published_scores(game, "noop")
+        if score.frames == 40_000_000
+    }
+    sources = ("A2C", "Schulman"), ("PPO", "Schulman"), ("PPO", "CleanRL,")
+    reference = reference_scores()[game]
+    assert row == [
+        [reference.random],
+        [reference.human],
+        [round(found[key], 1) for key in ("mean", "std", "median")],
+        [round(human_normalized(game, found["mean"]), 2)],
+        *([published[source]] if source in published else [] for source in sources),
+    ]
+
+
+def test_every_run_trained_with_the_settings_of_the_file():
+    recipe = load(ROOT / "configs/vtrace/vtrace_cpu.toml")
+    for run_dir in RUNS:
+        found = load(run_dir / "config.toml")
+        own = {"game": found.game, "total_steps": found.total_steps, "run_dir": found.run_dir}
+        # A run's own file has the recipe's environments filled in; Adam has no such root.
+        filled_in = {"recipe_envs": recipe.num_envs, "eps_inside_root": False}
+        assert found == recipe.replaced(**own, optimizer=filled_in)
