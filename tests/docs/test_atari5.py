@@ -23,13 +23,10 @@ TITLES = {
 
 
 def cells(title):
-    """Returns the numbers of a game's row, and None for each cell without one."""
+    """Returns the numbers of every cell of a game's row; that of a missing score has none."""
     line = next(line for line in PAGE.splitlines() if line.startswith(f"| {title} | "))
-    return [
-        [float(x) for x in re.findall(r"-?[\d.]+", cell.replace(",", ""))] if "," in cell else
-        [float(x) for x in re.findall(r"-?[\d.]+", cell)]
-        for cell in line.split("|")[2:-1]
-    ]  # fmt: skip
+    row = line.replace(",", "").split("|")[2:-1]
+    return [[float(number) for number in re.findall(r"-?[\d.]+", cell)] for cell in row]
 
 
 @pytest.mark.parametrize("run_dir", RUNS, ids=lambda path: path.name)
