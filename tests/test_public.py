@@ -108,6 +108,7 @@ def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     assert (kept.run_dir, kept.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_looked_at_and_continued(tmp_path):
     seen = []
     run = jaxrl.train(

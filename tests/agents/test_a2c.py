@@ -76,6 +76,7 @@ def update(data, **settings):
     return mapped(state, jax.tree.map(lambda x: x[None], data), jax.random.key(1))
 
 
+@pytest.mark.slow
 def test_micro_batches_add_up_to_one_gradient():
     whole, metrics = update(trajectory(), micro_batch=20)
     parts, parted = update(trajectory(), micro_batch=4)

@@ -150,6 +150,7 @@ def test_training_intensity_is_transitions_trained_per_transition_played():
     assert counts == {2 * 4}
 
 
+@pytest.mark.slow
 def test_evaluation_explores_as_it_says():
     config = catch_config("c51_fast", agent={"evaluation_epsilon": 0.0})
     played = protocols.protocol_config(config, "noop")

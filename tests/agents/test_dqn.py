@@ -78,6 +78,7 @@ def updated(recipe, updates=4, devices=1, network=None, **agent):
     return state, metrics
 
 
+@pytest.mark.slow
 def test_priorities_are_the_newest_errors():
     state, metrics = updated("dqn", priority_exponent=0.5)
     power = np.asarray(state.memory.priorities.power)

@@ -87,7 +87,8 @@ def test_hand_worked_loss():
     assert float(parts["value/q"]) == 1.5
 
 
-@pytest.mark.parametrize("epsilon", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
     explores = {"epsilon_start": epsilon, "epsilon_end": epsilon, "epsilon_spread": False}
     config = catch_config("sarsa", num_envs=4, agent={"rollout_length": 4} | explores)

@@ -192,6 +192,7 @@ def update(agent, state, data):
     return jax.tree.map(lambda x: x[0], mapped(one(state), one(data), jax.random.key(1)))
 
 
+@pytest.mark.slow
 def test_before_the_first_step_the_policy_is_the_old_one():
     agent, state = make(epochs=1, num_minibatches=1)
     data = trajectory(agent, state.actor)
@@ -202,6 +203,7 @@ def test_before_the_first_step_the_policy_is_the_old_one():
     assert float(metrics["loss/policy"]) == pytest.approx(0, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_invalid_rows_change_nothing():
     agent, state = make(normalize_values=True)
     data = trajectory(agent, state.actor)
@@ -223,6 +225,7 @@ def test_invalid_rows_change_nothing():
     assert all(jax.tree.leaves(changed))
 
 
+@pytest.mark.slow
 def test_normalized_values_are_told_in_units_of_the_return():
     agent, state = make(normalize_values=True)
     observation = jnp.ones((4, 84, 84, 4), jnp.uint8)

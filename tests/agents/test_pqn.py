@@ -35,6 +35,7 @@ def test_acting_values_the_best_action():
     np.testing.assert_allclose(extras.value, said.max(-1), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_metrics_and_parameters_of_an_update():
     config = catch_config("pqn", num_envs=4, agent={"rollout_length": 4, "num_minibatches": 2})
     agent = make_agent(resolve(config), SPEC)
@@ -91,6 +92,7 @@ def test_targets_are_lambda_returns_of_the_best_values():
     assert float(metrics["loss/squared_error"][0]) == pytest.approx(loss, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_layers_are_normalized_over_their_channels():
     config = NetworkConfig(torso="nips", layer_norm=True)
     network = ActionValueNetwork(3, 1, config)

@@ -189,6 +189,7 @@ def played():
     return Played(config, agent, program, states, state)
 
 
+@pytest.mark.slow
 def test_stored_states_are_those_that_an_unroll_finds(played):
     """Sequence by sequence, as parameters do not change, across the games' ends too."""
     config, state = played.config, played.states[-1]
@@ -208,6 +209,7 @@ def test_stored_states_are_those_that_an_unroll_finds(played):
     np.testing.assert_allclose(ends, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_target_network_is_copied_every_second_update(played):
     state, params = played.on_mesh, played.states[-1].agent.actor.params
     other = state.agent.train_state._replace(target_params=jax.tree.map(lambda x: x + 1, params))
@@ -231,6 +233,7 @@ def test_a_step_is_seen_with_the_action_and_the_reward_before_it(played):
     assert fresh.any()
 
 
+@pytest.mark.slow
 def test_neither_the_burn_in_nor_the_target_has_a_gradient(played):
     """It equals the gradient with the refreshed state and the targets held as numbers."""
     config, agent, state = played.config, played.agent, played.states[-1]

@@ -98,6 +98,7 @@ def hover(page, share):
     return page.locator("#tip").inner_text()
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_and_hidden_by_a_click(opened):
     page = opened(*DEMO)
     colors = [charts.style(place)[0] for place in range(3)]

@@ -216,7 +216,7 @@ def test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it():
 
 
 @pytest.mark.parametrize("episodic_life", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("limit", [90, 27_000])
+@pytest.mark.parametrize("limit", [90, pytest.param(27_000, marks=pytest.mark.slow)])
 def test_stacks_equal_those_of_envpool(episodic_life, limit):
     config = BASE.replaced(
         game="breakout", env={"episodic_life": episodic_life, "max_episode_steps": limit}

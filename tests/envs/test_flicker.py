@@ -81,6 +81,7 @@ def test_every_frame_is_drawn_by_itself():
     assert blank(play(config(1.0))).all()
 
 
+@pytest.mark.slow
 def test_the_seed_alone_decides_not_devices_and_groups():
     alone = play(config(0.5))
     jax.tree.map(np.testing.assert_array_equal, alone, play(config(0.5)))
@@ -121,6 +122,7 @@ def test_evaluations_flicker_and_say_so(tmp_path):
     assert protocols.conditions(config(0.5, game="pong"), "sticky").flicker == 0.5
 
 
+@pytest.mark.slow
 def test_films_and_traces_show_the_screen():
     found = trace.trace(config(1.0), constant(config(1.0)), "noop", 0, 6)
     # 36 rows of pixels are seven of the board: the ball falls through them.

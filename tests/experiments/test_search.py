@@ -385,6 +385,7 @@ def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsy
     assert "seeds = [1] there and [1, 2] here" in str(told.value)
 
 
+@pytest.mark.slow
 def test_a_stopped_search_goes_on_and_draws_the_same_values(study, fake, tmp_path, capsys):
     words = study(("trials = 8", "trials = 5"))
     assert main.run("search", words) == 0

@@ -53,7 +53,7 @@ def test_a_gru_step_by_hand():
     assert got == pytest.approx(0.25 * np.tanh(0.3) + 0.75 * 2.0, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 def test_a_sequence_equals_flaxs_cell_step_by_step(kind):
     """Flax has its gates apart, and names them; the state starts at zero where a game begins."""
     config = NetworkConfig(**SMALL, core=kind, core_inputs=False)
@@ -102,7 +102,7 @@ def flax_step(kind, params, carry, x):
     return nn.GRUCell(UNITS).apply({"params": own}, carry, x)[0]
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 def test_one_scan_equals_one_step_at_a_time(kind):
     config = NetworkConfig(**SMALL, core=kind)
     network = PolicyValueNetwork(ACTIONS, config)
@@ -159,6 +159,7 @@ def test_the_last_action_and_the_clipped_reward_are_inputs():
     assert outputs.value[0] == outputs.value[1]
 
 
+@pytest.mark.slow
 def test_a_burn_in_refreshes_the_state_without_a_gradient():
     config = NetworkConfig(**SMALL, core="lstm")
     network = PolicyValueNetwork(ACTIONS, config)

@@ -158,7 +158,12 @@ def test_the_order_of_blocks_changes_no_value(normalized, skip_blank):
 
 @pytest.mark.parametrize(
     ("torso", "stride", "shape"),
-    [("nips", 4, (44, 40)), ("nips", 3, (33, 36)), ("nips", 4, (45, 38)), ("impala", 4, (20, 16))],
+    [
+        ("nips", 4, (44, 40)),
+        pytest.param("nips", 3, (33, 36), marks=pytest.mark.slow),
+        ("nips", 4, (45, 38)),
+        pytest.param("impala", 4, (20, 16), marks=pytest.mark.slow),
+    ],
 )
 def test_the_network_sees_what_is_normalized(torso, stride, shape):
     config = NetworkConfig(
@@ -179,7 +184,7 @@ def test_the_network_sees_what_is_normalized(torso, stride, shape):
     np.testing.assert_allclose(ours.value, expected.value, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("core", ["none", "lstm"])
+@pytest.mark.parametrize("core", ["none", pytest.param("lstm", marks=pytest.mark.slow)])
 def test_on_a_cpu_no_pixel_is_moved_as_a_float(core):
     config = NetworkConfig("nips", normalize_observations=True, core=core, core_units=8)
     network = PolicyValueNetwork(3, config)

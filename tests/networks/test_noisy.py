@@ -38,6 +38,7 @@ def test_a_layer_by_hand():
     np.testing.assert_allclose(mean, x @ params["kernel"] + params["bias"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_two_rows_or_layers_have_the_same_noise():
     network = ActionValueNetwork(3, 5, NOISY)
     params = init_params(network, jax.random.key(0))

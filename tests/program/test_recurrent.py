@@ -59,7 +59,8 @@ def as_sequences(rows):
     return jax.tree.map(lambda *x: jnp.stack(x, axis=1), *rows)
 
 
-@pytest.mark.parametrize("core", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("core", ["lstm", "gru"])
 def test_what_was_played_equals_an_unroll(core):
     network, actor, games, rows = playing(config_of("a2c_fast", network={"core": core}))
     played = as_sequences(rows)

@@ -107,7 +107,7 @@ def by_hand(agent, engine, state, order, turns):
     return learner, games, choice, played
 
 
-@pytest.mark.parametrize("order", ["strict", "overlapped"])
+@pytest.mark.parametrize("order", ["strict", pytest.param("overlapped", marks=pytest.mark.slow)])
 def test_the_compiled_program_equals_the_loop_by_hand(order):
     agent, engine, program = build(parallel={"order": order})
     state = program.init()
@@ -152,6 +152,7 @@ def test_two_groups_play_and_learn_what_one_does(order):
     assert counts[0].episodes > 0
 
 
+@pytest.mark.slow
 def test_two_calls_equal_one_and_runs_repeat_bit_for_bit():
     _, _, program = build()
     once = program.run(program.init(), np.int32(8))

@@ -113,6 +113,7 @@ def test_an_empty_part_is_never_drawn():
     assert prioritized._find(parts[:1], ends[:1], jnp.float32(0.0)) == 0  # nothing to draw from
 
 
+@pytest.mark.slow
 def test_each_part_of_the_sum_has_one_draw():
     """Stratified: a transition with a quarter of all priority is drawn once or twice by four."""
     power = np.full((2, 10), 0.75 / 19, np.float32)

@@ -193,6 +193,7 @@ def test_a_game_that_is_cut_is_said_to_be(run_dir, tmp_path):
     assert (length, over) == (5, False)  # the length counts from there
 
 
+@pytest.mark.slow
 def test_plot_draws_one_and_several_runs(run_dir, tmp_path, capsys):
     assert main(["plot", str(run_dir)]) == 0
     target = tmp_path / "two.png"

@@ -132,6 +132,7 @@ def test_nothing_is_overwritten(exported, capsys):
     assert "the name must end in .safetensors" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_commands_take_the_file_like_a_run(exported, tmp_path, capsys, monkeypatch):
     run_dir, path = exported
     monkeypatch.chdir(tmp_path)

@@ -49,6 +49,7 @@ def records(file):
 
 def kept(folder):
     """The runs, and the lines by step, of all files of a folder in their order."""
+    wandb.teardown()  # its service still writes after it has said that a run is finished
     runs, lines = [], []
     for file in sorted((folder / "wandb").glob("offline-run-*/*.wandb")):
         for record in records(file):

@@ -72,6 +72,7 @@ def test_a_member_has_the_lines_of_a_run_alone(together, tmp_path):
     assert provenance["engine"] == "catch"
 
 
+@pytest.mark.slow
 def test_the_members_learn_apart(together):
     first, second = (metrics.read(together / name)[-1] for name in ("seed1", "seed2"))
     assert first["loss/value"] != second["loss/value"]

@@ -114,6 +114,7 @@ def test_games_start_with_one_to_thirty_noops():
     assert 20 < len(kinds) <= 30
 
 
+@pytest.mark.slow
 def test_sticky_actions_repeat_a_quarter_of_the_frames():
     """In Breakout the paddle's way tells how many frames heard LEFT after many of RIGHT."""
     config = BASE.replaced(game="breakout", env=LIKE_ENVPOOL | {"max_episode_steps": 27_000})
