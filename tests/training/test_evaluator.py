@@ -52,7 +52,6 @@ def test_training_is_the_same_with_evaluations(runs):
     assert "evaluation/seconds" in TIMING
 
 
-@pytest.mark.slow
 def test_the_lines_of_evaluated_steps_have_the_scores(runs):
     _, during, asked = runs
     rows = metrics.read(during)

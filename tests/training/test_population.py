@@ -130,6 +130,7 @@ def test_a_mistake_is_one_line(tmp_path, capsys, words, line):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 def test_a_population_that_exists_is_not_overwritten(together, capsys):
     assert main(["train", *SHORT, *SEEDS, "--run-dir", str(together)]) == 2
     assert f"or `jaxrl resume {together}`" in capsys.readouterr().err
