@@ -2,12 +2,14 @@
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
 
 from jaxrl.atari.scores import human_normalized, published_scores, reference_scores
 from jaxrl.config.toml import load
+from jaxrl.experiments.sweep_plan import ATARI_5
 
 ROOT = Path(__file__).parents[2]
 RUNS = sorted((ROOT / "docs/results/runs").iterdir())
@@ -60,3 +62,16 @@ def test_every_run_trained_with_the_settings_of_the_file():
         own = {"game": found.game, "total_steps": found.total_steps, "run_dir": found.run_dir}
         filled_in = {"recipe_envs": recipe.num_envs}
         assert found == recipe.replaced(**own, optimizer=filled_in)
+
+
+def test_the_last_row_has_the_medians_of_the_games_above():
+    rows = {game: cells(TITLES[game]) for game in ATARI_5}
+    columns = []
+    for place in (2, 4, 5, 6):
+        scores = [human_normalized(game, row[place][0]) for game, row in rows.items() if row[place]]
+        columns.append((round(statistics.median(scores), 2), len(scores)))
+    shared = [human_normalized(game, row[2][0]) for game, row in rows.items() if row[4]]
+    ours, *published = cells("Median")[3:]
+    assert ours == [columns[0][0], round(statistics.median(shared), 2), len(shared)]
+    for (median, count), cell in zip(columns[1:], published, strict=True):
+        assert cell == ([median] if count == len(ATARI_5) else [median, count])
