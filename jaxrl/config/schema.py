@@ -129,11 +129,12 @@ class EnvConfig:
     the Arcade Learning Environment in EnvPool; catch, which plays catch and catch_memory; or the
     name of another package's. auto takes atari2600 where it can be built, else envpool; on a GPU
     with the interface xla, envpool"""
-    interface: Literal["auto", "xla", "callback"] = "auto"
+    interface: Literal["auto", "xla", "stream", "callback"] = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
     atari2600: CPU, and where env.engine names it on an NVIDIA GPU, kernels that play there);
-    callback, through the host, on any platform; auto takes xla where it exists, and callback for
-    atari2600 on a GPU. Catch needs neither"""
+    stream, custom calls of atari2600's threads on the stream of an NVIDIA GPU; callback, through
+    the host, on any platform; auto takes xla where it exists, and callback for atari2600 on a GPU.
+    Catch needs none"""
     num_threads: CountOrZero = 0
     """emulator threads per device and group; 0 divides the machine's cores among the devices"""
     exact_resets: bool = False

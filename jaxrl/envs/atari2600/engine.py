@@ -62,6 +62,10 @@ def check_config(config: Config) -> None:
             "env.interface = 'xla': the emulator's custom calls are for CPUs and NVIDIA GPUs; take "
             "auto or callback"
         )
+    elif config.env.interface == "stream" and not has_nvidia_gpu():
+        raise UserError(
+            "env.interface = 'stream': only NVIDIA GPUs have one; take auto or callback"
+        )
 
 
 def plays(config: Config) -> bool:
@@ -108,8 +112,8 @@ def make_atari2600(
     """
     check_config(config)
     on_gpu = plays_on_gpu(config)
-    if config.env.exact_resets and not has_custom_call():
-        config = config.replaced(env={"interface": "callback"})
+    if config.env.exact_resets and config.env.interface == "xla" and not has_custom_call():
+        config = config.replaced(env={"interface": "callback"})  # in place of kernels
     pools = make_pools(
         "the emulator", config, num_envs, num_local_devices, group, on_gpu or has_custom_call()
     )
@@ -146,12 +150,17 @@ def start_games(games: Pools, device: int, seeds: np.ndarray) -> tuple[Atari2600
 
 
 def _custom_calls(opened: library.Engine, shapes: Any) -> Calls:
-    """Returns XLA's custom calls of an engine of C++, whose answers have these shapes."""
+    """Returns XLA's custom calls of an engine of C++, whose answers have these shapes.
+
+    On a CPU they play; on a GPU they put the copies and the steps on the program's stream.
+    """
     token = np.zeros(8, np.uint8)
     token_shape = jax.ShapeDtypeStruct(token.shape, token.dtype)
     engine = np.int64(opened.number)
-    send = partial(jax.ffi.ffi_call(library.SEND, token_shape, has_side_effect=True), engine=engine)
-    recv = jax.ffi.ffi_call(library.RECV, (token_shape, *shapes), has_side_effect=True)
+    # No byte of the token is written.
+    in_place: dict[str, Any] = {"has_side_effect": True, "input_output_aliases": {0: 0}}
+    send = partial(jax.ffi.ffi_call(library.SEND, token_shape, **in_place), engine=engine)
+    recv = jax.ffi.ffi_call(library.RECV, (token_shape, *shapes), **in_place)
 
     def receive(token: jax.Array) -> tuple[jax.Array, TimeStep]:
         token, *rows = recv(token, engine=engine)

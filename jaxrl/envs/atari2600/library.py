@@ -82,8 +82,13 @@ def load() -> ctypes.CDLL:
     for name, (result, arguments) in signatures.items():
         function = getattr(functions, name)
         function.restype, function.argtypes = result, arguments
-    for name, symbol in ((SEND, functions.jaxrl_send), (RECV, functions.jaxrl_recv)):
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(symbol), platform="cpu")
+    for name, symbol, platform in (
+        (SEND, functions.jaxrl_send, "cpu"),
+        (RECV, functions.jaxrl_recv, "cpu"),
+        (SEND, functions.jaxrl_send_on_stream, "CUDA"),
+        (RECV, functions.jaxrl_recv_on_stream, "CUDA"),
+    ):
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(symbol), platform=platform)
     return functions
 
 

@@ -15,38 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "rows.h"
 #include "snapshot.h"
 
 namespace jaxrl {
-
-// Rows of all environments, as arrays.
-struct Rows {
-  std::vector<u8> frames;  // E x height x width
-  std::vector<float> reward, score;
-  std::vector<u8> terminated, truncated, game_over, reset;
-
-  Rows(size_t count, size_t pixels)
-      : frames(count * pixels),
-        reward(count),
-        score(count),
-        terminated(count),
-        truncated(count),
-        game_over(count),
-        reset(count) {}
-
-  Row row(size_t env) const {
-    return {reward[env],    score[env],     terminated[env],
-            truncated[env], game_over[env], reset[env]};
-  }
-  void put(size_t env, const Row& row) {
-    reward[env] = row.reward;
-    score[env] = row.score;
-    terminated[env] = row.terminated;
-    truncated[env] = row.truncated;
-    game_over[env] = row.game_over;
-    reset[env] = row.reset;
-  }
-};
 
 class CpuEngine {
  public:
@@ -81,8 +53,8 @@ class CpuEngine {
   CpuEngine& operator=(const CpuEngine&) = delete;
 
   size_t count() const { return environments_.size(); }
-  size_t pixels() const { return rows_.frames.size() / rows_.reward.size(); }
-  const Rows& rows() const { return rows_; }
+  size_t pixels() const { return rows_.pixels; }
+  Rows& rows() { return rows_; }
 
   // Starts a step of all environments with these actions.
   void send(const i32* actions) {
@@ -133,7 +105,7 @@ class CpuEngine {
     wait();
     for (size_t env = 0; env < count(); env++)
       jaxrl::save(environments_[env], turns_[env], rows_.row(env),
-                  rows_.frames.data() + env * pixels(), pixels(), cartridge_,
+                  rows_.frame(env), pixels(), cartridge_,
                   rules_, out + env * snapshot_size());
   }
 
@@ -151,7 +123,7 @@ class CpuEngine {
       environments_[env] = snapshots[env].env;
       turns_[env] = snapshots[env].turn;
       rows_.put(env, snapshots[env].row);
-      memcpy(rows_.frames.data() + env * pixels(),
+      memcpy(rows_.frame(env),
              bytes + env * snapshot_size() + sizeof(Snapshot), pixels());
     }
     return Refusal::kNone;
@@ -261,7 +233,7 @@ class CpuEngine {
 
   // Plays a row of an environment and keeps it.
   void play_row_of(Stepper& stepper, size_t item, u8 action) {
-    u8* frame = rows_.frames.data() + item * pixels();
+    u8* frame = rows_.frame(item);
     rows_.put(item, step(stepper, environments_[item], turns_[item], action, frame));
   }
 

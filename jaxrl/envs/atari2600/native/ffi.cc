@@ -1,13 +1,14 @@
 // The engine for Python (plain functions) and for compiled programs (XLA's foreign function interface).
 //
 // An engine is known by a number, which a compiled call holds as an attribute: numbers start at 1 in
-// each process, so a program that was compiled before is found again. A token orders the calls.
+// each process, so a program that was compiled before is found again. A token orders the calls; its new value has
+// the place of the old one, and nobody writes it.
 #include <cstring>
 #include <map>
 #include <memory>
 
-#include "cpu_engine.h"
 #include "game_calls.h"
+#include "stream_calls.h"
 #include "vector_calls.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -19,78 +20,133 @@ namespace {
 std::mutex engines_mutex;
 // Shared, so that an engine that is closed lives until nobody waits for it; never destroyed, so that
 // the end of the process waits for no thread.
-auto& engines = *new std::map<i64, std::shared_ptr<CpuEngine>>;
+auto& engines = *new std::map<i64, std::shared_ptr<OpenEngine>>;
 i64 last_number = 0;
 
-std::shared_ptr<CpuEngine> find(i64 number) {
+std::shared_ptr<OpenEngine> find(i64 number) {
   std::lock_guard<std::mutex> lock(engines_mutex);
   const auto found = engines.find(number);
   return found == engines.end() ? nullptr : found->second;
 }
 
-template <typename T>
-void copy(void* to, const std::vector<T>& from) {
-  memcpy(to, from.data(), from.size() * sizeof(T));
+// Finds an engine for Python: nothing of it is left on a stream.
+std::shared_ptr<OpenEngine> find_still(i64 number) {
+  std::shared_ptr<OpenEngine> engine = find(number);
+  if (engine) engine->pinned.wait_for_device();
+  return engine;
 }
 
-ffi::Error send_call(i64 number, ffi::Buffer<ffi::U8>, ffi::Buffer<ffi::S32> actions,
-                     ffi::ResultBuffer<ffi::U8> token) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
-  if (!engine) return ffi::Error::Internal("the engine of this program is closed");
+void copy_rows(const Rows& rows, const RowArrays& to) {
+  for (const Copy& copy : rows.copies(to)) memcpy(copy.to, copy.from, copy.bytes);
+}
+
+// --- compiled programs ---------------------------------------------------------------------------
+
+using Token = ffi::Buffer<ffi::U8>;
+using Actions = ffi::Buffer<ffi::S32>;
+using NewToken = ffi::ResultBuffer<ffi::U8>;
+using NewFrames = ffi::ResultBuffer<ffi::U8>;
+using Numbers = ffi::ResultBuffer<ffi::F32>;
+using Flags = ffi::ResultBuffer<ffi::PRED>;
+
+const char* const kClosed = "the engine of this program is closed";
+
+// Calls `start(engine, actions)`.
+template <typename Start>
+ffi::Error send_by(i64 number, const Actions& actions, Start start) {
+  const std::shared_ptr<OpenEngine> engine = find(number);
+  if (!engine) return ffi::Error::Internal(kClosed);
   if (actions.element_count() != engine->count())
     return ffi::Error::InvalidArgument("there must be one action for each environment");
-  engine->send(actions.typed_data());
-  memset(token->typed_data(), 0, token->size_bytes());
-  return ffi::Error::Success();
+  return start(*engine, actions.typed_data());
 }
 
-ffi::Error recv_call(i64 number, ffi::Buffer<ffi::U8>, ffi::ResultBuffer<ffi::U8> token,
-                     ffi::ResultBuffer<ffi::U8> frames, ffi::ResultBuffer<ffi::F32> reward,
-                     ffi::ResultBuffer<ffi::F32> score, ffi::ResultBuffer<ffi::PRED> terminated,
-                     ffi::ResultBuffer<ffi::PRED> truncated, ffi::ResultBuffer<ffi::PRED> game_over,
-                     ffi::ResultBuffer<ffi::PRED> reset) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
-  if (!engine) return ffi::Error::Internal("the engine of this program is closed");
-  const Rows& rows = engine->rows();
-  bool fits = frames->element_count() == rows.frames.size();
+// Calls `receive(engine, arrays)`.
+template <typename Receive>
+ffi::Error receive_by(i64 number, NewFrames frames, Numbers reward, Numbers score,
+                      Flags terminated, Flags truncated, Flags game_over, Flags reset,
+                      Receive receive) {
+  const std::shared_ptr<OpenEngine> engine = find(number);
+  if (!engine) return ffi::Error::Internal(kClosed);
+  bool fits = frames->element_count() == engine->count() * engine->pixels();
   for (size_t size : {reward->element_count(), score->element_count(), terminated->element_count(),
                       truncated->element_count(), game_over->element_count(),
                       reset->element_count()})
     fits &= size == engine->count();
   if (!fits) return ffi::Error::InvalidArgument("the rows have another size than the engine's");
-  engine->wait();
-  memset(token->typed_data(), 0, token->size_bytes());
-  copy(frames->typed_data(), rows.frames);
-  copy(reward->typed_data(), rows.reward);
-  copy(score->typed_data(), rows.score);
-  copy(terminated->typed_data(), rows.terminated);
-  copy(truncated->typed_data(), rows.truncated);
-  copy(game_over->typed_data(), rows.game_over);
-  copy(reset->typed_data(), rows.reset);
-  return ffi::Error::Success();
+  return receive(*engine, RowArrays{frames->untyped_data(), reward->untyped_data(),
+                                    score->untyped_data(), terminated->untyped_data(),
+                                    truncated->untyped_data(), game_over->untyped_data(),
+                                    reset->untyped_data()});
+}
+
+ffi::Error send_call(i64 number, Token, Actions actions, NewToken) {
+  return send_by(number, actions, [](OpenEngine& engine, const i32* from) {
+    engine.send(from);
+    return ffi::Error::Success();
+  });
+}
+
+template <typename... Arrays>
+ffi::Error recv_call(i64 number, Token, NewToken, Arrays... arrays) {
+  return receive_by(number, arrays..., [](OpenEngine& engine, const RowArrays& to) {
+    engine.wait();
+    copy_rows(engine.rows(), to);
+    return ffi::Error::Success();
+  });
+}
+
+ffi::Error send_on_stream(DriverHandle stream, i64 number, Token, Actions actions, NewToken) {
+  return send_by(number, actions, [stream](OpenEngine& engine, const i32* from) {
+    return send_on(stream, engine, from);
+  });
+}
+
+template <typename... Arrays>
+ffi::Error recv_on_stream(DriverHandle stream, i64 number, Token, NewToken, Arrays... arrays) {
+  return receive_by(number, arrays..., [stream](OpenEngine& engine, const RowArrays& to) {
+    return receive_on(stream, engine, to);
+  });
+}
+
+// For platforms without streams, where a test's driver plays.
+ffi::Error send_without_stream(i64 number, Token old, Actions actions, NewToken token) {
+  return send_on_stream(nullptr, number, old, actions, token);
+}
+template <typename... Arrays>
+ffi::Error recv_without_stream(i64 number, Token old, NewToken token, Arrays... arrays) {
+  return recv_on_stream(nullptr, number, old, token, arrays...);
 }
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send, send_call,
-                              ffi::Ffi::Bind()
-                                  .Attr<i64>("engine")
-                                  .Arg<ffi::Buffer<ffi::U8>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Ret<ffi::Buffer<ffi::U8>>());
+#define JAXRL_SEND .Attr<i64>("engine").Arg<Token>().Arg<Actions>().Ret<Token>()
+#define JAXRL_RECV                     \
+  .Attr<i64>("engine")                 \
+      .Arg<Token>()                    \
+      .Ret<Token>()                    \
+      .Ret<ffi::Buffer<ffi::U8>>()     \
+      .Ret<ffi::Buffer<ffi::F32>>()    \
+      .Ret<ffi::Buffer<ffi::F32>>()    \
+      .Ret<ffi::Buffer<ffi::PRED>>()   \
+      .Ret<ffi::Buffer<ffi::PRED>>()   \
+      .Ret<ffi::Buffer<ffi::PRED>>()   \
+      .Ret<ffi::Buffer<ffi::PRED>>()
+#define JAXRL_ROWS NewFrames, Numbers, Numbers, Flags, Flags, Flags, Flags
+#define JAXRL_STREAM ffi::Ffi::Bind().Ctx<ffi::PlatformStream<DriverHandle>>()
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv, recv_call,
-                              ffi::Ffi::Bind()
-                                  .Attr<i64>("engine")
-                                  .Arg<ffi::Buffer<ffi::U8>>()
-                                  .Ret<ffi::Buffer<ffi::U8>>()
-                                  .Ret<ffi::Buffer<ffi::U8>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>()
-                                  .Ret<ffi::Buffer<ffi::PRED>>()
-                                  .Ret<ffi::Buffer<ffi::PRED>>()
-                                  .Ret<ffi::Buffer<ffi::PRED>>()
-                                  .Ret<ffi::Buffer<ffi::PRED>>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send, send_call, ffi::Ffi::Bind() JAXRL_SEND);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv, (recv_call<JAXRL_ROWS>), ffi::Ffi::Bind() JAXRL_RECV);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send_on_stream, send_on_stream, JAXRL_STREAM JAXRL_SEND);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv_on_stream, (recv_on_stream<JAXRL_ROWS>),
+                              JAXRL_STREAM JAXRL_RECV);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send_without_stream, send_without_stream,
+                              ffi::Ffi::Bind() JAXRL_SEND);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv_without_stream, (recv_without_stream<JAXRL_ROWS>),
+                              ffi::Ffi::Bind() JAXRL_RECV);
+
+// --- Python --------------------------------------------------------------------------------------
 
 extern "C" {
 
@@ -108,11 +164,11 @@ i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, 
   const GameRules* known = find_rules(game);
   auto cartridge = std::make_unique<Cartridge>();
   if (!known || !load_image(*cartridge, image, size, known->setup)) return 0;
-  std::shared_ptr<CpuEngine> engine;
+  std::shared_ptr<OpenEngine> engine;
   try {
-    engine = std::make_shared<CpuEngine>(*known, image, size, *rules, height, width,
-                                              std::vector<u64>(runs, runs + count),
-                                              std::vector<u64>(seeds, seeds + count), threads);
+    engine = std::make_shared<OpenEngine>(*known, image, size, *rules, height, width,
+                                          std::vector<u64>(runs, runs + count),
+                                          std::vector<u64>(seeds, seeds + count), threads);
   } catch (const std::exception&) {
     return -1;  // no memory, or no threads
   }
@@ -122,7 +178,7 @@ i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, 
 }
 
 void jaxrl_close(i64 number) {
-  std::shared_ptr<CpuEngine> engine;
+  std::shared_ptr<OpenEngine> engine;
   {
     std::lock_guard<std::mutex> lock(engines_mutex);
     const auto found = engines.find(number);
@@ -130,57 +186,51 @@ void jaxrl_close(i64 number) {
     engine = std::move(found->second);
     engines.erase(found);
   }
+  engine->pinned.wait_for_device();
   engine->wait();
 }
 
 // These return 0 where the engine is closed.
 u8 jaxrl_begin(i64 number, u32 random_steps) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
+  const std::shared_ptr<OpenEngine> engine = find_still(number);
   if (engine) engine->begin(random_steps);
   return engine != nullptr;
 }
 u8 jaxrl_send_now(i64 number, const i32* actions) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
+  const std::shared_ptr<OpenEngine> engine = find_still(number);
   if (engine) engine->send(actions);
   return engine != nullptr;
 }
 u8 jaxrl_save(i64 number, u8* snapshots) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
+  const std::shared_ptr<OpenEngine> engine = find_still(number);
   if (engine) engine->save(snapshots);
   return engine != nullptr;
 }
 u8 jaxrl_render(i64 number, u8* out) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
+  const std::shared_ptr<OpenEngine> engine = find_still(number);
   if (engine) engine->render(out);
   return engine != nullptr;
 }
 
 // Returns the bytes of one environment's snapshot, 0 where the engine is closed.
 u64 jaxrl_snapshot_size(i64 number) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
+  const std::shared_ptr<OpenEngine> engine = find_still(number);
   return engine ? engine->snapshot_size() : 0;
 }
 u32 jaxrl_snapshot_version() { return kSnapshotVersion; }
 // Returns a `Refusal`, or -1 where the engine is closed.
 i32 jaxrl_load(i64 number, const u8* snapshots) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
+  const std::shared_ptr<OpenEngine> engine = find_still(number);
   return engine ? (i32)engine->load(snapshots) : -1;
 }
 
 // Waits for the step and writes its rows.
 u8 jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
                    u8* truncated, u8* game_over, u8* reset) {
-  const std::shared_ptr<CpuEngine> engine = find(number);
+  const std::shared_ptr<OpenEngine> engine = find_still(number);
   if (!engine) return 0;
   engine->wait();
-  const Rows& rows = engine->rows();
-  copy(frames, rows.frames);
-  copy(reward, rows.reward);
-  copy(score, rows.score);
-  copy(terminated, rows.terminated);
-  copy(truncated, rows.truncated);
-  copy(game_over, rows.game_over);
-  copy(reset, rows.reset);
+  copy_rows(engine->rows(), {frames, reward, score, terminated, truncated, game_over, reset});
   return 1;
 }
 }

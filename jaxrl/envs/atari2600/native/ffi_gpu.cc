@@ -2,16 +2,14 @@
 // interface). Its calls only launch kernels on the stream that XLA gives them: the games are arrays of the
 // program. The first one of a device loads them, and waits for that.
 //
-// Compiled by the machine's C++ compiler alone: the few functions of the CUDA driver that it needs are declared
-// here and found in libcuda.so.1 when the first kernel is launched.
+// Compiled by the machine's C++ compiler alone (driver.h).
 #define JAXRL_GPU 1
-
-#include <dlfcn.h>
 
 #include <map>
 #include <mutex>
 #include <string>
 
+#include "driver.h"
 #include "gpu_world.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -20,73 +18,11 @@ using namespace jaxrl;
 
 namespace {
 
-// --- the driver ----------------------------------------------------------------------------------
-
-using Handle = struct Opaque*;  // a context, a stream, a module or a kernel of the driver
-constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-constexpr int kSharedShare = 9;  // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
-
-struct Driver {
-  int (*stream_context)(Handle stream, Handle* context);
-  int (*push_context)(Handle context);
-  int (*pop_context)(Handle* context);
-  int (*context_device)(int* device);
-  int (*device_attribute)(int* value, int attribute, int device);
-  int (*load_module)(Handle* module, const void* image);
-  int (*find_kernel)(Handle* kernel, Handle module, const char* name);
-  int (*set_attribute)(Handle kernel, int attribute, int value);
-  int (*set_words)(void* to, unsigned word, size_t count, Handle stream);
-  int (*launch)(Handle kernel, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
-                unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
-                Handle stream, void** arguments, void** extra);
-  int (*error_name)(int error, const char** name);
-  std::string missing;  // why there is no driver
-
-  template <typename Function>
-  void find(void* library, const char* name, Function& function) {
-    function = (Function)dlsym(library, name);
-    if (!function) missing = std::string("the CUDA driver has no ") + name;
-  }
-
-  explicit Driver(const char* path) {
-    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      missing = dlerror();
-      return;
-    }
-    find(library, "cuStreamGetCtx", stream_context);
-    find(library, "cuCtxPushCurrent_v2", push_context);
-    find(library, "cuCtxPopCurrent_v2", pop_context);
-    find(library, "cuCtxGetDevice", context_device);
-    find(library, "cuDeviceGetAttribute", device_attribute);
-    find(library, "cuModuleLoadData", load_module);
-    find(library, "cuModuleGetFunction", find_kernel);
-    find(library, "cuFuncSetAttribute", set_attribute);
-    find(library, "cuMemsetD32Async", set_words);
-    find(library, "cuLaunchKernel", launch);
-    find(library, "cuGetErrorName", error_name);
-  }
-};
-
-// Tests name a driver of their own.
-const Driver& driver() {
-  static const char* const named = getenv("JAXRL_LIBCUDA");
-  static const Driver& found = *new Driver(named ? named : "libcuda.so.1");
-  return found;
-}
-
-ffi::Error failed(const char* what, int error, const std::string& remedy = "") {
-  const char* name = nullptr;
-  driver().error_name(error, &name);
-  return ffi::Error::Internal(std::string("the emulator's kernels: ") + what + ": " +
-                              (name ? name : std::to_string(error).c_str()) + remedy);
-}
-
 // --- programs ------------------------------------------------------------------------------------
 
 // The kernels as they are loaded in a context, and the multiprocessors of its device.
 struct Kernels {
-  Handle step, draw, again;
+  DriverHandle step, draw, again;
   int multiprocessors;
 };
 
@@ -105,11 +41,11 @@ struct Loaded {
 std::mutex programs_mutex;
 // Programs by their numbers, which start at 1; never destroyed.
 auto& programs = *new std::map<i64, Program>;
-auto& loaded = *new std::map<std::pair<i64, Handle>, Loaded>;
+auto& loaded = *new std::map<std::pair<i64, DriverHandle>, Loaded>;
 
 // Loads a program in the context that is current.
 ffi::Error load_program(const Program& program, Kernels& kernels) {
-  Handle module;
+  DriverHandle module;
   int device;
   if (const int error = driver().load_module(&module, program.image.data())) {
     const std::string remedy = "; delete '" + program.file + "', and they are compiled again";
@@ -129,7 +65,7 @@ ffi::Error load_program(const Program& program, Kernels& kernels) {
 }
 
 // Finds the kernels of a program in the context that is current, and loads it on first use.
-ffi::Error find_kernels(i64 number, Handle context, Kernels& kernels) {
+ffi::Error find_kernels(i64 number, DriverHandle context, Kernels& kernels) {
   std::unique_lock<std::mutex> lock(programs_mutex);
   const auto program = programs.find(number);
   if (program == programs.end()) return ffi::Error::Internal("the kernels of this program are unknown");
@@ -156,7 +92,7 @@ u32 games_per_warp(u32 count, int multiprocessors) {
 
 // Launches kernels one after another on a stream, in its context; a bit of `chosen` for each. Without
 // `launch.games_per_warp` it is found here.
-ffi::Error launch_all(i64 program, i64 chosen, Handle context, Handle stream, Launch& launch) {
+ffi::Error launch_all(i64 program, i64 chosen, DriverHandle context, DriverHandle stream, Launch& launch) {
   Kernels kernels;
   ffi::Error error = find_kernels(program, context, kernels);
   if (error.failure()) return error;
@@ -164,7 +100,7 @@ ffi::Error launch_all(i64 program, i64 chosen, Handle context, Handle stream, La
     launch.games_per_warp = games_per_warp(launch.count, kernels.multiprocessors);
   void* arguments[] = {&launch};
   const u32 warps = (launch.count + launch.games_per_warp - 1) / launch.games_per_warp;
-  const auto start = [&](Handle kernel, u32 blocks, u32 threads) {
+  const auto start = [&](DriverHandle kernel, u32 blocks, u32 threads) {
     return driver().launch(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
   };
   int code = driver().set_words(launch.again, 0, 1, stream);
@@ -187,11 +123,10 @@ using NewBytes = ffi::ResultBuffer<ffi::U8>;
 using NewWords = ffi::ResultBuffer<ffi::U32>;
 
 // Plays a row of every environment. `games` and `frames` are the arrays of the results, in place.
-ffi::Error step_on(Handle stream, i64 program, i64 kernels, i64 games_per_warp, Bytes world, Bytes games, Bytes frames,
+ffi::Error step_on(DriverHandle stream, i64 program, i64 kernels, i64 games_per_warp, Bytes world, Bytes games, Bytes frames,
                    ffi::Buffer<ffi::S32> actions, NewBytes new_games, NewBytes new_frames,
                    Numbers reward, Numbers score, Flags terminated, Flags truncated, Flags game_over,
                    Flags reset, NewBytes sights, NewBytes slots, NewWords again) {
-  if (!driver().missing.empty()) return ffi::Error::Internal(driver().missing);
   const u64 count = actions.element_count();
   const u64 num_slots = slots->element_count() / sizeof(Slot);
   const u64 pixels = count ? frames.element_count() / count : 0;
@@ -227,13 +162,9 @@ ffi::Error step_on(Handle stream, i64 program, i64 kernels, i64 games_per_warp, 
                 (u32)count,
                 (u32)games_per_warp,
                 (u32)num_slots};
-  Handle context, popped;
-  if (const int error = driver().stream_context(stream, &context))
-    return failed("cuStreamGetCtx", error);
-  if (const int error = driver().push_context(context)) return failed("cuCtxPushCurrent", error);
-  const ffi::Error result = launch_all(program, kernels, context, stream, launch);
-  if (const int error = driver().pop_context(&popped)) return failed("cuCtxPopCurrent", error);
-  return result;
+  return in_context_of(stream, [&](DriverHandle context) {
+    return launch_all(program, kernels, context, stream, launch);
+  });
 }
 
 template <typename... Arguments>
@@ -267,7 +198,7 @@ ffi::Error step_without_stream(Arguments... arguments) {
       .Ret<ffi::Buffer<ffi::U32>>()
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_gpu_step, step_on,
-                              ffi::Ffi::Bind().Ctx<ffi::PlatformStream<Handle>>()
+                              ffi::Ffi::Bind().Ctx<ffi::PlatformStream<DriverHandle>>()
                                   JAXRL_STEP_ARGUMENTS);
 // For platforms without streams, where a test's driver plays.
 XLA_FFI_DEFINE_HANDLER_SYMBOL(

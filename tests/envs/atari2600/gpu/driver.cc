@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 namespace {
@@ -22,6 +23,25 @@ int num_multiprocessors = 1, num_devices = 1;
 const char* const kKernels[] = {"jaxrl_step", "jaxrl_draw", "jaxrl_again"};
 u64 launches[3];
 u64 most_again;  // rows that one launch of jaxrl_again had
+std::map<const u8*, size_t> pinned;  // the memory that devices may copy by themselves
+u64 num_copied;  // bytes
+bool pins = true;
+
+bool is_pinned(const void* memory, size_t bytes) {
+  const auto* const first = (const u8*)memory;
+  for (const auto& [from, size] : pinned)
+    if (first >= from && first + bytes <= from + size) return true;
+  return false;
+}
+
+int copy(void* to, const void* from, const void* on_host, size_t bytes) {
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  if (!is_current) return kInvalidContext;
+  if (!is_pinned(on_host, bytes)) return kInvalidValue;
+  memcpy(to, from, bytes);
+  num_copied += bytes;
+  return kSuccess;
+}
 
 }  // namespace
 
@@ -37,6 +57,10 @@ EXPORTED u64 standin_most_again() {
   return most;
 }
 EXPORTED u64 standin_launches(int kernel) { return launches[kernel]; }
+// How many bytes were copied from and to pinned memory, in how many places some is pinned, and whether more can be.
+EXPORTED u64 standin_copied() { return num_copied; }
+EXPORTED u64 standin_pinned() { return pinned.size(); }
+EXPORTED void standin_set_pins(bool value) { pins = value; }
 
 EXPORTED int cuInit(unsigned) { return kSuccess; }
 EXPORTED int cuDriverGetVersion(int* version) {
@@ -62,6 +86,31 @@ EXPORTED int cuCtxPushCurrent_v2(void* pushed) {
 EXPORTED int cuCtxPopCurrent_v2(void** popped) {
   *popped = &context;
   is_current = false;
+  return kSuccess;
+}
+EXPORTED int cuCtxSynchronize() { return is_current ? kSuccess : kInvalidContext; }
+EXPORTED int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  if (!is_current) return kInvalidContext;
+  if (!pins || is_pinned(memory, 1)) return kInvalidValue;
+  pinned[(const u8*)memory] = bytes;
+  return kSuccess;
+}
+EXPORTED int cuMemHostUnregister(void* memory) {
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  if (!is_current) return kInvalidContext;
+  return pinned.erase((const u8*)memory) ? kSuccess : kInvalidValue;
+}
+// Its streams are never behind: what is put on one is done at once.
+EXPORTED int cuMemcpyDtoHAsync_v2(void* to, const void* from, size_t bytes, void*) {
+  return copy(to, from, to, bytes);
+}
+EXPORTED int cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t bytes, void*) {
+  return copy(to, from, from, bytes);
+}
+EXPORTED int cuLaunchHostFunc(void*, void (*function)(void*), void* argument) {
+  if (!is_current) return kInvalidContext;
+  function(argument);
   return kSuccess;
 }
 EXPORTED int cuCtxGetDevice(int* device) {

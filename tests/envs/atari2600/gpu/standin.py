@@ -4,12 +4,15 @@ A stand-in for the CUDA driver, built from driver.cc, runs the kernels' source o
 engine's calls, registered for the CPU, are those of a GPU.
 """
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
+import pytest
 
-from jaxrl.envs.atari2600 import build, build_gpu, engine, gpu_library
+from jaxrl.envs.atari2600 import build, build_gpu, engine, gpu_library, library
 
 FOLDER = Path(__file__).parent
 # Fibers jump between stacks, which checks of jumps take for a mistake.
@@ -27,7 +30,8 @@ class StandIn:
     def __init__(self, path: Path):
         self._library = ctypes.CDLL(str(path))
         self._library.standin_launches.restype = ctypes.c_uint64
-        self._library.standin_most_again.restype = ctypes.c_uint64
+        for name in ("most_again", "copied", "pinned"):
+            getattr(self._library, f"standin_{name}").restype = ctypes.c_uint64
 
     def launches(self) -> list[int]:
         """Launches so far of each of `KERNELS`."""
@@ -36,6 +40,18 @@ class StandIn:
     def most_again(self) -> int:
         """Returns how many rows `jaxrl_again` has had at most, since it was asked before."""
         return self._library.standin_most_again()
+
+    def copied(self) -> int:
+        """Bytes that were copied so far from and to pinned memory."""
+        return self._library.standin_copied()
+
+    def pinned(self) -> int:
+        """Returns how many engines keep their rows pinned."""
+        return self._library.standin_pinned()
+
+    def set_pins(self, value: bool) -> None:
+        """Lets memory be pinned from now on, or not."""
+        self._library.standin_set_pins(ctypes.c_bool(value))
 
     def set_devices(self, number: int) -> None:
         """Lets there seem to be so many devices; all but the first are of an older kind."""
@@ -52,7 +68,7 @@ def built() -> Path:
 
 
 def install(monkeypatch) -> StandIn:
-    """Lets the engine take the stand-in for the driver of a GPU."""
+    """Lets the kernels play on the stand-in for the driver of a GPU."""
     path = built()
     monkeypatch.setenv("JAXRL_LIBCUDA", str(path))
     monkeypatch.setattr(engine, "plays_on_gpu", lambda config: not config.env.exact_resets)
@@ -60,3 +76,21 @@ def install(monkeypatch) -> StandIn:
     call = gpu_library.load().jaxrl_gpu_step_without_stream
     jax.ffi.register_ffi_target(gpu_library.STEP, jax.ffi.pycapsule(call), platform="cpu")
     return StandIn(path)
+
+
+@contextlib.contextmanager
+def streams() -> Iterator[StandIn]:
+    """Lets the calls of the engine of threads be those of a GPU's stream, on the stand-in."""
+    path = built()
+    functions = library.load()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXRL_LIBCUDA", str(path))
+        patch.setattr(engine, "has_nvidia_gpu", lambda: True)
+        patch.setattr(library, "SEND", library.SEND + "_on_stream")
+        patch.setattr(library, "RECV", library.RECV + "_on_stream")
+        for name, symbol in (
+            (library.SEND, functions.jaxrl_send_without_stream),
+            (library.RECV, functions.jaxrl_recv_without_stream),
+        ):
+            jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(symbol), platform="cpu")
+        yield StandIn(path)
