@@ -239,20 +239,21 @@ def test_the_custom_call_is_measured_where_it_is():
 
 
 def test_every_place_was_parsed():
-    assert max(len(plan.plan(size, 8, gpu=True)) for size in (FULL, SMALL)) == 34
+    assert max(len(plan.plan(size, 8, gpu=True)) for size in (FULL, SMALL)) == 35
 
 
 def test_our_emulator_is_measured_on_a_gpu_where_there_is_one():
-    """Its kernels with ever more games, and its threads beside EnvPool."""
+    """Its kernels with ever more games, and its threads by callbacks and on the stream."""
     everywhere = {one.name for one in plan.plan(FULL)}
     on_gpu = [one for one in plan.plan(FULL, gpu=True) if one.name not in everywhere]
     assert [one.name for one in on_gpu] == [
-        "atari2600-threads", "atari2600-gpu-1024", "atari2600-gpu-4096", "atari2600-gpu-16384",
-        "atari2600-gpu-59136", "atari2600-gpu-65536",
+        "atari2600-threads", "atari2600-stream", "atari2600-gpu-1024", "atari2600-gpu-4096",
+        "atari2600-gpu-16384", "atari2600-gpu-59136", "atari2600-gpu-65536",
     ]  # fmt: skip
     assert "--env.interface callback" in on_gpu[0].command
-    assert "--loads loop emulation" in on_gpu[0].command
-    assert all("--env.interface xla" in one.command for one in on_gpu[1:])
+    assert "--env.interface stream" in on_gpu[1].command
+    assert all("--loads loop emulation" in one.command for one in on_gpu[:2])
+    assert all("--env.interface xla" in one.command for one in on_gpu[2:])
     assert all("--env.engine atari2600" in one.command for one in on_gpu)
 
 

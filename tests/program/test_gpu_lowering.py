@@ -17,7 +17,7 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine, make_engines
-from jaxrl.envs.atari2600 import build_gpu, gpu_library
+from jaxrl.envs.atari2600 import build_gpu, engine, gpu_library, library
 from jaxrl.envs.atari2600.engine import plays_on_gpu
 from jaxrl.envs.engines import check_engine, engine_name
 from jaxrl.envs.envpool.engine import make_pool
@@ -174,6 +174,32 @@ def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monk
         for result, operand in ((0, 1), (1, 2)):
             alias = rf"output_tuple_indices = \[{result}\],\s*operand_index = {operand}"
             assert re.search(alias, line)
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
+    """An engine of its own for each device; the token stays where it is, and no callback is left."""
+    client = SimpleNamespace(platform_version="cuda 12090")
+    devices = [SimpleNamespace(client=client)]
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: devices)
+        check_engine(Config(game="pong").replaced(env={"interface": "stream"}))
+    monkeypatch.setattr(engine, "has_nvidia_gpu", lambda: True)
+    config = recipe(
+        "a2c_fast",
+        game="pong",
+        num_envs=4,
+        parallel={"num_devices": num_devices},
+        env={"engine": "atari2600", "interface": "stream"},
+    )
+    text = program(config)
+    assert {*custom_calls(text)} <= {library.SEND, library.RECV, "Sharding"}
+    for name in (library.SEND, library.RECV):
+        own = [line for line in text.splitlines() if f"@{name}(" in line]
+        assert len({re.search(r"engine = (\d+)", line)[1] for line in own}) == num_devices
+        for line in own:
+            assert "has_side_effect = true" in line
+            assert re.search(r"output_operand_alias", line)
 
 
 def test_our_emulator_plays_evaluations_on_threads(monkeypatch):

@@ -35,6 +35,7 @@ LIMITS = {
     "custom call": 90.0,
     "host callbacks": 90.0,
     "Atari 2600": 240.0,
+    "Atari 2600 stream": 240.0,
     "Atari 2600 on GPU": 480.0,
     "gradients": 240.0,
     "overlapped order": 180.0,
@@ -49,6 +50,7 @@ REMEDIES = {
     "another version of JAX",
     "Atari 2600": "install a C++ compiler (g++); until then env.engine = 'auto' takes EnvPool, "
     "which is slower",
+    "Atari 2600 stream": "leave --env.interface at auto, which takes host callbacks",
     "Atari 2600 on GPU": "leave --env.interface at auto, which takes the emulator's threads",
     "gradients": "look for another version of JAX, its plugin or the driver; "
     "JAX_PLATFORMS=cpu trains on the CPU",

@@ -12,7 +12,7 @@ from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600.engine import plays_on_gpu
 from jaxrl.envs.atari2600.gpu_library import without_the_bus
-from jaxrl.envs.base import first_env_seed
+from jaxrl.envs.base import first_env_seed, has_nvidia_gpu
 from jaxrl.envs.envpool.engine import has_custom_call, make_pool
 from jaxrl.types import TimeStep
 
@@ -156,30 +156,51 @@ def atari2600() -> Answer:
     return played(_play_compiled(_pong("auto", "atari2600")), text) | {"played": []}
 
 
+def atari2600_stream() -> Answer:
+    """Steps our own emulator's threads on the GPU's stream, and compares with host callbacks."""
+    if not has_nvidia_gpu():
+        return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): none is needed"}
+    return _compared("callbacks", {"on the stream": ("stream", {})})
+
+
 def atari2600_gpu() -> Answer:
     """Plays our own emulator's games on the GPU, and compares rows and states with its threads'."""
     if not plays_on_gpu(_pong("xla", "atari2600")):
         return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): threads play"}
+    ways = {
+        f"{number} in a warp": ("xla", {"games_per_warp": number})
+        for number in GAMES_PER_WARP
+    }
+    return _compared("threads", ways)
+
+
+def _compared(reference: str, ways: dict[str, tuple[str, dict[str, int]]]) -> Answer:
+    """Compares ways to play on a GPU with host callbacks of the emulator's threads.
+
+    Args:
+      reference: what the callbacks are called in messages.
+      ways: the interface of each, and options of the engine's `send`.
+    """
     for game in GPU_GAMES:
-        threads, kernels = (
+        callbacks, *others = (
             _pong(interface, "atari2600", game=game, num_envs=GPU_ENVS).replaced(env=GPU_RULES)
-            for interface in ("callback", "xla")
+            for interface in ("callback", *(interface for interface, _ in ways.values()))
         )
-        expected = _play(threads)
-        for number in GAMES_PER_WARP:
-            found = _play(kernels, games_per_warp=number)
-            if difference := first_difference(expected, found):
-                text = f"{game}, {number} games in a warp: {difference}"
-                return {"mark": "cross", "text": text}
+        expected = _play(callbacks)
+        for (way, (_, options)), config in zip(ways.items(), others, strict=True):
+            if difference := first_difference(expected, _play(config, **options), reference):
+                return {"mark": "cross", "text": f"{game}, {way}: {difference}"}
     text = (
         f"{jax.devices()[0].device_kind}: {NUM_STEPS} steps of {', '.join(GPU_GAMES)}, {GPU_ENVS} "
-        f"games each, {' and '.join(map(str, GAMES_PER_WARP))} in a warp, equal the threads'"
+        f"games each, {' and '.join(ways)}, equal the {reference}'"
     )
     return {"mark": "ok", "text": text}
 
 
 def first_difference(
-    expected: tuple[TimeStep, np.ndarray | None], found: tuple[TimeStep, np.ndarray | None]
+    expected: tuple[TimeStep, np.ndarray | None],
+    found: tuple[TimeStep, np.ndarray | None],
+    reference: str,
 ) -> str:
     """Returns where rows [T, E, ...] or the games after them differ; "" if they do not."""
     differ = {
@@ -190,8 +211,8 @@ def first_difference(
         ((int(steps[0]), name) for name, steps in differ.items() if len(steps)), default=(0, "")
     )
     if name:
-        return f"{name} differs from the threads' games from step {step} on"
+        return f"{name} differs from the {reference}' games from step {step} on"
     games = [without_the_bus(one[1]) for one in (expected, found) if one[1] is not None]
     if len(games) == 2 and (games[0] == games[1]).all():
         return ""
-    return "the games after the last step differ from the threads'"
+    return f"the games after the last step differ from the {reference}'"

@@ -200,14 +200,15 @@ def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember
 
 
 def _emulators(size: Size) -> list[SuiteMember]:
-    """Returns the members of our own emulator: its threads beside EnvPool, and the GPU's games."""
+    """Returns the members of our own emulator: its threads, by both ways to them, and the GPU's."""
     # Observations of a short rollout fit beside the most games.
     short = ("--env.engine", "atari2600", "--agent.rollout-length", "1")
     fewest = size.gpu_games[0]
-    threads = ("--num-envs", str(fewest), *short, "--env.interface", "callback")
-    members = [
-        _bench("atari2600-threads", "a2c_fast", size, (*threads, "--loads", "loop", "emulation"))
-    ]
+    members = []
+    for name, interface in (("threads", "callback"), ("stream", "stream")):
+        options = ("--num-envs", str(fewest), *short, "--env.interface", interface)
+        loads = ("--loads", "loop", "emulation")
+        members.append(_bench(f"atari2600-{name}", "a2c_fast", size, (*options, *loads)))
     for number in size.gpu_games:
         options = ("--num-envs", str(number), *short, "--env.interface", "xla")
         name = f"atari2600-gpu-{number}"
