@@ -2,8 +2,8 @@
 
 On CPUs, XLA's own weight gradient is 30 times too slow inside a loop. The form for CPUs cuts the
 image into blocks as large as the stride and sums over the few blocks under the kernel (4 for the
-8 x 8 kernel of stride 4), each times its part of the kernel. It copies either the blocks, once for
-every shift, or the outputs, whichever are fewer.
+8 x 8 kernel of stride 4), each times its part of the kernel. It copies the blocks, once for every
+shift, or, where they are less than half as large, the outputs: in the first layer of NIPS' network.
 """
 
 from collections.abc import Callable

@@ -157,17 +157,25 @@ def test_the_order_of_blocks_changes_no_value(normalized, skip_blank):
 
 
 @pytest.mark.parametrize(
-    ("torso", "stride", "shape"),
+    ("torso", "stride", "shape", "core"),
     [
-        ("nips", 4, (44, 40)),
-        pytest.param("nips", 3, (33, 36), marks=pytest.mark.slow),
-        ("nips", 4, (45, 38)),
-        pytest.param("impala", 4, (20, 16), marks=pytest.mark.slow),
+        ("nips", 4, (44, 40), "none"),
+        ("nips", 4, (44, 40), "lstm"),
+        pytest.param("nips", 3, (33, 36), "none", marks=pytest.mark.slow),
+        ("nips", 4, (45, 38), "none"),
+        pytest.param("nips", 4, (45, 38), "lstm", marks=pytest.mark.slow),
+        pytest.param("impala", 4, (20, 16), "none", marks=pytest.mark.slow),
     ],
 )
-def test_the_network_sees_what_is_normalized(torso, stride, shape):
+def test_the_network_sees_what_is_normalized(torso, stride, shape, core):
+    """A frame without light is the mean frame, which is 0, with a core too."""
     config = NetworkConfig(
-        torso, first_stride=stride, normalize_observations=True, skip_blank_frames=True
+        torso,
+        first_stride=stride,
+        normalize_observations=True,
+        skip_blank_frames=True,
+        core=core,
+        core_units=8,
     )
     network = PolicyValueNetwork(3, config)
     params = init_params(network, jax.random.key(0), shape)
@@ -176,12 +184,18 @@ def test_the_network_sees_what_is_normalized(torso, stride, shape):
     stacks = stacks.at[0, ..., 3].set(0)
     mean, variance = random.random((2, *shape, 1)).astype(np.float32)
     statistics = RunningStatistics(jnp.float32(10), mean, variance)
-    ours = jax.jit(partial(forward, network))(params, statistics, stacks)
     x = (stacks / 255 - mean) / np.sqrt(variance + 1e-5)
     x = jnp.clip(x, -CLIP, CLIP).at[0, ..., 3].set(0)
-    expected = network.apply({"params": params}, x)
-    np.testing.assert_allclose(ours.logits, expected.logits, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(ours.value, expected.value, rtol=1e-3, atol=1e-5)
+    observation, normalized = stacks, x
+    if core != "none":
+        observation = first_observation(stacks, core_of(config))
+        one_step = jax.tree.map(lambda row: row[:, None], observation)
+        normalized = one_step._replace(stack=x[:, None])
+    ours = jax.jit(partial(forward, network))(params, statistics, observation)
+    expected = network.apply({"params": params}, normalized)
+    for name in ("logits", "value"):
+        got, wanted = getattr(ours, name), getattr(expected, name)
+        np.testing.assert_allclose(got, wanted.reshape(got.shape), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("core", ["none", pytest.param("lstm", marks=pytest.mark.slow)])
