@@ -17,7 +17,8 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine, make_engines
-from jaxrl.envs.atari2600 import build_gpu, engine, gpu_library, library
+from jaxrl.envs.atari2600 import build_gpu, gpu_library, library
+from jaxrl.envs.atari2600 import engine as emulator
 from jaxrl.envs.atari2600.engine import plays_on_gpu
 from jaxrl.envs.engines import check_engine, engine_name
 from jaxrl.envs.envpool.engine import make_pool
@@ -178,13 +179,13 @@ def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monk
 
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
-    """An engine of its own for each device; the token stays where it is, and no callback is left."""
+    """Each device has an engine of its own; the token stays in place, and no callback is left."""
     client = SimpleNamespace(platform_version="cuda 12090")
     devices = [SimpleNamespace(client=client)]
     with monkeypatch.context() as patch:
         patch.setattr(jax, "devices", lambda: devices)
         check_engine(Config(game="pong").replaced(env={"interface": "stream"}))
-    monkeypatch.setattr(engine, "has_nvidia_gpu", lambda: True)
+    monkeypatch.setattr(emulator, "has_nvidia_gpu", lambda: True)
     config = recipe(
         "a2c_fast",
         game="pong",

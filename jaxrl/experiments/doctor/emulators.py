@@ -167,10 +167,7 @@ def atari2600_gpu() -> Answer:
     """Plays our own emulator's games on the GPU, and compares rows and states with its threads'."""
     if not plays_on_gpu(_pong("xla", "atari2600")):
         return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): threads play"}
-    ways = {
-        f"{number} in a warp": ("xla", {"games_per_warp": number})
-        for number in GAMES_PER_WARP
-    }
+    ways = {f"{number} in a warp": ("xla", {"games_per_warp": number}) for number in GAMES_PER_WARP}
     return _compared("threads", ways)
 
 

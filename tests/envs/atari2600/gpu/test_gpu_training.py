@@ -68,8 +68,8 @@ def test_doctor_compares_them(on_gpu, monkeypatch):
         monkeypatch.setattr(module, "plays_on_gpu", lambda config: config.env.interface == "xla")
     assert emulators.atari2600_gpu() == {
         "mark": "ok",
-        "text": "cpu: 40 steps of pong, tic_tac_toe_3d, 3 games each, 1 in a warp and 32 in a warp, "
-        "equal the threads'",
+        "text": "cpu: 40 steps of pong, tic_tac_toe_3d, 3 games each, 1 in a warp and 32 "
+        "in a warp, equal the threads'",
     }
     assert on_gpu.driver.most_again() > 0
 
