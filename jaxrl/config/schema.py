@@ -132,7 +132,7 @@ class EnvConfig:
     interface: Literal["auto", "xla", "stream", "callback"] = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
     atari2600: CPU, and where env.engine names it on an NVIDIA GPU, kernels that play there);
-    stream, custom calls of atari2600's threads on the stream of an NVIDIA GPU; callback, through
+    stream, custom calls of atari2600's threads, on an NVIDIA GPU on its stream; callback, through
     the host, on any platform; auto takes xla where it exists, and callback for atari2600 on a GPU.
     Catch needs none"""
     num_threads: CountOrZero = 0

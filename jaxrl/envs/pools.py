@@ -81,7 +81,7 @@ def make_pools(
         spec=EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape()),
         env_ids=env_ids(num_envs, num_local_devices, group),
         cores=cores_by_device(num_local_devices),
-        uses_xla=has_custom_call if interface == "auto" else interface != "callback",
+        uses_xla=has_custom_call if interface == "auto" else interface == "xla",
     )
     if not pools.uses_xla:
         check_host()

@@ -57,14 +57,10 @@ def check_config(config: Config) -> None:
         )
     if plays_on_gpu(config):
         build_gpu.kernels()
-    elif config.env.interface == "xla" and not (has_custom_call() or has_nvidia_gpu()):
+    elif config.env.interface in ("xla", "stream") and not (has_custom_call() or has_nvidia_gpu()):
         raise UserError(
-            "env.interface = 'xla': the emulator's custom calls are for CPUs and NVIDIA GPUs; take "
-            "auto or callback"
-        )
-    elif config.env.interface == "stream" and not has_nvidia_gpu():
-        raise UserError(
-            "env.interface = 'stream': only NVIDIA GPUs have one; take auto or callback"
+            f"env.interface = '{config.env.interface}': the emulator's custom calls are for CPUs "
+            "and NVIDIA GPUs; take auto or callback"
         )
 
 
@@ -112,8 +108,10 @@ def make_atari2600(
     """
     check_config(config)
     on_gpu = plays_on_gpu(config)
-    if config.env.exact_resets and config.env.interface == "xla" and not has_custom_call():
-        config = config.replaced(env={"interface": "callback"})  # in place of kernels
+    if config.env.interface == "stream":
+        config = config.replaced(env={"interface": "xla"})  # custom calls of threads
+    elif config.env.exact_resets and not has_custom_call():
+        config = config.replaced(env={"interface": "callback"})
     pools = make_pools(
         "the emulator", config, num_envs, num_local_devices, group, on_gpu or has_custom_call()
     )
@@ -140,6 +138,8 @@ def start_games(games: Pools, device: int, seeds: np.ndarray) -> tuple[Atari2600
     games.pools.append(engine)
     shapes = row_shapes(games.spec)
     if games.uses_xla:
+        if not has_custom_call():  # for a stream alone
+            engine.pin(jax.local_devices()[device].local_hardware_id or 0)
         calls = _custom_calls(engine, shapes)
     else:
         calls = ordered_calls(engine.send, engine.recv, shapes, games.failures)

@@ -16,7 +16,10 @@ SEND, RECV = "jaxrl_atari2600_send", "jaxrl_atari2600_recv"  # XLA's names of th
 MOST_ACTIONS = 18
 SCREEN_WIDTH = 160
 SEEN_SHAPE = (210, SCREEN_WIDTH)  # EnvPool shows no more of a screen that has more lines
-CLOSED = "the engine of this program is closed"
+ANSWERS = {
+    0: "the engine of this program is closed",
+    2: "the GPU failed while the games were under way",
+}
 REFUSALS = {
     1: "their snapshots are of another version of the emulator",
     2: "their snapshots are of another cartridge",
@@ -61,6 +64,7 @@ def load() -> ctypes.CDLL:
             ],
         ),
         "jaxrl_close": (None, [number]),
+        "jaxrl_pin": (ctypes.c_uint32, [number, ctypes.c_int32, ctypes.c_char_p]),
         "jaxrl_begin": (flag, [number, ctypes.c_uint32]),
         "jaxrl_send_now": (flag, [number, _pointer(np.int32)]),
         "jaxrl_receive": (
@@ -69,7 +73,7 @@ def load() -> ctypes.CDLL:
         ),
         "jaxrl_render": (flag, [number, bytes_]),
         "jaxrl_save": (flag, [number, bytes_]),
-        "jaxrl_load": (ctypes.c_int32, [number, bytes_]),
+        "jaxrl_load": (flag, [number, bytes_, ctypes.POINTER(ctypes.c_int32)]),
         "jaxrl_snapshot_size": (ctypes.c_uint64, [number]),
         "jaxrl_snapshot_version": (ctypes.c_uint32, []),
         "jaxrl_game_open": (
@@ -97,6 +101,18 @@ class Engine:
 
     def __init__(self, number: int, num_envs: int) -> None:
         self.number, self.num_envs = number, num_envs
+
+    def pin(self, device: int) -> None:
+        """Lets the stream of a GPU, by its number for the driver, reach the rows.
+
+        Raises `UserError` if the system does not.
+        """
+        said = ctypes.create_string_buffer(256)
+        if load().jaxrl_pin(self.number, device, said):
+            raise UserError(
+                f"env.interface = 'stream': {said.value.decode(errors='replace')}; take "
+                "--env.interface callback"
+            )
 
     def begin(self, random_steps: int) -> None:
         """Starts the games; each takes a random number of random steps, at most about so many."""
@@ -134,19 +150,19 @@ class Engine:
         if snapshots.shape != (self.num_envs, size) or snapshots.dtype != np.uint8:
             raise DamagedError(f"snapshots are u8[{self.num_envs}, {size}], not "
                                f"{snapshots.dtype}{list(snapshots.shape)}")  # fmt: skip
-        refusal = load().jaxrl_load(self.number, np.ascontiguousarray(snapshots))
-        if refusal < 0:
-            raise EngineError(CLOSED)
-        if refusal:
-            raise DamagedError(f"the games cannot go on: {REFUSALS[refusal]}")
+        refusal = ctypes.c_int32()
+        self._call("load", np.ascontiguousarray(snapshots), ctypes.byref(refusal))
+        if refusal.value:
+            raise DamagedError(f"the games cannot go on: {REFUSALS[refusal.value]}")
 
     def close(self) -> None:
         """Ends the threads, when they have played the step that is under way."""
         load().jaxrl_close(self.number)
 
     def _call(self, name: str, *arguments: Any) -> None:
-        if not getattr(load(), f"jaxrl_{name}")(self.number, *arguments):
-            raise EngineError(CLOSED)
+        answer = getattr(load(), f"jaxrl_{name}")(self.number, *arguments)
+        if answer in ANSWERS:
+            raise EngineError(ANSWERS[answer])
 
 
 def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules:

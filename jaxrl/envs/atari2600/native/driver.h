@@ -18,6 +18,9 @@ constexpr int kSharedShare = 9;  // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CA
 constexpr unsigned kForAllContexts = 1;  // CU_MEMHOSTREGISTER_PORTABLE
 
 struct Driver {
+  int (*init)(unsigned flags);
+  int (*retain_context)(DriverHandle* context, int device);
+  int (*release_context)(int device);
   int (*stream_context)(DriverHandle stream, DriverHandle* context);
   int (*push_context)(DriverHandle context);
   int (*pop_context)(DriverHandle* context);
@@ -51,6 +54,9 @@ struct Driver {
       missing = dlerror();
       return;
     }
+    find(library, "cuInit", init);
+    find(library, "cuDevicePrimaryCtxRetain", retain_context);
+    find(library, "cuDevicePrimaryCtxRelease_v2", release_context);
     find(library, "cuStreamGetCtx", stream_context);
     find(library, "cuCtxPushCurrent_v2", push_context);
     find(library, "cuCtxPopCurrent_v2", pop_context);
@@ -78,12 +84,15 @@ inline const Driver& driver() {
   return found;
 }
 
-// The error of a function of the driver.
-inline xla::ffi::Error failed(const char* what, int error, const std::string& remedy = "") {
+// What a function of the driver says of its failure.
+inline std::string said(const char* what, int error) {
   const char* name = nullptr;
   driver().error_name(error, &name);
-  return xla::ffi::Error::Internal(std::string("the emulator on a GPU: ") + what + ": " +
-                                   (name ? name : std::to_string(error).c_str()) + remedy);
+  return std::string(what) + ": " + (name ? name : std::to_string(error).c_str());
+}
+
+inline xla::ffi::Error failed(const char* what, int error, const std::string& remedy = "") {
+  return xla::ffi::Error::Internal("the emulator on a GPU: " + said(what, error) + remedy);
 }
 
 // Calls `work(context)` while the context of a stream is current; returns its error.

@@ -29,11 +29,17 @@ std::shared_ptr<OpenEngine> find(i64 number) {
   return found == engines.end() ? nullptr : found->second;
 }
 
-// Finds an engine for Python: nothing of it is left on a stream.
-std::shared_ptr<OpenEngine> find_still(i64 number) {
-  std::shared_ptr<OpenEngine> engine = find(number);
-  if (engine) engine->pinned.wait_for_device();
-  return engine;
+// What Python is told of a call.
+enum Answer : u8 { kIsClosed, kDone, kDeviceFailed };
+
+// Calls `work(engine)` when nothing of the engine is left on a stream.
+template <typename Work>
+u8 when_still(i64 number, Work work) {
+  const std::shared_ptr<OpenEngine> engine = find(number);
+  if (!engine) return kIsClosed;
+  if (!engine->pinned.wait_for_device()) return kDeviceFailed;
+  work(*engine);
+  return kDone;
 }
 
 void copy_rows(const Rows& rows, const RowArrays& to) {
@@ -186,51 +192,53 @@ void jaxrl_close(i64 number) {
     engine = std::move(found->second);
     engines.erase(found);
   }
-  engine->pinned.wait_for_device();
+  if (!engine->pinned.wait_for_device()) {
+    new std::shared_ptr<OpenEngine>(engine);  // for ever: the device that failed may still name its rows
+    return;
+  }
   engine->wait();
 }
 
-// These return 0 where the engine is closed.
+// Pins the rows of an engine for a device, before a program sends on its stream. Returns 0, or the length of
+// what failed, of which `said` takes 256 characters.
+u32 jaxrl_pin(i64 number, i32 device, char* said) {
+  const std::shared_ptr<OpenEngine> engine = find(number);
+  const std::string failure = engine ? engine->pinned.pin(engine->rows().pages, device) : kClosed;
+  said[failure.copy(said, 255)] = 0;
+  return (u32)failure.size();
+}
+
+// These return an `Answer`.
 u8 jaxrl_begin(i64 number, u32 random_steps) {
-  const std::shared_ptr<OpenEngine> engine = find_still(number);
-  if (engine) engine->begin(random_steps);
-  return engine != nullptr;
+  return when_still(number, [=](OpenEngine& engine) { engine.begin(random_steps); });
 }
 u8 jaxrl_send_now(i64 number, const i32* actions) {
-  const std::shared_ptr<OpenEngine> engine = find_still(number);
-  if (engine) engine->send(actions);
-  return engine != nullptr;
+  return when_still(number, [=](OpenEngine& engine) { engine.send(actions); });
 }
 u8 jaxrl_save(i64 number, u8* snapshots) {
-  const std::shared_ptr<OpenEngine> engine = find_still(number);
-  if (engine) engine->save(snapshots);
-  return engine != nullptr;
+  return when_still(number, [=](OpenEngine& engine) { engine.save(snapshots); });
 }
 u8 jaxrl_render(i64 number, u8* out) {
-  const std::shared_ptr<OpenEngine> engine = find_still(number);
-  if (engine) engine->render(out);
-  return engine != nullptr;
+  return when_still(number, [=](OpenEngine& engine) { engine.render(out); });
+}
+// `refusal` is a `Refusal`.
+u8 jaxrl_load(i64 number, const u8* snapshots, i32* refusal) {
+  return when_still(number,
+                    [=](OpenEngine& engine) { *refusal = (i32)engine.load(snapshots); });
+}
+// Waits for the step and writes its rows.
+u8 jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
+                 u8* truncated, u8* game_over, u8* reset) {
+  return when_still(number, [=](OpenEngine& engine) {
+    engine.wait();
+    copy_rows(engine.rows(), {frames, reward, score, terminated, truncated, game_over, reset});
+  });
 }
 
 // Returns the bytes of one environment's snapshot, 0 where the engine is closed.
 u64 jaxrl_snapshot_size(i64 number) {
-  const std::shared_ptr<OpenEngine> engine = find_still(number);
+  const std::shared_ptr<OpenEngine> engine = find(number);
   return engine ? engine->snapshot_size() : 0;
 }
 u32 jaxrl_snapshot_version() { return kSnapshotVersion; }
-// Returns a `Refusal`, or -1 where the engine is closed.
-i32 jaxrl_load(i64 number, const u8* snapshots) {
-  const std::shared_ptr<OpenEngine> engine = find_still(number);
-  return engine ? (i32)engine->load(snapshots) : -1;
-}
-
-// Waits for the step and writes its rows.
-u8 jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
-                   u8* truncated, u8* game_over, u8* reset) {
-  const std::shared_ptr<OpenEngine> engine = find_still(number);
-  if (!engine) return 0;
-  engine->wait();
-  copy_rows(engine->rows(), {frames, reward, score, terminated, truncated, game_over, reset});
-  return 1;
-}
 }

@@ -25,7 +25,8 @@ u64 launches[3];
 u64 most_again;  // rows that one launch of jaxrl_again had
 std::map<const u8*, size_t> pinned;  // the memory that devices may copy by themselves
 u64 num_copied;  // bytes
-bool pins = true;
+u64 num_waits;  // for the device
+bool pins = true, works = true;
 
 bool is_pinned(const void* memory, size_t bytes) {
   const auto* const first = (const u8*)memory;
@@ -61,6 +62,9 @@ EXPORTED u64 standin_launches(int kernel) { return launches[kernel]; }
 EXPORTED u64 standin_copied() { return num_copied; }
 EXPORTED u64 standin_pinned() { return pinned.size(); }
 EXPORTED void standin_set_pins(bool value) { pins = value; }
+// How often somebody waited for the device, and whether it works.
+EXPORTED u64 standin_waits() { return num_waits; }
+EXPORTED void standin_set_works(bool value) { works = value; }
 
 EXPORTED int cuInit(unsigned) { return kSuccess; }
 EXPORTED int cuDriverGetVersion(int* version) {
@@ -75,6 +79,11 @@ EXPORTED int cuDeviceGet(int* device, int number) {
   *device = number;
   return kSuccess;
 }
+EXPORTED int cuDevicePrimaryCtxRetain(void** retained, int) {
+  *retained = &context;
+  return kSuccess;
+}
+EXPORTED int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
 EXPORTED int cuStreamGetCtx(void*, void** found) {
   *found = &context;
   return kSuccess;
@@ -88,7 +97,10 @@ EXPORTED int cuCtxPopCurrent_v2(void** popped) {
   is_current = false;
   return kSuccess;
 }
-EXPORTED int cuCtxSynchronize() { return is_current ? kSuccess : kInvalidContext; }
+EXPORTED int cuCtxSynchronize() {
+  num_waits++;
+  return is_current && works ? kSuccess : kInvalidContext;
+}
 EXPORTED int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   if (!is_current) return kInvalidContext;

@@ -30,7 +30,7 @@ class StandIn:
     def __init__(self, path: Path):
         self._library = ctypes.CDLL(str(path))
         self._library.standin_launches.restype = ctypes.c_uint64
-        for name in ("most_again", "copied", "pinned"):
+        for name in ("most_again", "copied", "pinned", "waits"):
             getattr(self._library, f"standin_{name}").restype = ctypes.c_uint64
 
     def launches(self) -> list[int]:
@@ -52,6 +52,14 @@ class StandIn:
     def set_pins(self, value: bool) -> None:
         """Lets memory be pinned from now on, or not."""
         self._library.standin_set_pins(ctypes.c_bool(value))
+
+    def waits(self) -> int:
+        """Returns how often somebody has waited for the device."""
+        return self._library.standin_waits()
+
+    def set_works(self, value: bool) -> None:
+        """Lets the device work from now on, or not."""
+        self._library.standin_set_works(ctypes.c_bool(value))
 
     def set_devices(self, number: int) -> None:
         """Lets there seem to be so many devices; all but the first are of an older kind."""
@@ -86,6 +94,7 @@ def streams() -> Iterator[StandIn]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAXRL_LIBCUDA", str(path))
         patch.setattr(engine, "has_nvidia_gpu", lambda: True)
+        patch.setattr(engine, "has_custom_call", lambda: False)
         patch.setattr(library, "SEND", library.SEND + "_on_stream")
         patch.setattr(library, "RECV", library.RECV + "_on_stream")
         for name, symbol in (

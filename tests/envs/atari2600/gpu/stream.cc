@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201;
 constexpr u32 kEnvs = 9, kThreads = 3;
-constexpr i32 kHeight = 42, kWidth = 40;
+constexpr i32 kHeight = 42, kWidth = 40, kDevice = 1;
 
 // A thread that does what was put on it, in order, once the gate is open.
 class Stream {
@@ -80,7 +80,7 @@ class Stream {
   std::thread thread_;
 };
 
-int context;
+int context, retains = 0;
 thread_local int entered = 0;
 std::mutex host_mutex;  // a driver may have one thread for the functions of all streams
 std::vector<Stream*> streams;
@@ -107,6 +107,16 @@ int put_copy(void* to, const void* from, const void* on_host, size_t bytes, void
 }  // namespace
 
 extern "C" {
+int cuInit(unsigned) { return kSuccess; }
+int cuDevicePrimaryCtxRetain(void** retained, int device) {
+  *retained = &context;
+  retains++;
+  return device == kDevice ? kSuccess : kInvalidValue;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  retains--;
+  return kSuccess;
+}
 int cuStreamGetCtx(void*, void** found) {
   *found = &context;
   return kSuccess;
@@ -264,6 +274,8 @@ int main(int, char** arguments) {
   std::unique_ptr<OpenEngine> engines[2];
   for (u32 index = 0; index < 2; index++) {
     engines[index] = make_engine(seeds[index]);
+    CHECK(send_on((DriverHandle)streams[index], *engines[index], nullptr).failure());  // not pinned
+    CHECK(engines[index]->pinned.pin(engines[index]->rows().pages, kDevice).empty());
     put_steps(*streams[index], *engines[index], devices[index], 0, steps, all[index]);
     // Nothing has waited for the device, and nothing has run ahead of it.
     CHECK(streams[index]->waiting() == steps * (3 + 2 + 8));
@@ -273,7 +285,7 @@ int main(int, char** arguments) {
   for (Stream* stream : streams) stream->open(true);
   for (u32 index = 0; index < 2; index++) {
     // As Python does it before a checkpoint: behind what is on the stream.
-    engines[index]->pinned.wait_for_device();
+    CHECK(engines[index]->pinned.wait_for_device());
     CHECK(all[index].size() == steps);
     CHECK(all[index] == played_directly(seeds[index], steps));
   }
@@ -290,7 +302,7 @@ int main(int, char** arguments) {
   CHECK(all[0].size() == steps + 2 && one.waiting() == 0);
   opens.join();
   engines[1].reset();
-  CHECK(pinned.empty());
+  CHECK(pinned.empty() && retains == 0);
   printf("%u steps\n", steps);
   return 0;
 }

@@ -19,7 +19,8 @@ from jaxrl.envs import check_engine, engine_name, make_engine
 from jaxrl.envs.atari2600 import build
 from jaxrl.envs.atari2600 import engine as chosen
 from jaxrl.envs.atari2600.roms import rom
-from jaxrl.errors import UserError
+from jaxrl.errors import EngineError, UserError
+from jaxrl.experiments.doctor import emulators
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.gpu.test_gpu_engine import BASE, actions_for, play
 from tests.survival import without_times
@@ -42,17 +43,41 @@ def rows_and_games(config: Config, num_envs: int = 3):
     return first, rows, games
 
 
-def test_a_stream_plays_the_rows_of_a_cpu():
-    """What is copied is the actions and the rows, and nothing is left pinned."""
-    expected = rows_and_games(STREAM.replaced(env={"interface": "xla"}))
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_stream_plays_the_rows_of_a_cpu(exact):
+    """Evaluations, too, which start games exactly; nothing is left pinned."""
+    config = STREAM.replaced(env={"exact_resets": exact})
+    expected = rows_and_games(config.replaced(env={"interface": "xla"}))
+    on_a_cpu = rows_and_games(config)
     with standin.streams() as driver:
         before = driver.copied()
-        got = rows_and_games(STREAM)
+        got = rows_and_games(config)
         row = 84 * 84 + 2 * 4 + 4
         assert driver.copied() - before == 40 * 3 * (4 + row)
         assert driver.pinned() == 0
     assert got[1].reset.any()
-    jax.tree.map(np.testing.assert_array_equal, got, expected)
+    for other in (on_a_cpu, got):
+        jax.tree.map(np.testing.assert_array_equal, other, expected)
+
+
+def test_what_python_asks_of_an_engine_waits_for_the_stream():
+    """A step may be under way there; and a device that fails has no games to save."""
+    with standin.streams() as driver:
+        engine = make_engine(STREAM, 2)
+        engine.init(1)
+        games = engine.save()
+        for call in (engine.save, engine.render, lambda: engine.load(games)):
+            before = driver.waits()
+            call()
+            assert driver.waits() == before + 1
+        driver.set_works(False)
+        try:
+            with pytest.raises(EngineError, match="the GPU failed while the games were under way"):
+                engine.save()
+        finally:
+            driver.set_works(True)
+            engine.close()
+        assert driver.waits() > before
 
 
 @pytest.mark.slow
@@ -77,7 +102,7 @@ def test_streams_that_fall_behind(sanitizer, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_is_the_same_on_a_stream_and_goes_on_there(tmp_path, capsys):
-    """Bit for bit; a step is under way when it is saved, and evaluations play on the stream too."""
+    """Bit for bit; a step is under way when it is saved."""
     more = ("--parallel.order", "overlapped", "--parallel.groups", "2")
     train(tmp_path / "whole", "a2c_fast", "breakout", 2, *more)
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
@@ -110,26 +135,39 @@ def test_a_closed_engine_and_wrong_actions_are_refused():
 
 
 def test_memory_that_cannot_be_pinned_is_an_error_with_a_remedy():
+    """Before a program runs, in which other devices would wait for this one."""
+    said = "env.interface = 'stream': cuMemHostRegister: CUDA_ERROR_INVALID_VALUE; take --env"
     with standin.streams() as driver:
         driver.set_pins(False)
         engine = make_engine(STREAM, 2)
-        state, _ = engine.init(1)
-        step = jax.jit(lambda state: engine.recv(engine.send(state, jnp.zeros(2, jnp.int32))))
-        said = r"cuMemHostRegister: CUDA_ERROR_INVALID_VALUE; take --env.interface callback"
         try:
-            with pytest.raises(jax.errors.JaxRuntimeError, match=re.escape(said)):
-                jax.block_until_ready(step(state))
+            with pytest.raises(UserError, match=re.escape(said)):
+                engine.init(1)
         finally:
             driver.set_pins(True)
             engine.close()
 
 
-def test_a_stream_is_for_nvidia_gpus_and_our_emulator(monkeypatch):
+def test_doctor_compares_the_stream_with_callbacks(monkeypatch):
+    monkeypatch.setattr(emulators, "GPU_GAMES", ("pong",))
+    monkeypatch.setattr(emulators, "GPU_ENVS", 3)
+    monkeypatch.setattr(emulators, "has_nvidia_gpu", lambda: True)
+    with standin.streams() as driver:
+        before = driver.copied()
+        assert emulators.atari2600_stream() == {
+            "mark": "ok",
+            "text": "cpu: 40 steps of pong, 3 games each, on the stream, equal the callbacks'",
+        }
+        assert driver.copied() > before
+
+
+def test_a_stream_is_for_our_emulator(monkeypatch):
+    """On a CPU too, where a run is evaluated that trained on a GPU."""
     asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "stream"})
-    with pytest.raises(UserError, match="only NVIDIA GPUs have one"):
-        check_engine(asked)
-    with pytest.raises(UserError, match="EnvPool has none; take xla"):
-        check_engine(asked.replaced(env={"engine": "envpool"}))
-    monkeypatch.setattr(chosen, "has_nvidia_gpu", lambda: True)
     check_engine(asked)
     assert engine_name(asked.replaced(env={"engine": "auto"})) == "atari2600"
+    with pytest.raises(UserError, match="EnvPool has none; take xla"):
+        check_engine(asked.replaced(env={"engine": "envpool"}))
+    monkeypatch.setattr(chosen, "has_custom_call", lambda: False)  # a TPU
+    with pytest.raises(UserError, match="for CPUs and NVIDIA GPUs; take auto or callback"):
+        check_engine(asked)
