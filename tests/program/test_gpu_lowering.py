@@ -186,6 +186,8 @@ def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
         patch.setattr(jax, "devices", lambda: devices)
         check_engine(Config(game="pong").replaced(env={"interface": "stream"}))
     monkeypatch.setattr(emulator, "has_nvidia_gpu", lambda: True)
+    pinned = []
+    monkeypatch.setattr(library.Engine, "pin", lambda self, device: pinned.append(self.number))
     config = recipe(
         "a2c_fast",
         game="pong",
@@ -201,6 +203,7 @@ def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
         for line in own:
             assert "has_side_effect = true" in line
             assert re.search(r"output_operand_alias", line)
+        assert {re.search(r"engine = (\d+)", line)[1] for line in own} == {*map(str, pinned)}
 
 
 def test_our_emulator_plays_evaluations_on_threads(monkeypatch):
