@@ -44,3 +44,18 @@ def test_a_row_of_pong_is_what_was_measured(seed):
     else:
         assert numbers(noop) == [round(evaluation["mean"], 1)]
         assert (evaluation["protocol"], evaluation["episodes"]) == ("noop", 30)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_row_of_breakout_is_what_was_measured(seed):
+    lines, evaluation = recorded(RUNS / f"breakout/breakout-vtrace_cpu-seed{seed}")
+    text = section("V-trace on Breakout\n")
+    row = next(line for line in text.splitlines() if line.startswith(f"| seed {seed} | "))
+    *returns, noop, minutes = row.split("|")[2:-1]
+    by_step = {line["step"]: line["return_mean"] for line in lines}
+    steps = (250_000, 500_000, 1_000_000, 1_500_000, 2_000_000)
+    assert [numbers(cell) for cell in returns] == [[round(by_step[step], 1)] for step in steps]
+    assert numbers(minutes) == [round(lines[-1]["seconds"] / 60, 1)]
+    assert numbers(noop) == [round(evaluation[key], 1) for key in ("mean", "std", "median")]
+    assert (evaluation["protocol"], evaluation["episodes"]) == ("noop", 30)
+    assert evaluation["step"] == lines[-1]["step"] == 2_000_000
