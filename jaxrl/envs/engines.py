@@ -84,9 +84,10 @@ def check_engine(config: Config) -> None:
             check(config)
     if name == "atari2600":
         check_atari2600(config)
-    if name == "envpool" and config.env.interface == "stream":
+    if name in ("envpool", "catch") and config.env.interface == "stream":
         raise UserError(
-            "env.interface = 'stream': EnvPool has none; take xla, or --env.engine atari2600"
+            f"env.interface = 'stream': {name} has none; take auto, or for Atari --env.engine "
+            "atari2600"
         )
     if name == "envpool" and config.env.interface == "xla" and not has_custom_call():
         raise UserError(

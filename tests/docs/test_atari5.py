@@ -12,7 +12,9 @@ from jaxrl.config.toml import load
 from jaxrl.experiments.sweep_plan import ATARI_5
 
 ROOT = Path(__file__).parents[2]
-RUNS = sorted((ROOT / "docs/results/runs/atari5").iterdir())
+RUNS = sorted((ROOT / "docs/results/runs").glob("atari5/*")) + sorted(
+    (ROOT / "docs/results/runs").glob("breakout_10m/*")
+)
 PAGE = (ROOT / "docs/results/atari5.md").read_text(encoding="utf-8")
 TITLES = {
     "battle_zone": "Battle Zone",

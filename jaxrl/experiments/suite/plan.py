@@ -192,7 +192,8 @@ def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember
     known = [member.name for member in members]
     for name in names:
         if name not in known:
-            where = " on this machine" if name.startswith("atari2600-") else ""
+            needs_gpu = name.startswith("atari2600-")
+            where = " on this machine (needs an NVIDIA GPU)" if needs_gpu else ""
             raise UserError(
                 f"--only {name}: no member of the suite{where}; known are {', '.join(known)}"
             )

@@ -166,8 +166,9 @@ def test_a_stream_is_for_our_emulator(monkeypatch):
     asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "stream"})
     check_engine(asked)
     assert engine_name(asked.replaced(env={"engine": "auto"})) == "atari2600"
-    with pytest.raises(UserError, match="EnvPool has none; take xla"):
-        check_engine(asked.replaced(env={"engine": "envpool"}))
+    for engine, game in (("envpool", "pong"), ("auto", "catch")):
+        with pytest.raises(UserError, match="has none; take auto, or for Atari"):
+            check_engine(asked.replaced(game=game, env={"engine": engine}))
     monkeypatch.setattr(chosen, "has_custom_call", lambda: False)  # a TPU
     with pytest.raises(UserError, match="for CPUs and NVIDIA GPUs; take auto or callback"):
         check_engine(asked)
