@@ -688,7 +688,7 @@ def test_all_of_it_here(tmp_path, capsys):
     assert main(["doctor", "--json", "--root", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
     checks = {check["name"]: check for check in found["checks"]}
-    assert len(checks) == 15
+    assert len(checks) == 16
     for check in checks.values():
         assert check["mark"] == "ok" or check["remedy"]
     probed = [*doctor.LIMITS, "equal frames", "disk", "devices"]
