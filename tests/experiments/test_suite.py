@@ -548,6 +548,7 @@ def test_means_of_first_games_do_not_count(tmp_path):
     ("options", "message"),
     [
         (["--only", "vtrase"], "--only vtrase: no member of the suite; known are vtrace, "),
+        (["--only", "atari2600-stream"], "no member of the suite on this machine (needs an NVIDIA"),
         (["--only"], "--only needs names"),
         (["--minutes", "0"], "minutes = 0.0: must be at least 0.01"),
         (["--minutes", "soon"], "--minutes"),

@@ -139,7 +139,7 @@ def start_games(games: Pools, device: int, seeds: np.ndarray) -> tuple[Atari2600
     shapes = row_shapes(games.spec)
     if games.uses_xla:
         if not has_custom_call():  # for a stream alone
-            engine.pin(jax.local_devices()[device].local_hardware_id or 0)
+            engine.pin(jax.local_devices()[device].local_hardware_id)
         calls = _custom_calls(engine, shapes)
     else:
         calls = ordered_calls(engine.send, engine.recv, shapes, games.failures)

@@ -179,13 +179,12 @@ def _compared(reference: str, ways: dict[str, tuple[str, dict[str, int]]]) -> An
       ways: the interface of each, and options of the engine's `send`.
     """
     for game in GPU_GAMES:
-        callbacks, *others = (
-            _pong(interface, "atari2600", game=game, num_envs=GPU_ENVS).replaced(env=GPU_RULES)
-            for interface in ("callback", *(interface for interface, _ in ways.values()))
-        )
-        expected = _play(callbacks)
-        for (way, (_, options)), config in zip(ways.items(), others, strict=True):
-            if difference := first_difference(expected, _play(config, **options), reference):
+        config = _pong("callback", "atari2600", game=game, num_envs=GPU_ENVS)
+        config = config.replaced(env=GPU_RULES)
+        expected = _play(config)
+        for way, (interface, options) in ways.items():
+            found = _play(config.replaced(env={"interface": interface}), **options)
+            if difference := first_difference(expected, found, reference):
                 return {"mark": "cross", "text": f"{game}, {way}: {difference}"}
     text = (
         f"{jax.devices()[0].device_kind}: {NUM_STEPS} steps of {', '.join(GPU_GAMES)}, {GPU_ENVS} "

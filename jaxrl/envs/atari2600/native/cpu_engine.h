@@ -104,9 +104,8 @@ class CpuEngine {
   void save(u8* out) {
     wait();
     for (size_t env = 0; env < count(); env++)
-      jaxrl::save(environments_[env], turns_[env], rows_.row(env),
-                  rows_.frame(env), pixels(), cartridge_,
-                  rules_, out + env * snapshot_size());
+      jaxrl::save(environments_[env], turns_[env], rows_.row(env), rows_.frame(env), pixels(),
+                  cartridge_, rules_, out + env * snapshot_size());
   }
 
   // Lets every environment go on from its snapshot; none if one of them is refused.
@@ -123,8 +122,7 @@ class CpuEngine {
       environments_[env] = snapshots[env].env;
       turns_[env] = snapshots[env].turn;
       rows_.put(env, snapshots[env].row);
-      memcpy(rows_.frame(env),
-             bytes + env * snapshot_size() + sizeof(Snapshot), pixels());
+      memcpy(rows_.frame(env), bytes + env * snapshot_size() + sizeof(Snapshot), pixels());
     }
     return Refusal::kNone;
   }

@@ -92,7 +92,8 @@ u32 games_per_warp(u32 count, int multiprocessors) {
 
 // Launches kernels one after another on a stream, in its context; a bit of `chosen` for each. Without
 // `launch.games_per_warp` it is found here.
-ffi::Error launch_all(i64 program, i64 chosen, DriverHandle context, DriverHandle stream, Launch& launch) {
+ffi::Error launch_all(i64 program, i64 chosen, DriverHandle context, DriverHandle stream,
+                      Launch& launch) {
   Kernels kernels;
   ffi::Error error = find_kernels(program, context, kernels);
   if (error.failure()) return error;
@@ -123,10 +124,11 @@ using NewBytes = ffi::ResultBuffer<ffi::U8>;
 using NewWords = ffi::ResultBuffer<ffi::U32>;
 
 // Plays a row of every environment. `games` and `frames` are the arrays of the results, in place.
-ffi::Error step_on(DriverHandle stream, i64 program, i64 kernels, i64 games_per_warp, Bytes world, Bytes games, Bytes frames,
-                   ffi::Buffer<ffi::S32> actions, NewBytes new_games, NewBytes new_frames,
-                   Numbers reward, Numbers score, Flags terminated, Flags truncated, Flags game_over,
-                   Flags reset, NewBytes sights, NewBytes slots, NewWords again) {
+ffi::Error step_on(DriverHandle stream, i64 program, i64 kernels, i64 games_per_warp, Bytes world,
+                   Bytes games, Bytes frames, ffi::Buffer<ffi::S32> actions, NewBytes new_games,
+                   NewBytes new_frames, Numbers reward, Numbers score, Flags terminated,
+                   Flags truncated, Flags game_over, Flags reset, NewBytes sights, NewBytes slots,
+                   NewWords again) {
   const u64 count = actions.element_count();
   const u64 num_slots = slots->element_count() / sizeof(Slot);
   const u64 pixels = count ? frames.element_count() / count : 0;

@@ -33,16 +33,13 @@ class PinnedRows {
     if (const int error = driver().init(0)) return said("cuInit", error);
     if (const int error = driver().retain_context(&context_, device))
       return said("cuDevicePrimaryCtxRetain", error);
-    if (const int error = driver().push_context(context_)) return said("cuCtxPushCurrent", error);
-    const int error = driver().pin(pages.memory(), pages.size(), kForAllContexts);
-    pop();
-    if (error) {
+    std::string failure = pin_in_context(pages);
+    if (failure.empty())
+      memory_ = pages.memory();
+    else
       driver().release_context(device);
-      return said("cuMemHostRegister", error);
-    }
-    memory_ = pages.memory();
     device_ = device;
-    return "";
+    return failure;
   }
 
   // Whether they are pinned for the device of this context.
@@ -58,6 +55,13 @@ class PinnedRows {
   }
 
  private:
+  std::string pin_in_context(Pages& pages) {
+    if (const int error = driver().push_context(context_)) return said("cuCtxPushCurrent", error);
+    const int error = driver().pin(pages.memory(), pages.size(), kForAllContexts);
+    pop();
+    return error ? said("cuMemHostRegister", error) : "";
+  }
+
   static void pop() {
     DriverHandle popped;
     driver().pop_context(&popped);

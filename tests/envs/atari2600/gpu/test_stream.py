@@ -76,7 +76,8 @@ def test_what_python_asks_of_an_engine_waits_for_the_stream():
                 engine.save()
         finally:
             driver.set_works(True)
-            engine.close()
+        before = driver.waits()
+        engine.close()
         assert driver.waits() > before
 
 
