@@ -16,6 +16,13 @@ import pytest
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.runtime.mesh import simulate_cpu_devices
+from tests.cpu_times import (  # noqa: F401
+    pytest_fixture_setup,
+    pytest_runtest_call,
+    pytest_runtest_protocol,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+)
 
 simulate_cpu_devices(4)
 # Many tests compile the same program of Catch: they find it here, also in the next session.
