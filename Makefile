@@ -31,7 +31,7 @@ INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constrain
 EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev test test-long test-thorough lint format clean games docs docs-check site suite performance $(GAMES) $(SWEEPS)
+.PHONY: help setup setup-dev test test-long tests-long test-thorough lint format clean games docs docs-check site suite performance $(GAMES) $(SWEEPS)
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
@@ -87,11 +87,16 @@ $(SWEEPS): .venv/jaxrl-installed
 games: .venv/jaxrl-installed
 	@$(JAXRL) games
 
-test: lint
-	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal --durations=10 -m "not slow"
+# What they took, by file and by fixture: .venv/bin/python -m tools.test_times
+PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist worksteal --junitxml .pytest_cache/times.xml
 
-test-long: lint
-	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal --durations=10
+test: lint
+	$(PYTEST) --durations=10 -m "not slow"
+
+test-long: lint tests-long
+
+tests-long: .venv/jaxrl-dev-installed
+	$(PYTEST) --durations=10
 
 test-thorough:
 	JAXRL_THOROUGH=1 $(MAKE) test-long

@@ -23,6 +23,10 @@ from tests.cpu_times import (  # noqa: F401
     pytest_runtest_setup,
     pytest_runtest_teardown,
 )
+from tests.rotation import (  # noqa: F401
+    pytest_collection_modifyitems,
+    pytest_report_header,
+)
 
 simulate_cpu_devices(4)
 # Many tests compile the same program of Catch: they find it here, also in the next session.
@@ -42,8 +46,6 @@ def _compile_quickly(quick: bool) -> None:
 _compile_quickly(True)
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-# `make test-thorough`: more kills and more random inputs than CI has time for.
-THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
 CROWDED_GB = 0.8  # above it, a worker frees memory after a test
 MOST_GB = {"not slow": 2.0}  # peaks at which a worker of a tier fails
 MOST_GB_OF_ALL = 3.0

@@ -44,7 +44,9 @@ def _measured(item, phase):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
-    """Measures what a test waits for, and names the fixtures that took long."""
+    """Measures what a test waits for, and names the fixtures that took long, and the tier."""
+    if item.get_closest_marker("slow"):
+        item.user_properties.append(("slow", "yes"))
     yield from _measured(item, "setup")
     slow = {name: seconds for name, seconds in _fixtures.items() if seconds >= 0.1}
     item.user_properties += [(f"fixture {name}", f"{s:.3f}") for name, s in slow.items()]

@@ -14,7 +14,8 @@ from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.schema import Config
 from jaxrl.experiments.doctor import machine
 from jaxrl.training import train
-from tests.conftest import CONFIGS, THOROUGH
+from tests.conftest import CONFIGS
+from tests.rotation import THOROUGH
 from tests.runs.test_checkpoint import tree
 
 # Of this process's own time. It takes one or two; this finds what would take for ever, as a busy

@@ -9,7 +9,7 @@ import pytest
 
 from jaxrl.runs import checkpoint_files, checkpoint_tables, metrics
 from tests import survival
-from tests.conftest import THOROUGH
+from tests.rotation import THOROUGH
 from tests.runs.test_directory import state_of
 from tests.survival import SMALL, begin, check_metrics, finish, without_times
 

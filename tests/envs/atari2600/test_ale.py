@@ -56,6 +56,7 @@ def test_the_plain_interpreter_equals_ale(name):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("name", atari_games())
 def test_every_game_equals_ale_for_long(name):
     assert_equals_ale(name, 3000 if name in atari57() else 600, seed=1)

@@ -74,6 +74,7 @@ def test_rows_equal_envpools(game):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("game", atari_games())
 def test_rows_of_every_game_equal_envpools_for_long(game):
     assert_equals_envpool(BASE.replaced(game=game, env={"max_episode_steps": 300}), 700)

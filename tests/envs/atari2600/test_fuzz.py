@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxrl.envs.atari2600 import build
-from tests.conftest import THOROUGH
+from tests.rotation import THOROUGH
 
 MANY = 10_000 if THOROUGH else 1000
 SOURCE = Path(__file__).with_name("fuzz.cc")

@@ -135,6 +135,7 @@ FOR_LONG = (
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("game", FOR_LONG)
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_games_of_every_kind_equal_ales_for_long(game, mode):

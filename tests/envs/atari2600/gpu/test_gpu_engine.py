@@ -19,9 +19,9 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600 import build, build_gpu, games, gpu_engine, gpu_library, roms
 from jaxrl.envs.atari2600.gpu_library import without_the_bus
-from tests.conftest import THOROUGH
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.test_fuzz import compiled
+from tests.rotation import THOROUGH
 
 BASE = Config().replaced(
     game="breakout", env={"engine": "atari2600", "random_start_steps": 30, "num_threads": 1}

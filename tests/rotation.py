@@ -1,0 +1,51 @@
+"""Runs a part of the exhaustive tests in each session, another one with each commit.
+
+A test marked `rotating(n)` runs every n-th of its cases, from one that the commit chooses. The head
+of pytest's report names the part; `JAXRL_PART` of the environment repeats it, at any commit. All
+cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a test or a file is named with
+"::".
+"""
+
+import os
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
+
+
+def part() -> int:
+    """Returns JAXRL_PART, or the commit's first digits as a number; 0 without git."""
+    if chosen := os.environ.get("JAXRL_PART"):
+        return int(chosen)
+    command = ["git", "rev-parse", "--short=7", "HEAD"]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return int(done.stdout, 16) if done.returncode == 0 else 0
+
+
+def pytest_report_header(config) -> str:
+    """Says how to repeat this part."""
+    return f"rotating tests: {'all' if _all(config) else f'JAXRL_PART={part()}'}"
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    """Leaves out the cases that are not of this part."""
+    if _all(config):
+        return
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("rotating"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    number, left_out = part(), set()
+    for those in cases.values():
+        (every,) = those[0].get_closest_marker("rotating").args
+        left_out |= {item for i, item in enumerate(those) if (i - number) % every}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _all(config) -> bool:
+    return THOROUGH or any("::" in argument for argument in config.args)

@@ -1,0 +1,49 @@
+"""The parts of a rotating test are all of its cases, each once, and a part can be repeated."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests import rotation
+
+CASES = [f"tests/x.py::test_many[{i}]" for i in range(7)] + ["tests/x.py::test_one"]
+
+
+def kept(monkeypatch, part, *arguments):
+    monkeypatch.setattr(rotation, "THOROUGH", False)
+    monkeypatch.setenv("JAXRL_PART", str(part))
+    marker = pytest.mark.rotating(3).mark
+    items = [_Item(name, marker if "many" in name else None) for name in CASES]
+    hook = SimpleNamespace(pytest_deselected=lambda items: left.extend(items))
+    left: list = []
+    rotation.pytest_collection_modifyitems(SimpleNamespace(args=arguments, hook=hook), items)
+    assert len(items) + len(left) == len(CASES)
+    return {item.nodeid for item in items}
+
+
+class _Item:
+    def __init__(self, nodeid, marker):
+        self.nodeid, self.marker = nodeid, marker
+
+    def get_closest_marker(self, _):
+        return self.marker
+
+
+def test_three_parts_are_all_cases(monkeypatch):
+    parts = [kept(monkeypatch, number, "tests") - {"tests/x.py::test_one"} for number in range(3)]
+    assert sorted(len(part) for part in parts) == [2, 2, 3]
+    assert set.union(*parts) == set(CASES[:-1])
+
+
+def test_a_part_is_repeated_by_its_number(monkeypatch):
+    assert kept(monkeypatch, 4, "tests") == {CASES[1], CASES[4], CASES[-1]}
+    assert kept(monkeypatch, 1, "tests") == kept(monkeypatch, 4, "tests")
+
+
+def test_all_run_where_a_test_is_named(monkeypatch):
+    assert kept(monkeypatch, 4, "tests/x.py::test_many[0]") == set(CASES)
+
+
+def test_a_commit_chooses_the_part(monkeypatch):
+    monkeypatch.delenv("JAXRL_PART", raising=False)
+    assert 0 <= rotation.part() < 16**7
