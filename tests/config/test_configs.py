@@ -54,7 +54,8 @@ def few_environments(config: Config) -> Config:
     return dataclasses.replace(few, agent=agent)
 
 
-# The others are in the long tier; the programs of EnvPool are compiled in every session.
+# The others are in the long tier, a quarter in each session: tests/program/test_gpu_lowering.py
+# traces and lowers the programs of all.
 SHORT = ("vtrace_cpu",)
 FILES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem not in SHORT))
@@ -62,6 +63,7 @@ FILES = [
 ]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("path", FILES)
 def test_trains_a_few_updates(path):
     config = few_environments(load(path))
