@@ -136,7 +136,8 @@ class EnvConfig:
     the host, on any platform; auto takes xla where it exists, and callback for atari2600 on a GPU.
     Catch needs none"""
     num_threads: CountOrZero = 0
-    """emulator threads per device and group; 0 divides the machine's cores among the devices"""
+    """emulator threads per device and group; 0 divides the CPUs that the process may use among its
+    devices"""
     exact_resets: bool = False
     """atari2600: start each game as the Arcade Learning Environment does, by some 70 frames, not as
     a copy of such a start; evaluations always do"""

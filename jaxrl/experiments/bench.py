@@ -25,7 +25,6 @@ from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import check_engine, make_engines
-from jaxrl.envs.base import cores
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import UserError
 from jaxrl.experiments.scaling import NOTHING, Traffic, traffic
@@ -134,7 +133,8 @@ def _compiled(config: Config, kind: str) -> Load:
 def _loop(config: Config) -> Load:
     devices = num_local_devices(make_mesh(config.parallel.num_devices))
     threads = config.env.num_threads * config.parallel.groups * devices
-    pool = make_pool(config, config.num_envs, config.seed, num_threads=threads)
+    options = {"num_threads": threads} if threads else {}
+    pool = make_pool(config, config.num_envs, config.seed, **options)
     pool.reset()
     num_actions = pool.action_space.n
     random = np.random.default_rng(config.seed)
@@ -159,11 +159,6 @@ def prepare(config: Config) -> Config:
     check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     return config
-
-
-def num_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(cores())
 
 
 def _nothing(_: str) -> None:

@@ -1,7 +1,6 @@
 """provenance.json: the machine, packages and changes of every start of a run."""
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
+from jaxrl.runtime import cpus
 
 PACKAGES = (
     "jaxrl",
@@ -68,7 +68,7 @@ def write_provenance(
         "packages": versions,
         "python": sys.version.split()[0],
         "devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in devices],
-        "cpu_cores": os.cpu_count(),
+        "cpu_cores": cpus.count(),
         "engine": engine,
         "command": shlex.join(["jaxrl", *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -20,6 +20,7 @@ from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.networks import layers
 from jaxrl.networks.convolution import conv2d
 from jaxrl.program import rollout
+from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import TimeStep
 
@@ -51,7 +52,8 @@ def changed(**changes):
 # --- the host ------------------------------------------------------------------------------------
 
 
-def test_a_good_machine_is_good(tmp_path):
+def test_a_good_machine_is_good(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpus, "time_limit", lambda: None)
     checks = [
         host_checks.check_devices(GOOD),
         host_checks.check_versions(GOOD),
@@ -128,10 +130,12 @@ def test_one_core_is_a_warning():
 
 
 def test_less_cpu_time_than_cores_is_a_warning(monkeypatch):
-    monkeypatch.setattr(host_checks, "cpu_time_limit", lambda: 2.5)
+    monkeypatch.setattr(cpus, "time_limit", lambda: 2.5)
+    monkeypatch.setattr(cpus, "cores", lambda: list(range(8)))
     check = host_checks.check_cores(GOOD)
     assert check.mark == "warning"
-    assert "--env.num-threads 2" in check.remedy
+    assert check.text == "8 for this process, a CPU; CPU time for 2.5, so 3 emulator threads"
+    assert "--cpuset-cpus" in check.remedy
 
 
 def test_little_memory_is_a_warning():
