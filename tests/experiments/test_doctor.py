@@ -525,6 +525,7 @@ def test_a_gpu_is_compared_with_threads_step_by_step(monkeypatch, spoiled):
 
 def test_the_games_that_are_compared_end_and_are_reset():
     config = emulators._pong("callback", "atari2600").replaced(env=emulators.GPU_RULES)
+    assert config.env.noop_max == 4  # by default a reset plays up to 30 frames, at 7 ms on a card
     rows, _ = emulators._play(config)
     for name in ("truncated", "game_over", "reset"):
         assert getattr(rows, name).any(axis=0).all()
