@@ -28,6 +28,7 @@ from jaxrl.envs import check_engine, make_engines
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import UserError
 from jaxrl.experiments.scaling import NOTHING, Traffic, traffic
+from jaxrl.networks.torsos import check_torso
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.training import memory_budget
@@ -155,6 +156,7 @@ def prepare(config: Config) -> Config:
     # Training is timed, not the filling of a replay before it, nor its size.
     config = config.replaced(agent=config.agent.for_timing(config.num_envs))
     check_engine(config)
+    check_torso(config.network, config.frame_shape())
     mesh = make_mesh(config.parallel.num_devices)
     check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)

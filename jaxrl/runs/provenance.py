@@ -9,6 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from jaxrl.config import needs
+from jaxrl.config.schema import Config
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
 from jaxrl.runtime import cpus
@@ -50,7 +52,7 @@ def overridden_values(run_dir: Path) -> dict[str, Any]:
 
 
 def write_provenance(
-    run_dir: Path, devices: list[Any], engine: str, changes: dict[str, Any]
+    config: Config, run_dir: Path, devices: list[Any], engine: str, changes: dict[str, Any]
 ) -> None:
     """Writes where a run comes from: commit, packages, devices, command line; a resume is added.
 
@@ -63,6 +65,7 @@ def write_provenance(
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = None
+    versions |= {one.dist.name: one.dist.version for one in needs.needed(config) if one.dist}
     provenance = {
         "git_commit": git_commit(),
         "packages": versions,

@@ -1,4 +1,4 @@
-"""A package of somebody else adds an algorithm and an engine; jaxrl is not changed."""
+"""A package of somebody else adds an algorithm, an engine and a torso; jaxrl is not changed."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ total_steps = 4000
 [parallel]
 num_devices = 1
 [network]
-torso = "nips"
+torso = "patches"
 [optimizer]
 name = "adam"
 learning_rate = 1e-3
@@ -31,10 +31,11 @@ episodes = 4
 
 @pytest.fixture
 def package(tmp_path):
-    """The package, its agent the one that docs/extending.md shows, as if it were installed."""
+    """The package, with the files that docs/extending.md shows, as if it were installed."""
     home = tmp_path / "site"
     shutil.copytree(ROOT / "tests" / "extension", home)
-    shutil.copy(ROOT / "docs" / "examples" / "reinforce.py", home / "jaxrl_example")
+    for name in ("reinforce.py", "patches.py"):
+        shutil.copy(ROOT / "docs" / "examples" / name, home / "jaxrl_example")
     (tmp_path / "mine.toml").write_text(TOML)
     return home
 
