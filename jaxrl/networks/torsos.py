@@ -41,7 +41,7 @@ def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
     return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if config.layer_norm else x)
 
 
-def of_another_package(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, int]:
+def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, int]:
     """Maps f32[B, H, W, C] to another package's features f32[B, ...], inside a module.
 
     Returns the units of the layers above them, too. Raises `UserError` for whatever else comes.
@@ -93,7 +93,7 @@ class Torso(nn.Module):
                 x = ImpalaSection(filters, init)(x)
             x, units = nn.relu(x), IMPALA_UNITS
         elif self.config.torso not in CONVOLUTIONS:
-            x, units = of_another_package(self.config, x)
+            x, units = foreign_features(self.config, x)
         else:
             layers, units = convolutions(self.config)
             for filters, size, stride in layers:

@@ -1,5 +1,6 @@
 """The CPUs that this process may use: its cores, and its container's limit on CPU time."""
 
+import itertools
 import math
 import os
 import re
@@ -41,16 +42,14 @@ def _groups(root: Path) -> Iterator[Path]:
     """Returns the folders of the process's group and of all above it, of versions 1 and 2."""
     mounts = [found.groups() for line in _lines(root / "proc/self/mountinfo")
               if (found := MOUNT.match(line))]  # fmt: skip
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
-        for top, point, kind, options in mounts:
-            is_its = "cpu" in controllers.split(",") and "cpu" in options.split(",")
-            if kind == "cgroup2" if not controllers else is_its:
-                mounted = root / point.lstrip("/")
-                group = PurePosixPath(path)
-                # A container may see its own group as the top, under the machine's path.
-                below = group.relative_to(top) if group.is_relative_to(top) else PurePosixPath()
-                yield from (mounted / part for part in (below, *below.parents))
+    groups = [line.split(":", 2) for line in _lines(root / "proc/self/cgroup")]
+    for (_, controllers, path), (top, point, kind, options) in itertools.product(groups, mounts):
+        is_second = kind == "cgroup2" and not controllers
+        if is_second or {"cpu"} <= {*controllers.split(",")} & {*options.split(",")}:
+            mounted, group = root / point.lstrip("/"), PurePosixPath(path)
+            # A container may see its own group as the top, under the machine's path.
+            below = group.relative_to(top) if group.is_relative_to(top) else PurePosixPath()
+            yield from (mounted / part for part in (below, *below.parents))
 
 
 def _limit(folder: Path) -> float | None:
