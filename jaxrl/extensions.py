@@ -1,8 +1,8 @@
-"""Agents and engines of other packages, found by their entry points.
+"""Agents, engines and torsos of other packages, found by their entry points.
 
 A package that declares `reinforce = "its_package.reinforce"` in the group "jaxrl.agents" adds an
-algorithm, and in "jaxrl.engines" an engine. The values are modules; docs/extending.md says what
-they define.
+algorithm, in "jaxrl.engines" an engine, and in "jaxrl.torsos" a torso. The values are modules;
+docs/extending.md says what they define.
 """
 
 import functools
@@ -12,7 +12,7 @@ from types import ModuleType
 
 from jaxrl.errors import UserError
 
-AGENTS, ENGINES = "jaxrl.agents", "jaxrl.engines"
+AGENTS, ENGINES, TORSOS = "jaxrl.agents", "jaxrl.engines", "jaxrl.torsos"
 
 
 @functools.cache
@@ -28,7 +28,11 @@ def load(group: str, name: str) -> ModuleType:
     packages = " and ".join(sorted({entry.dist.name if entry.dist else "?" for entry in found}))
     if len(found) > 1:
         raise UserError(f"{group}: {packages} both register '{name}': uninstall one of them")
+    if not found:
+        raise UserError(f"{group}: no installed package registers '{name}': install the one that "
+                        "has it")  # fmt: skip
     (entry,) = found
+    before = has_devices()
     try:
         module = entry.load()
     except Exception as error:  # whatever somebody else's module raises
@@ -38,6 +42,27 @@ def load(group: str, name: str) -> ModuleType:
     if not isinstance(module, ModuleType):
         raise UserError(f"{group}: '{name}' of the package {packages} must name a module, and "
                         f"{entry.value} is none")  # fmt: skip
+    if has_devices() and not before:
+        raise UserError(
+            f"{group}: '{name}' of the package {packages} computes with JAX where it is imported "
+            f"({entry.value}), before the devices are chosen: move that into a function"
+        )
+    return module
+
+
+def has_devices() -> bool:
+    """Returns whether JAX has opened its devices, which fixes their number; does not import it."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(bridge.backends_are_initialized())
+
+
+def torso(name: str) -> ModuleType:
+    """Returns the module of a torso: its `make`, and its `UNITS`. Raises `UserError`."""
+    module = load(TORSOS, name)
+    units = getattr(module, "UNITS", None)
+    if not callable(getattr(module, "make", None)) or type(units) is not int or units < 1:
+        raise UserError(f"{TORSOS}: {module.__name__} must define make(network) and UNITS, the "
+                        "units of the layer above it, a whole number")  # fmt: skip
     return module
 
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from jaxrl.config import needs
 from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import algorithm_config
@@ -38,6 +39,7 @@ def card(run_dir: Path, name: str, step: int) -> str:
         *_scores(run_dir, step),
         "## Use",
         "",
+        *_needs(config),
         "```sh",
         f"jaxrl play {name}                      # a video of one game",
         f"jaxrl evaluate {name} --episodes 30    # whole games by a named protocol",
@@ -60,6 +62,12 @@ def card(run_dir: Path, name: str, step: int) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _needs(config: Config) -> list[str]:
+    """Returns a sentence about the packages that the policy needs beside jaxrl, if any."""
+    needed = needs.described(config)
+    return [f"It needs what another package registers: {', '.join(needed)}.", ""] if needed else []
 
 
 def _acting(config: Config) -> list[str]:

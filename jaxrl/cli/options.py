@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
+from jaxrl.config.bounds import Names
 from jaxrl.config.descriptions import descriptions
 
 KINDS = {int: "INT", float: "FLOAT", str: "STR"}
@@ -93,7 +94,8 @@ def _metavar(annotation: Any) -> str:
     inner = typing.get_args(annotation)
     match typing.get_origin(annotation):
         case typing.Annotated:
-            return _metavar(inner[0])
+            names = next((one.all() for one in inner[1:] if isinstance(one, Names)), ())
+            return f"{{{','.join(names)}}}" if names else _metavar(inner[0])
         case typing.Union | types.UnionType:
             return _metavar(inner[0])
         case origin if origin is Literal:

@@ -8,7 +8,21 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from jaxrl import extensions
 from jaxrl.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """Names that a field takes: jaxrl's own, and those that other packages register."""
+
+    own: tuple[str, ...]
+    group: str  # of entry points
+
+    def all(self) -> tuple[str, ...]:
+        """Returns all names."""
+        return tuple(dict.fromkeys((*self.own, *extensions.names(self.group))))
+
 
 INT32, INT64 = Lt(2**31), Lt(2**63)
 
@@ -71,7 +85,16 @@ def of_field(kind: type, name: str) -> tuple[Any, ...]:
     return tuple(getattr(annotation, "__metadata__", ()))
 
 
+def check_name(name: str, value: Any, bounds: tuple[Any, ...]) -> None:
+    """Raises `UserError` if a field takes names, and the value is none of them."""
+    for bound in bounds:
+        if isinstance(bound, Names) and value not in bound.own and value not in bound.all():
+            raise UserError(f"{name} = {value!r}: must be one of {', '.join(bound.all())}; no "
+                            f"installed package registers it in {bound.group}")  # fmt: skip
+
+
 def _check_value(name: str, value: Any, bounds: tuple[Any, ...]) -> None:
+    check_name(name, value, bounds)
     for bound in bounds:
         match bound:
             case Ge(least) if not value >= least and any(isinstance(b, Le) for b in bounds):

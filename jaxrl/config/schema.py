@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
+from jaxrl import extensions
 from jaxrl.atari.games import game_name
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import A2CConfig
@@ -19,11 +20,13 @@ from jaxrl.config.bounds import (
     Fraction,
     LongCount,
     LongCountOrZero,
+    Names,
     Positive,
     Weight,
 )
 
 Pixels = Annotated[int, Ge(16), Le(512)]
+TORSOS = Names(("nips", "nature", "impala"), extensions.TORSOS)
 ADAPTIVE_RATES = (1e-6, 1e-2)  # least and largest learning rate of the adaptive schedule
 
 
@@ -31,9 +34,10 @@ ADAPTIVE_RATES = (1e-6, 1e-2)  # least and largest learning rate of the adaptive
 class NetworkConfig:
     """The network between the stacked frames and the heads."""
 
-    torso: Literal["nips", "nature", "impala"] = "nature"
+    torso: Annotated[str, TORSOS] = "nature"
     """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015);
-    impala: residual network of 15 convolutions, 256 units (Espeholt 2018)"""
+    impala: residual network of 15 convolutions, 256 units (Espeholt 2018); or the name of another
+    package's"""
     first_stride: Annotated[int, Ge(1), Le(8)] = 4  # the kernel has 8 pixels
     """nips, nature: stride of the first convolution; GA3C's larger networks have 3, 2 or 1"""
     extra_layers: Annotated[int, Ge(0), Le(16)] = 0
@@ -136,7 +140,8 @@ class EnvConfig:
     the host, on any platform; auto takes xla where it exists, and callback for atari2600 on a GPU.
     Catch needs none"""
     num_threads: CountOrZero = 0
-    """emulator threads per device and group; 0 divides the machine's cores among the devices"""
+    """emulator threads per device and group; 0 divides the CPUs that the process may use among its
+    devices"""
     exact_resets: bool = False
     """atari2600: start each game as the Arcade Learning Environment does, by some 70 frames, not as
     a copy of such a start; evaluations always do"""

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import importlib
 import json
-import sys
 import tomllib
 import typing
 from collections.abc import Collection, Iterable
@@ -64,10 +63,10 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
     """
     if name in ALGORITHMS:
         return ALGORITHMS[name]
-    before = _has_devices()
+    before = extensions.has_devices()
     module = agent_module(name)
     file = "/".join(module.__name__.split(".")) + ".py"
-    if _has_devices() and not before:
+    if extensions.has_devices() and not before:
         raise UserError(
             f"algorithm = {name!r}: {file} computes with JAX where it is imported, before the "
             "devices are chosen: move that into a function"
@@ -101,12 +100,6 @@ def agent_module(name: str) -> ModuleType:
             f"or take one of {known}"
         )
     return extensions.load(extensions.AGENTS, name)
-
-
-def _has_devices() -> bool:
-    """Returns whether JAX has opened its devices, which fixes their number; does not import it."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    return bridge is not None and bool(bridge.backends_are_initialized())
 
 
 def _types(kind: type) -> dict[str, Any]:
@@ -195,6 +188,9 @@ def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
             changes[key] = merge(current, value, f"{prefix}{key}.")
         else:
             changes[key] = _convert(value, annotations[key], f"{prefix}{key}")
+            if annotations[key] is str:
+                found = bounds.of_field(type(default), key)
+                bounds.check_name(f"{prefix}{key}", changes[key], found)
     return dataclasses.replace(default, **changes)
 
 

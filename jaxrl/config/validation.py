@@ -6,7 +6,7 @@ from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.plan import check_sizes, scaled_learning_rate
-from jaxrl.config.schema import ADAPTIVE_RATES, Config, convolutions
+from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, convolutions
 from jaxrl.config.toml import algorithm_config, stems
 from jaxrl.errors import UserError, nearest
 
@@ -89,6 +89,9 @@ def _check_engine(config: Config) -> None:
 
 def _check_frames(config: Config) -> None:
     network, env = config.network, config.env
+    if network.torso not in TORSOS.own:
+        extensions.torso(network.torso)  # who asks for a broken one gets its error
+        return
     if network.torso == "impala":
         if network.layer_norm:
             raise UserError("network.layer_norm = true: impala has none; take nips or nature")

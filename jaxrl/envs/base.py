@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxrl.atari.games import atari_games, minimal_actions
 from jaxrl.config.schema import Config
+from jaxrl.runtime import cpus
 from jaxrl.types import AXIS, EnvSpec
 
 
@@ -47,19 +48,12 @@ def env_ids(num_envs: int, num_local_devices: int, group: EnvGroup) -> np.ndarra
     return np.tile(first[:, None] + np.arange(own), group.members)
 
 
-def cores() -> list[int]:
-    """Returns the numbers of the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
 def cores_by_device(num_local_devices: int) -> list[list[int]]:
     """Returns the cores for the emulators of each local device: equal, disjoint shares.
 
     With more devices than cores several devices share a core; a remainder is left to XLA.
     """
-    mine = cores()
+    mine = cpus.cores()
     share = max(1, len(mine) // num_local_devices)
     first = [device * share % len(mine) for device in range(num_local_devices)]
     return [mine[start : start + share] for start in first]

@@ -24,6 +24,7 @@ from jaxrl.envs.base import (
 )
 from jaxrl.envs.callback import Calls, check_host
 from jaxrl.errors import EngineError
+from jaxrl.runtime import cpus
 from jaxrl.types import EnvEngine, EnvSpec, PyTree, TimeStep
 
 
@@ -43,9 +44,9 @@ class Pools:
     calls: list[Calls] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)  # of host callbacks
 
-    def num_threads(self, device: int) -> int:
-        """Returns the emulator threads of a local device."""
-        wanted = self.config.env.num_threads or len(self.cores[device])
+    def num_threads(self) -> int:
+        """Returns the emulator threads of each local device."""
+        wanted = self.config.env.num_threads or max(1, cpus.count() // len(self.cores))
         return min(wanted, self.spec.num_envs)
 
 

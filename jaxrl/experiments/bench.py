@@ -25,10 +25,10 @@ from jaxrl.config.plan import check_sizes, resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import check_engine, make_engines
-from jaxrl.envs.base import cores
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import UserError
 from jaxrl.experiments.scaling import NOTHING, Traffic, traffic
+from jaxrl.networks.torsos import check_torso
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
 from jaxrl.training import memory_budget
@@ -134,7 +134,8 @@ def _compiled(config: Config, kind: str) -> Load:
 def _loop(config: Config) -> Load:
     devices = num_local_devices(make_mesh(config.parallel.num_devices))
     threads = config.env.num_threads * config.parallel.groups * devices
-    pool = make_pool(config, config.num_envs, config.seed, num_threads=threads)
+    options = {"num_threads": threads} if threads else {}
+    pool = make_pool(config, config.num_envs, config.seed, **options)
     pool.reset()
     num_actions = pool.action_space.n
     random = np.random.default_rng(config.seed)
@@ -155,15 +156,11 @@ def prepare(config: Config) -> Config:
     # Training is timed, not the filling of a replay before it, nor its size.
     config = config.replaced(agent=config.agent.for_timing(config.num_envs))
     check_engine(config)
+    check_torso(config.network, config.frame_shape())
     mesh = make_mesh(config.parallel.num_devices)
     check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)
     return config
-
-
-def num_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(cores())
 
 
 def _nothing(_: str) -> None:

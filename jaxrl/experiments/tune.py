@@ -18,6 +18,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.experiments import bench
+from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training.display import Display
 
@@ -58,7 +59,7 @@ def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
     if knob == "groups":
         return [1, 2]
     if knob == "num_threads":
-        cores = bench.num_cores() // num_devices
+        cores = cpus.count() // num_devices
         return [0, *(n for n in (cores // 2, cores * 2) if n > 0)]  # 0: as many as cores
     items = resolve(config, num_devices).batch_per_learner
     most = [max(1, min(items, limit // config.agent.steps_per_row)) for limit in (16, 64)]

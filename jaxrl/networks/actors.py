@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.schema import CONVOLUTIONS, NetworkConfig
 from jaxrl.networks.core import core_of, first_observation
 from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork
 from jaxrl.networks.running_statistics import init_statistics, normalize, update_statistics
@@ -66,7 +66,7 @@ def forward(network: nn.Module, params: Any, statistics: Any, observation: Any, 
 def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> jax.Array:
     """Normalizes stacks of frames, in the order of the blocks that the first layer cuts, if any."""
     config: NetworkConfig = network.config
-    by_blocks = jax.default_backend() == "cpu" and config.torso != "impala"
+    by_blocks = jax.default_backend() == "cpu" and config.torso in CONVOLUTIONS
     block = config.first_stride if by_blocks else 1
     whole = all(length % block == 0 for length in observation.shape[-3:-1])
     return normalize(observation, statistics, block if whole else 1, config.skip_blank_frames)

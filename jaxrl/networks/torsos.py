@@ -7,8 +7,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config.schema import NetworkConfig, convolutions
+from jaxrl import extensions
+from jaxrl.config.schema import CONVOLUTIONS, TORSOS, NetworkConfig, convolutions
+from jaxrl.errors import UserError
 from jaxrl.networks.layers import Conv, Dense, NoisyDense
+from jaxrl.types import STACK_SIZE
 
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
 
@@ -38,6 +41,42 @@ def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
     return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if config.layer_norm else x)
 
 
+def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, int]:
+    """Maps f32[B, H, W, C] to another package's features f32[B, ...], inside a module.
+
+    Returns the units of the layers above them, too. Raises `UserError` for whatever else comes.
+    """
+    module = extensions.torso(config.torso)
+    where = f"network.torso = '{config.torso}': {module.__name__}"
+    try:
+        features = module.make(config)(x)
+    except UserError:
+        raise
+    except Exception as error:  # whatever somebody else's module raises
+        reason = (str(error).splitlines() or [""])[0]
+        raise UserError(f"{where} raises {type(error).__name__}: {reason}") from error
+    fits = isinstance(features, jax.Array) and jnp.issubdtype(features.dtype, jnp.floating)
+    if not fits or features.ndim < 2 or len(features) != len(x):
+        is_array = isinstance(features, jax.Array)
+        found = f"{features.dtype}{list(features.shape)}" if is_array else type(features).__name__
+        raise UserError(f"{where} must map frames {x.dtype}{list(x.shape)} to numbers [{len(x)}, "
+                        f"...], the batch first, and gives {found}")  # fmt: skip
+    return features.astype(x.dtype), module.UNITS
+
+
+def check_torso(config: NetworkConfig, frame_shape: tuple[int, int]) -> None:
+    """Raises `UserError` if another package's torso cannot be trained; computes nothing."""
+    if config.torso in TORSOS.own:
+        return
+    torso, frames = Torso(config), jax.ShapeDtypeStruct((2, *frame_shape, STACK_SIZE), jnp.float32)
+    variables: Any = jax.eval_shape(lambda x: torso.init(jax.random.key(0), x), frames)
+    if others := variables.keys() - {"params"}:
+        raise UserError(f"network.torso = '{config.torso}': has variables beside its parameters "
+                        f"({', '.join(sorted(others))}), which no agent keeps: take LayerNorm, for "
+                        "instance, in place of BatchNorm")  # fmt: skip
+    jax.eval_shape(torso.apply, variables, frames)
+
+
 class Torso(nn.Module):
     """Convolutions, and on top one hidden layer for each stream of heads."""
 
@@ -53,6 +92,8 @@ class Torso(nn.Module):
             for filters in IMPALA_FILTERS:
                 x = ImpalaSection(filters, init)(x)
             x, units = nn.relu(x), IMPALA_UNITS
+        elif self.config.torso not in CONVOLUTIONS:
+            x, units = foreign_features(self.config, x)
         else:
             layers, units = convolutions(self.config)
             for filters, size, stride in layers:

@@ -21,6 +21,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save_file
 
+from jaxrl.config import needs
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import DamagedError, UserError
@@ -49,7 +50,10 @@ def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
     """
     if target.exists():
         raise UserError(f"'{target}' exists: choose another name")
-    texts = {"format": FORMAT, "step": str(step)} | _texts(run_dir, load_config(run_dir), step)
+    config = load_config(run_dir)
+    texts = {"format": FORMAT, "step": str(step)} | _texts(run_dir, config, step)
+    if needed := needs.described(config):
+        texts["needs"] = ", ".join(needed)
     table = {name: np.asarray(x) for name, x in checkpoint_tables.flatten(actor).items()}
     texts[CHECKSUM] = checksum(table, texts)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")

@@ -1,7 +1,6 @@
 """provenance.json: the machine, packages and changes of every start of a run."""
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -10,8 +9,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from jaxrl.config import needs
+from jaxrl.config.schema import Config
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
+from jaxrl.runtime import cpus
 
 PACKAGES = (
     "jaxrl",
@@ -50,7 +52,7 @@ def overridden_values(run_dir: Path) -> dict[str, Any]:
 
 
 def write_provenance(
-    run_dir: Path, devices: list[Any], engine: str, changes: dict[str, Any]
+    config: Config, run_dir: Path, devices: list[Any], engine: str, changes: dict[str, Any]
 ) -> None:
     """Writes where a run comes from: commit, packages, devices, command line; a resume is added.
 
@@ -63,12 +65,13 @@ def write_provenance(
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = None
+    versions |= {one.dist.name: one.dist.version for one in needs.needed(config) if one.dist}
     provenance = {
         "git_commit": git_commit(),
         "packages": versions,
         "python": sys.version.split()[0],
         "devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in devices],
-        "cpu_cores": os.cpu_count(),
+        "cpu_cores": cpus.count(),
         "engine": engine,
         "command": shlex.join(["jaxrl", *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -21,6 +21,7 @@ from jaxrl.config.validation import check
 from jaxrl.envs import check_engine, check_starts_many, engine_name, make_engines
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
+from jaxrl.networks.torsos import check_torso
 from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
 from jaxrl.runs import evaluation_record, layout, population
@@ -176,6 +177,7 @@ def _open_mesh(config: Config, members: int = 1) -> jax.sharding.Mesh:
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
     check_engine(config)
+    check_torso(config.network, config.frame_shape())
     if members > 1:
         check_starts_many(config)
         population.check_processes(processes.count())
@@ -324,7 +326,7 @@ def _record_provenance(sessions: Sequence[TrainingSession], origin: ResumePoint)
     changed = origin.changes or ({},) * len(sessions)
     for session, changes in zip(sessions, changed, strict=True):
         devices, engine = list(session.mesh.devices.flat), engine_name(session.config)
-        write_provenance(session.run_dir, devices, engine, changes)
+        write_provenance(session.config, session.run_dir, devices, engine, changes)
         if changes:
             write_config(session.run_dir, session.config)
 

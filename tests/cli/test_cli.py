@@ -60,7 +60,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--total-steps"], "--total-steps needs a value"),
         (
             ["train", "--network.torso", "resnet"],
-            "--network.torso resnet: must be one of nips, nature, impala",
+            "network.torso = 'resnet': must be one of nips, nature, impala; no installed package",
         ),
         (["train", "--algorithm", "ppo"], "take one of configs/, as --config ppo"),
         (

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import envpool
 import jax
@@ -15,10 +16,12 @@ import numpy as np
 import pytest
 
 from jaxrl.config.schema import Config
-from jaxrl.envs import base
-from jaxrl.envs.base import cores_by_device, first_env_seed, on_cores
+from jaxrl.envs.base import WHOLE, cores_by_device, first_env_seed, on_cores
+from jaxrl.envs.envpool import engine
 from jaxrl.envs.envpool.engine import EnvPoolState, make_envpool, make_pool, time_step
+from jaxrl.envs.pools import make_pools
 from jaxrl.program import episode_statistics, rollout
+from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
 from jaxrl.types import AXIS, WINDOW, ActorState, Agent
 
@@ -414,8 +417,22 @@ def test_playing_leaves_matplotlibs_backend_alone():
     ],
 )
 def test_devices_divide_the_cores_of_the_process(monkeypatch, cores, devices, shares):
-    monkeypatch.setattr(base, "cores", lambda: cores)
+    monkeypatch.setattr(cpus, "cores", lambda: cores)
     assert cores_by_device(devices) == shares
+
+
+@pytest.mark.parametrize(("devices", "num_threads"), [(1, 3), (2, 1), (4, 1)])
+def test_emulators_have_as_many_threads_as_the_cpu_time_allows(monkeypatch, devices, num_threads):
+    monkeypatch.setattr(cpus, "cores", lambda: list(range(8)))
+    monkeypatch.setattr(cpus, "time_limit", lambda: 2.5)
+    config = BASE.replaced(env={"num_threads": 0})
+    pools = make_pools("EnvPool", config, 16, devices, WHOLE, has_custom_call=True)
+    assert pools.num_threads() == num_threads
+    assert make_pools("EnvPool", BASE, 16, 1, WHOLE, has_custom_call=True).num_threads() == 1
+    assert sum(map(len, pools.cores)) == 8  # which cores they take is the system's choice
+    monkeypatch.setattr(engine, "_import_envpool", lambda: SimpleNamespace(make=lambda _, **x: x))
+    assert make_pool(config, 16, 1)["num_threads"] == 3
+    assert make_pool(config, 2, 1)["num_threads"] == 2
 
 
 def test_threads_stay_on_the_cores_they_are_made_on():

@@ -8,6 +8,7 @@ from jaxrl.cli.main import main
 from jaxrl.config.toml import load as load_config
 from jaxrl.errors import UserError
 from jaxrl.experiments import bench, tune
+from jaxrl.runtime import cpus
 from jaxrl.training.display import Display
 from tests.conftest import catch_config
 
@@ -177,7 +178,7 @@ def test_nothing_to_try_is_a_users_mistake(tmp_path, capsys, monkeypatch, option
 
 
 def test_candidates_fit_the_rows_of_a_gradient_and_the_cores_of_a_device(monkeypatch):
-    monkeypatch.setattr(bench, "num_cores", lambda: 8)
+    monkeypatch.setattr(cpus, "count", lambda: 8)
     config = catch_config("vtrace_cpu", num_envs=40, agent={"window": 7, "num_minibatches": 5})
     # 8 windows of 8 rows: 16 and 64 rows are 2 and 8 windows.
     assert tune._candidates(config, "micro_batch", 1) == [0, 2, 8]

@@ -20,6 +20,7 @@ from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.networks import layers
 from jaxrl.networks.convolution import conv2d
 from jaxrl.program import rollout
+from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import TimeStep
 
@@ -51,7 +52,8 @@ def changed(**changes):
 # --- the host ------------------------------------------------------------------------------------
 
 
-def test_a_good_machine_is_good(tmp_path):
+def test_a_good_machine_is_good(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpus, "time_limit", lambda: None)
     checks = [
         host_checks.check_devices(GOOD),
         host_checks.check_versions(GOOD),
@@ -128,10 +130,12 @@ def test_one_core_is_a_warning():
 
 
 def test_less_cpu_time_than_cores_is_a_warning(monkeypatch):
-    monkeypatch.setattr(host_checks, "cpu_time_limit", lambda: 2.5)
+    monkeypatch.setattr(cpus, "time_limit", lambda: 2.5)
+    monkeypatch.setattr(cpus, "cores", lambda: list(range(8)))
     check = host_checks.check_cores(GOOD)
     assert check.mark == "warning"
-    assert "--env.num-threads 2" in check.remedy
+    assert check.text == "8 for this process, a CPU; CPU time for 2.5, so 3 emulator threads"
+    assert "--cpuset-cpus" in check.remedy
 
 
 def test_little_memory_is_a_warning():
@@ -521,6 +525,7 @@ def test_a_gpu_is_compared_with_threads_step_by_step(monkeypatch, spoiled):
 
 def test_the_games_that_are_compared_end_and_are_reset():
     config = emulators._pong("callback", "atari2600").replaced(env=emulators.GPU_RULES)
+    assert config.env.noop_max == 4  # by default a reset plays up to 30 frames, at 7 ms on a card
     rows, _ = emulators._play(config)
     for name in ("truncated", "game_over", "reset"):
         assert getattr(rows, name).any(axis=0).all()

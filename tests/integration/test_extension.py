@@ -1,4 +1,4 @@
-"""A package of somebody else adds an algorithm and an engine; jaxrl is not changed."""
+"""A package of somebody else adds an algorithm, an engine and a torso; jaxrl is not changed."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ total_steps = 4000
 [parallel]
 num_devices = 1
 [network]
-torso = "nips"
+torso = "patches"
 [optimizer]
 name = "adam"
 learning_rate = 1e-3
@@ -31,10 +31,11 @@ episodes = 4
 
 @pytest.fixture
 def package(tmp_path):
-    """The package, its agent the one that docs/extending.md shows, as if it were installed."""
+    """The package, with the files that docs/extending.md shows, as if it were installed."""
     home = tmp_path / "site"
     shutil.copytree(ROOT / "tests" / "extension", home)
-    shutil.copy(ROOT / "docs" / "examples" / "reinforce.py", home / "jaxrl_example")
+    for name in ("reinforce.py", "patches.py"):
+        shutil.copy(ROOT / "docs" / "examples" / name, home / "jaxrl_example")
     (tmp_path / "mine.toml").write_text(TOML)
     return home
 
@@ -64,13 +65,38 @@ def test_its_algorithm_learns_its_game(package):
     assert "--env.engine" in run(package, "train", "--config", "mine.toml", "--help")
     run(package, "export", "x", "mine.safetensors")
     assert "mine.gif: lights" in run(package, "play", "mine.safetensors", "-o", "mine.gif")
-    # Without the package its runs name what is missing.
+    assert "patches of jaxrl.torsos (jaxrl-example 0.1)" in (package.parent / "mine.md").read_text()
+    # Without its torso, or without the package, its runs name what is missing.
+    entries = package / "jaxrl_example-0.1.dist-info" / "entry_points.txt"
+    entries.write_text(entries.read_text().partition("[jaxrl.torsos]")[0])
+    told = run(package, "play", "mine.safetensors", status=2)
+    missing = (
+        "'mine.safetensors/config.toml': network.torso = 'patches': must be one of nips, nature, "
+        "impala; no installed package registers it in jaxrl.torsos\n"
+    )
+    assert missing in told
+    assert told.count("\n") == 1
+    load = [sys.executable, "-c", "import jaxrl; jaxrl.load_policy('mine.safetensors')"]
+    place = {"cwd": package.parent, "env": environment(PYTHONPATH=f"{package}:{ROOT}")}
+    done = subprocess.run(load, **place, check=False, text=True, capture_output=True)
+    assert done.stderr.endswith(f"UserError: {missing}")
     shutil.rmtree(package)
     told = run(package, "play", "mine.safetensors", status=2)
     assert "'mine.safetensors/config.toml': algorithm = 'reinforce': jaxrl has none of" in told
     assert "install the package that has it" in told
     assert told.count("\n") == 1
     assert "reinforce" in run(package, "evaluate", "x", status=2)
+
+
+@pytest.mark.slow
+def test_a_population_trains_its_torso(package):
+    words = "--config a2c_fast --game catch --network.torso patches --num-envs 4 --total-steps 80"
+    words = [*words.split(), "--evaluation.episodes", "0", "--log.interval", "40"]
+    run(package, "train", *words, "--seeds", "1", "2", "--run-dir", "x")
+    last = [metrics.read(package.parent / "x" / seed)[-1] for seed in ("seed1", "seed2")]
+    assert [row["step"] for row in last] == [80, 80]
+    assert last[0]["loss/policy"] != last[1]["loss/policy"]
+    assert "catch after 80" in run(package, "evaluate", "x/seed2", "--episodes", "1")
 
 
 @pytest.mark.parametrize(
@@ -116,6 +142,18 @@ def test_mistakes_end_in_one_line(package, words, message):
             "GAMES = ('levers',)\n",
             ["--game", "levers"],
             "jaxrl.engines: jaxrl_example.unfinished must define make",
+        ),
+        (
+            "jaxrl.torsos",
+            "import jax.numpy as jnp\nUNITS = int(jnp.ones(()))\ndef make(network): pass\n",
+            ["--network.torso", "unfinished"],
+            "jaxrl.torsos: 'unfinished' of the package jaxrl-example computes with JAX where it",
+        ),
+        (
+            "jaxrl.torsos",
+            "UNITS = 4\ndef make(network): return lambda x: x[0]\n",
+            ["--network.torso", "unfinished", "--game", "catch"],
+            "network.torso = 'unfinished': jaxrl_example.unfinished must map frames float32[2, 84,",
         ),
     ],
 )

@@ -33,7 +33,7 @@ def open_games(games: Pools, device: int, seeds: np.ndarray) -> library.Engine:
         seeds,
         seeds + games.env_ids[device].astype(np.uint64),
         spec.num_envs,
-        games.num_threads(device),
+        games.num_threads(),
     )
     if number < 0:
         raise EngineError(f"no memory or threads for {spec.num_envs} games of {config.game}")

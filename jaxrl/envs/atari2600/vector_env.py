@@ -1,7 +1,6 @@
 """Our own Atari 2600 for every trainer: a Gymnasium vector environment, without JAX."""
 
 import dataclasses
-import os
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,6 +18,7 @@ from gymnasium.vector.utils import batch_space
 from jaxrl.envs.atari2600.vector_library import KEEPS_SEED, NUMBERS, Batch, VectorEngine
 from jaxrl.envs.atari2600.vector_options import VectorOptions
 from jaxrl.errors import UserError, nearest
+from jaxrl.runtime import cpus
 
 Infos = dict[str, np.ndarray]
 Steps = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]
@@ -67,7 +67,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             chosen.observation_shape,
             num_envs=num_envs,
             batch_size=self.batch_size,
-            num_threads=min(chosen.num_threads or self.batch_size, os.cpu_count() or 1),
+            num_threads=min(chosen.num_threads or self.batch_size, cpus.count()),
             first_core=chosen.thread_affinity_offset,
         )
 

@@ -24,6 +24,7 @@ from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores, presses_f
 from jaxrl.envs.callback import Calls
 from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
+from jaxrl.runtime import cpus
 from jaxrl.types import FRAME_SKIP, EnvEngine, TimeStep
 
 
@@ -68,6 +69,7 @@ def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: A
     envpool = _import_envpool()
     settings = dict(
         num_envs=num_envs,
+        num_threads=min(num_envs, cpus.count()),
         stack_num=1,
         seed=seed,
         img_height=config.env.frame_height,
@@ -169,7 +171,7 @@ def start_pool(envs: Pools, device: int, seeds: np.ndarray) -> tuple[EnvPoolStat
             config,
             spec.num_envs,
             own,
-            num_threads=envs.num_threads(device),
+            num_threads=envs.num_threads(),
             render_mode="rgb_array",
         )
     envs.pools.append(pool)

@@ -27,6 +27,7 @@ GAMES_PER_WARP = (1, 32)  # fewest and most
 GPU_RULES = {
     "random_start_steps": 30,
     "max_episode_steps": 12,
+    "noop_max": 4,  # a card waits in every step for the game with the longest reset
     "repeat_action_probability": 0.25,
 }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxrl.experiments.doctor.machine import Machine
+from jaxrl.runtime import cpus
 
 Mark = Literal["ok", "warning", "cross"]
 
@@ -115,26 +116,16 @@ def check_versions(machine: Machine) -> Check:
     return Check("versions", mark, text, "; ".join(remedies))
 
 
-def cpu_time_limit() -> float | None:
-    """Returns the cores' worth of CPU time that the container may use; None without a limit."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="utf-8").split()
-        return int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):  # no such file, or no limit ("max")
-        return None
-
-
 def check_cores(machine: Machine) -> Check:
     """Checks that emulators and XLA have a core each, and that threads would not wait in turn."""
     name, text = "cores", f"{machine.cores} for this process, {machine.cpu or 'unknown CPU'}"
-    limit = cpu_time_limit()
+    limit = cpus.time_limit()
     if machine.cores == 1:
         remedy = "give it more (taskset, --cpus-per-task): emulators and XLA share this one"
         return Check(name, "warning", text, remedy)
     if limit is not None and limit < machine.cores:
-        text += f"; CPU time of {limit:g}"
-        threads = max(1, int(limit))
-        remedy = f"pin as many cores (--cpuset-cpus), or train with --env.num-threads {threads}"
+        text += f"; CPU time for {limit:.3g}, so {cpus.count()} emulator threads"
+        remedy = "pin as many cores (--cpuset-cpus): XLA starts a thread for each that it sees"
         return Check(name, "warning", text, remedy)
     return Check(name, "ok", text)
 

@@ -21,6 +21,8 @@ from typing import TypeVar
 
 import psutil
 
+from jaxrl.runtime import cpus
+
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "envpool", "numpy")
 # Names of the packages that bring JAX to an accelerator.
 PLUGINS = re.compile(r"jax-.*-(plugin|pjrt)$|libtpu|nvidia-cudnn")
@@ -137,7 +139,7 @@ def _with_host(found: Devices) -> Machine:
         driver=_driver() or versions.get("libtpu"),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         cpu=_cpu_model(),
-        cores=_cores(),
+        cores=len(cpus.cores()),
         host_memory_gb=_host_memory_gb(),
         host_memory_free_gb=_host_memory_free_gb(),
         disk_free_gb=_disk_free_gb(),
@@ -204,10 +206,6 @@ def _cpu_model() -> str | None:
         if found:
             return found[1].strip()
     return platform.processor() or None
-
-
-def _cores() -> int:
-    return _or_none(lambda: len(os.sched_getaffinity(0))) or os.cpu_count() or 1
 
 
 def _host_memory_gb() -> float | None:

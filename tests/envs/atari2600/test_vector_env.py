@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import gymnasium
 import numpy as np
@@ -13,9 +14,10 @@ import pytest
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
-from jaxrl.envs.atari2600 import VectorEnv
+from jaxrl.envs.atari2600 import VectorEnv, vector_env
 from jaxrl.envs.atari2600.vector_options import VectorOptions
 from jaxrl.errors import DamagedError, UserError
+from jaxrl.runtime import cpus
 
 SAME_STEP = {"autoreset_mode": "SameStep"}
 SHORT = {"max_num_frames_per_episode": 401}
@@ -295,6 +297,19 @@ def play(actions, batch_size, **options):
         observations, *values, infos = envs.recv()
     envs.close()
     return rows
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "options", "num_threads"), [(8, {}, 3), (2, {}, 2), (8, {"num_threads": 1}, 1)]
+)
+def test_it_starts_as_many_threads_as_the_cpu_time_allows(
+    num_envs, options, num_threads, monkeypatch
+):
+    monkeypatch.setattr(cpus, "cores", lambda: list(range(8)))
+    monkeypatch.setattr(cpus, "time_limit", lambda: 2.5)
+    monkeypatch.setattr(vector_env, "VectorEngine", engine := Mock())
+    VectorEnv("pong", num_envs, **options)
+    assert engine.call_args.kwargs["num_threads"] == num_threads
 
 
 @pytest.mark.parametrize("options", [{}, SAME_STEP], ids=named)

@@ -1,0 +1,37 @@
+"""The entry points of other packages that a run needs: its algorithm, its engine and its torso."""
+
+from importlib.metadata import EntryPoint, entry_points
+
+from jaxrl import extensions
+from jaxrl.atari.games import known_games
+from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.schema import TORSOS, Config
+from jaxrl.config.validation import ENGINES
+
+
+def needed(config: Config) -> tuple[EntryPoint, ...]:
+    """Returns the entry points; none where all is jaxrl's own."""
+    engine = config.env.engine
+    if engine == "auto" and config.game not in known_games():
+        engine = extensions.engine_of(config.game) or engine
+    wanted = (
+        (extensions.AGENTS, config.algorithm, ALGORITHMS),
+        (extensions.ENGINES, engine, ENGINES),
+        (extensions.TORSOS, config.network.torso, TORSOS.own),
+    )
+    return tuple(
+        entry
+        for group, name, own in wanted
+        if name not in own
+        for entry in entry_points(group=group, name=name)
+    )
+
+
+def package(entry: EntryPoint) -> str:
+    """Returns the package of an entry point, with its version."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "?"
+
+
+def described(config: Config) -> list[str]:
+    """Returns the entry points in words: `mine` of jaxrl.torsos (its-package 0.1)."""
+    return [f"{one.name} of {one.group} ({package(one)})" for one in needed(config)]
