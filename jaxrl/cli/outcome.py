@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jaxrl.errors import RunError, StorageError, UserError
+from jaxrl.runs.files import STORAGE_ERRORS
 from jaxrl.runs.paths import as_given
 from jaxrl.runtime.launch import Launch
 
 if TYPE_CHECKING:
     from jaxrl.training.train import Outcome
 
-# Read-only, not allowed, full, over quota, broken.
-DISK_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+DISK_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, *STORAGE_ERRORS)
 
 
 def print_error(error: BaseException) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl.runs import layout
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 
 PACKAGES = (
     "jaxrl",
