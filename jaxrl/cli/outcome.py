@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from jaxrl.training.train import Outcome
 
 DISK_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, *STORAGE_ERRORS)
+# A file where a directory should be or the reverse, and names that no file can have.
+PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def print_error(error: BaseException) -> int:
@@ -26,6 +28,8 @@ def print_error(error: BaseException) -> int:
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         where = f" '{error.filename}'" if error.filename else ""
         error = StorageError(f"cannot read or write{where}: {error.strerror}")
+    elif isinstance(error, OSError) and error.errno in PATH_ERRORS and error.filename:
+        error = UserError(f"cannot read or write '{error.filename}': {error.strerror}")
     if not isinstance(error, UserError | RunError):
         traceback.print_exception(error)
         return 1

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import imageio.v2 as imageio
 import imageio_ffmpeg
@@ -38,6 +38,7 @@ def write(target: Path, pictures: Iterable[np.ndarray], speed: float) -> None:
 
 
 def _write_gif(path: Path, pictures: Iterable[np.ndarray], speed: float) -> None:
+    writer: Any
     with (
         path.open("wb") as file,
         imageio.get_writer(file, format="GIF-PIL", fps=speed, loop=0) as writer,
