@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))  # tests/ has the games frame by frame
 
 from jaxrl.atari.games import atari_games  # noqa: E402
 from jaxrl.experiments.sweep_plan import atari57  # noqa: E402
+from jaxrl.runs.files import replace_text  # noqa: E402
 
 MEASURED = ROOT / "docs/results/emulators.json"
 PAGE = ROOT / "docs/results/emulators.md"
@@ -47,7 +48,7 @@ def add(kind: str, game: str, result: Any) -> None:
     found.setdefault(kind, {})[game] = result
     found[kind] = dict(sorted(found[kind].items()))
     found.setdefault("measured", {})[kind] = f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores"
-    MEASURED.write_text(json.dumps(found, indent=1) + "\n")
+    replace_text(MEASURED, json.dumps(found, indent=1) + "\n")
 
 
 def compare_frames(game: str, frames: int) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def draw(found: dict[str, dict[str, Any]]) -> None:
     """Draws the ratio of every game, sorted, on one core and on two."""
     import matplotlib.figure
 
-    from jaxrl.analysis.drawing import COLORS, GREY
+    from jaxrl.analysis.drawing import COLORS, GREY, save
 
     kinds = [kind for kind in ("speed-1", "speed-2") if kind in found]
     games = sorted(found[kinds[-1]], key=lambda game: ratio(found[kinds[-1]][game]))
@@ -167,7 +168,7 @@ def draw(found: dict[str, dict[str, Any]]) -> None:
     axes.set_xlabel("steps per second, as multiples of EnvPool's on the same cores")
     axes.grid(axis="x", alpha=0.3)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)  # above
-    figure.savefig(PICTURE, dpi=110)
+    save(figure, PICTURE)
 
 
 def page(found: dict[str, dict[str, Any]]) -> str:
@@ -223,7 +224,7 @@ def main() -> int:
         found = read()
         if any(kind.startswith("speed") for kind in found):
             draw(found)
-        PAGE.write_text(page(found))
+        replace_text(PAGE, page(found))
         return 0
     kind = "exact" if arguments.what == "exact" else f"speed-{arguments.cores}"
     every = atari_games() if kind == "exact" else atari57()

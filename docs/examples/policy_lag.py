@@ -26,10 +26,11 @@ import tyro
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from jaxrl.analysis.drawing import COLORS, legend_beside
+from jaxrl.analysis.drawing import COLORS, legend_beside, save
 from jaxrl.config.diff import differences
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import load_config
+from jaxrl.runs.files import replace_text
 
 A2C = Path("a2c_fast")
 # A lag allows no larger steps.
@@ -72,7 +73,7 @@ def scores_of(study: Study) -> Scores:
 
 def write(game: str, scores: Scores, target: Path) -> None:
     """Writes the scores, which `--recorded` draws again."""
-    target.write_text(json.dumps({"game": game, "scores": scores}, indent=1) + "\n")
+    replace_text(target, json.dumps({"game": game, "scores": scores}, indent=1) + "\n")
 
 
 def recorded(path: Path) -> tuple[str, Scores]:
@@ -181,7 +182,7 @@ def main(
     """
     if recorded_file:
         target = recorded_file.with_suffix(".png")
-        draw(*recorded(recorded_file)).savefig(target, dpi=120)
+        save(draw(*recorded(recorded_file)), target)
         print(target)
         return
     further = [word for option in options for word in f"--{option}".split("=", 1)]
@@ -216,7 +217,7 @@ def main(
     study = {lag: [read(run_dir) for run_dir in run_dirs] for lag, run_dirs in found.items()}
     target, scores = root / f"policy_lag_{game}.png", scores_of(study)
     write(game, scores, target.with_suffix(".json"))
-    draw(game, scores, study).savefig(target, dpi=120)
+    save(draw(game, scores, study), target)
     print(target)
 
 

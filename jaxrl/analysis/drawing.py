@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from jaxrl.errors import UserError
+from jaxrl.runs.files import writing
 
 # Distinct also with defective color vision (Okabe & Ito 2008), without the yellow, which white
 # swallows, and the black, which a dark page swallows.
@@ -51,8 +51,6 @@ def _without_formulas(legend: "matplotlib.legend.Legend") -> "matplotlib.legend.
 
 
 def save(figure: "matplotlib.figure.Figure", target: Path) -> None:
-    """Writes a picture. Raises `UserError` if the file cannot be written."""
-    try:
-        figure.savefig(target, dpi=120)
-    except OSError as error:
-        raise UserError(f"cannot write '{target}': {error}") from None
+    """Writes a picture, whole or not at all. Raises as `files.writing` does."""
+    with writing(target) as temporary:
+        figure.savefig(temporary, dpi=120, format=target.suffix[1:] or "png")

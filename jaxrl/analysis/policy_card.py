@@ -15,20 +15,14 @@ from jaxrl.runs.directory import load_config
 from jaxrl.types import FRAME_SKIP
 
 
-def write(run_dir: Path, policy: Path, target: Path, step: int) -> None:
-    """Writes the card of a run's policy.
+def card(run_dir: Path, name: str, step: int) -> str:
+    """Returns the card of a run's policy.
 
     Args:
       run_dir: of the run; evaluations of other steps are left out.
-      policy: its file, which the examples name.
-      target: Markdown file to write.
+      name: of the policy's file, for the examples.
       step: agent steps that the policy was trained for.
     """
-    target.write_text(card(run_dir, policy.name, step), encoding="utf-8")
-
-
-def card(run_dir: Path, name: str, step: int) -> str:
-    """Returns the text of the card."""
     config = load_config(run_dir)
     lines = [
         f"# {config.game}, {config.algorithm}",

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import imageio.v2 as imageio
 import matplotlib
 import numpy as np
 
 from jaxrl.analysis.drawing import BAD, COLORS, GOOD, GREY, PALE, legend_beside, palette
 from jaxrl.errors import UserError
+from jaxrl.evaluation.film import write as write_film
 from jaxrl.evaluation.trace import Trace
-from jaxrl.evaluation.video import pictures_per_second, quiet_fork
+from jaxrl.evaluation.video import pictures_per_second
 
 WIDTH = 9.5  # inches
 FRAMES_SHOWN = 8  # pictures above the curves
@@ -102,22 +102,19 @@ def film(trace: Trace, frames_per_second: float | None = None) -> bytes:
     canvas.draw()
     # Only the moving artists are drawn again, which is many times as fast.
     still = canvas.copy_from_bbox(figure.bbox)
-    writer: Any
+
+    def draw(step: int) -> np.ndarray:
+        canvas.restore_region(still)
+        for part in moving:
+            part.move(step)
+            for artist in part.artists:
+                artist.axes.draw_artist(artist)
+        return np.asarray(canvas.buffer_rgba())[..., :3]
+
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "film.mp4"
-        with (
-            quiet_fork(),
-            imageio.get_writer(
-                target, format="FFMPEG", fps=frames_per_second, macro_block_size=2
-            ) as writer,
-        ):
-            for step in range(len(trace.frames)):
-                canvas.restore_region(still)
-                for part in moving:
-                    part.move(step)
-                    for artist in part.artists:
-                        artist.axes.draw_artist(artist)
-                writer.append_data(np.asarray(canvas.buffer_rgba())[..., :3])
+        pictures = (draw(step) for step in range(len(trace.frames)))
+        write_film(target, pictures, frames_per_second)
         return target.read_bytes()
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jaxrl.cli.streams import shows
 from jaxrl.experiments.doctor.doctor import diagnose, failures
 from jaxrl.experiments.doctor.host_checks import Check, Mark
 from jaxrl.experiments.doctor.machine import Machine, describe_apart
@@ -77,11 +78,7 @@ def _object(machine: Machine, checks: list[Check], seconds: float) -> dict[str, 
 
 def _signs() -> dict[Mark, str]:
     """Returns the marks that standard output can show."""
-    try:
-        "".join(SIGNS.values()).encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return ASCII_SIGNS
-    return SIGNS
+    return SIGNS if shows("".join(SIGNS.values()), sys.stdout.encoding) else ASCII_SIGNS
 
 
 def _print(check: Check) -> None:

@@ -5,13 +5,13 @@ argparse formats: the options that people use first, then the others by section.
 """
 
 import argparse
-import inspect
 import shutil
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from jaxrl.cli.options import Option, options_of
+from jaxrl.config.descriptions import docstring
 
 FLAGS = ("-h", "--help")
 NARROWEST = 50  # columns
@@ -59,7 +59,7 @@ def page(kind: Any, command: str, part: Any) -> str:
 
 def _description(kind: Any, width: int) -> str:
     """Returns the docstring of a command, its paragraphs wrapped and its example on one line."""
-    lines = inspect.cleandoc(kind.__doc__ or "").split("\n")
+    lines = docstring(kind).split("\n")
     paragraphs = [""]
     for line in lines:
         if not line or line.startswith("Example: "):

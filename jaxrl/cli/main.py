@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import jaxrl
+from jaxrl.cli import streams
 from jaxrl.cli.bench import Bench, bench
 from jaxrl.cli.completion import Completion, completion
 from jaxrl.cli.configs import Configs, configs
@@ -34,6 +35,7 @@ from jaxrl.cli.sweep import Sweep, sweep
 from jaxrl.cli.train import Resume, Train, resume, train
 from jaxrl.cli.tune import Tune, tune
 from jaxrl.cli.watch import Watch, watch
+from jaxrl.config.descriptions import docstring
 from jaxrl.errors import RunError, UserError
 
 
@@ -72,7 +74,7 @@ def _usage() -> str:
     """Returns the help of `jaxrl` itself: each command with the first line of its docstring."""
     lines, width = [], max(shutil.get_terminal_size().columns, NARROWEST)
     for name, command in COMMANDS.items():
-        summary, *_ = (command.arguments.__doc__ or "").splitlines()
+        summary, *_ = docstring(command.arguments).splitlines()
         line = f"  {name:<10} {summary}"
         lines.append(textwrap.fill(line, width - 2, subsequent_indent=" " * 13))
     return "\n".join(
@@ -104,6 +106,7 @@ def run(name: str, words: Sequence[str]) -> int:
 
 def main(words: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status; errors are printed in one line."""
+    streams.prepare()
     words = sys.argv[1:] if words is None else words
     if words[:1] == ["help"]:  # `jaxrl help train`, as git has it
         words = [*words[1:], "--help"]

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import tyro
 
 from jaxrl.config.bounds import Names
-from jaxrl.config.descriptions import descriptions
+from jaxrl.config.descriptions import descriptions, docstring
 
 KINDS = {int: "INT", float: "FLOAT", str: "STR"}
 
@@ -41,7 +41,7 @@ def options_of(part: Any, section: str = "", prefix: str = "") -> Iterator[Optio
     """
     kind = part if isinstance(part, type) else type(part)
     hints, texts = typing.get_type_hints(kind, include_extras=True), descriptions(kind)
-    summary, *_ = (kind.__doc__ or "").splitlines() or [""]
+    summary, *_ = docstring(kind).splitlines() or [""]
     for field in dataclasses.fields(kind):
         marks = getattr(hints[field.name], "__metadata__", ())
         given = [mark for mark in marks if hasattr(mark, "metavar")]  # by tyro.conf.arg

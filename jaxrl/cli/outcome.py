@@ -8,14 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jaxrl.errors import RunError, StorageError, UserError
+from jaxrl.runs.files import STORAGE_ERRORS
 from jaxrl.runs.paths import as_given
 from jaxrl.runtime.launch import Launch
 
 if TYPE_CHECKING:
     from jaxrl.training.train import Outcome
 
-# Read-only, not allowed, full, over quota, broken.
-DISK_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+DISK_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, *STORAGE_ERRORS)
+# A file where a directory should be or the reverse, and names that no file can have.
+PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def print_error(error: BaseException) -> int:
@@ -26,6 +28,8 @@ def print_error(error: BaseException) -> int:
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         where = f" '{error.filename}'" if error.filename else ""
         error = StorageError(f"cannot read or write{where}: {error.strerror}")
+    elif isinstance(error, OSError) and error.errno in PATH_ERRORS and error.filename:
+        error = UserError(f"cannot read or write '{error.filename}': {error.strerror}")
     if not isinstance(error, UserError | RunError):
         traceback.print_exception(error)
         return 1

@@ -7,6 +7,7 @@ hook as an object; here the hook raises `UserError` with one line instead.
 import contextlib
 import dataclasses
 import difflib
+import os
 import types
 import typing
 from collections.abc import Sequence
@@ -263,11 +264,19 @@ def at_least(name: str, value: float, least: float) -> None:
 
 
 def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
-    """Refuses a file to write that has another suffix, or whose directory does not exist."""
+    """Refuses a file to write that has another suffix, or that cannot be written."""
     if target.suffix not in suffixes:
         raise UserError(f"'{target}': the name must end in {' or '.join(suffixes)}")
-    if not target.parent.is_dir():
-        raise UserError(f"'{target.parent}' is no directory: make it first")
+    try:
+        if not target.parent.is_dir():
+            raise UserError(f"'{target.parent}' is no directory: make it first")
+        if target.is_dir():
+            raise UserError(f"'{target}' is a directory: choose another name")
+    except (OSError, ValueError) as error:  # too long, a folder that may not be searched
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot write '{target}': {reason}: choose another name") from None
+    if not os.access(target.parent, os.W_OK):
+        raise UserError(f"'{target.parent}' may not be written: write elsewhere")
 
 
 def checkpoint_step(run_dir: Path, word: str | None) -> int | None:

@@ -44,10 +44,12 @@ def export(arguments: Export) -> int:
     from jaxrl.analysis import policy_card
     from jaxrl.evaluation.policy import load_policy
     from jaxrl.runs import evaluation_record, policy_file
+    from jaxrl.runs.files import writing
 
     policy = load_policy(run_dir, checkpoint_step(run_dir, arguments.checkpoint))
-    policy_file.write(target, run_dir, policy.actor, policy.step)
-    policy_card.write(run_dir, target, card, policy.step)
+    with writing(card) as temporary:  # neither is there without the other
+        temporary.write_text(policy_card.card(run_dir, target.name, policy.step), encoding="utf-8")
+        policy_file.write(target, run_dir, policy.actor, policy.step)
     results = evaluation_record.read_all(run_dir).values()
     if policy.step not in {result.step for result in results}:
         print(f"the file has no scores: no evaluation is of step {policy.step:,} (jaxrl evaluate "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from jaxrl.cli.parsing import Words, at_least
-from jaxrl.errors import UserError
+from jaxrl.errors import StorageError, UserError
 
 if TYPE_CHECKING:
     from jaxrl.experiments.slurm import Slurm
@@ -142,7 +142,7 @@ def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> in
             return 128 + stop.signal
     try:
         written = report(members, root)
-    except (UserError, OSError) as error:
+    except (UserError, StorageError, OSError) as error:
         print(f"jaxrl: no report: {' '.join(str(error).split())}", file=sys.stderr)
         written = None
     print(written or root / "sweep.json")

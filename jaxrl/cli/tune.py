@@ -13,6 +13,7 @@ from jaxrl.cli.parsing import Words, check_target
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
+from jaxrl.runs.files import writing
 
 if TYPE_CHECKING:
     from jaxrl.experiments.tune import Trial
@@ -83,10 +84,8 @@ def tune(arguments: Tune) -> int:
     command = shlex.join(["jaxrl", "tune", *arguments.words])
     header = [f"found by: {command}", *summary, "in turns with the best so far:", *lines]
     text = "".join(f"# {line}\n" for line in header) + to_toml(found)
-    try:
-        arguments.output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write '{arguments.output}': {error}") from None
+    with writing(arguments.output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     print("\n".join(summary))
     print(f"train with it: jaxrl train --config {arguments.output}")
     return 130 if stopped else 0

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxrl.cli.parsing import RunDir, check_runs
+from jaxrl.cli.streams import shows
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.formatting import count, duration
@@ -23,6 +24,8 @@ from jaxrl.runs.lock import is_locked
 
 SECONDS = 1.0  # between two views
 ROWS = 12  # of the curve
+BRAILLE = "\N{BRAILLE PATTERN DOTS-12345678}"  # one of the characters of a fine curve
+LINES = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")  # the frame of a curve, in ASCII
 CURVE = ("frames", 1e6, "emulator frames (millions)")
 
 
@@ -52,7 +55,7 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
     console = console or Console(highlight=False)
     config = load_config(run_dir)
     if once:
-        console.print(view(run_dir, config, console.width))
+        console.print(view(run_dir, config, console.width, console.encoding))
         return
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -60,23 +63,22 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
     ):
         while True:
             trains = is_locked(run_dir)  # asked first: the last line comes before the end
-            live.update(view(run_dir, config, console.width), refresh=True)
+            live.update(view(run_dir, config, console.width, console.encoding), refresh=True)
             if not trains:
                 return
             time.sleep(SECONDS)
 
 
-def view(run_dir: Path, config: Config, width: int) -> Group:
-    """Returns the present state of a run, in `width` columns."""
+def view(run_dir: Path, config: Config, width: int, encoding: str) -> Group:
+    """Returns the present state of a run, in `width` columns of a stream of this encoding."""
     # A resume may have changed the configuration since the caller read it; it is shown anyway.
     rows = metrics.read(run_dir) if (run_dir / layout.METRICS).exists() else []
     head = Text(f"{config.algorithm} on {config.game}, {run_dir}", style="bold", overflow="fold")
     state = _state(run_dir, config, rows)
     if not rows:
         return Group(head, Text(f"no line of metrics yet, {state}"))
-    return Group(
-        head, Text(_progress(rows[-1], config, state)), _curve(rows, width), _numbers(rows[-1])
-    )
+    curve = _curve(rows, width, fine=shows("".join(map(chr, LINES)) + BRAILLE, encoding))
+    return Group(head, Text(_progress(rows[-1], config, state)), curve, _numbers(rows[-1]))
 
 
 def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
@@ -111,8 +113,8 @@ def _progress(row: dict[str, Any], config: Config, state: str) -> str:
     return "  ".join([*words, state])
 
 
-def _curve(rows: list[dict[str, Any]], width: int) -> Text:
-    """Draws the mean return of the last 100 games."""
+def _curve(rows: list[dict[str, Any]], width: int, fine: bool) -> Text:
+    """Draws the mean return of the last 100 games; `fine` takes characters beyond ASCII."""
     import plotext
 
     key, unit, label = CURVE
@@ -124,13 +126,14 @@ def _curve(rows: list[dict[str, Any]], width: int) -> Text:
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plot_size(min(width, 100), ROWS + 4)
-    plotext.plot(*zip(*points, strict=True), marker="braille")
+    plotext.plot(*zip(*points, strict=True), marker="braille" if fine else "*")
     values = [value for _, value in points]
     if min(values) == max(values):
         plotext.ylim(values[0] - 1, values[0] + 1)
     plotext.title("return, mean of the last 100 games")
     plotext.xlabel(label)
-    return Text.from_ansi(plotext.build().rstrip("\n"), no_wrap=True)
+    drawn = plotext.build().rstrip("\n")
+    return Text.from_ansi(drawn if fine else drawn.translate(LINES), no_wrap=True)
 
 
 def _numbers(row: dict[str, Any]) -> Table:

@@ -1,9 +1,11 @@
-"""The texts under the fields of a dataclass, which the help and the reference show."""
+"""The texts of a dataclass and of its fields, which the help and the reference show."""
 
 import ast
 import dataclasses
 import functools
 import inspect
+import itertools
+import sys
 
 
 @functools.cache
@@ -16,17 +18,37 @@ def descriptions(kind: type) -> dict[str, str]:
     for base in kind.__bases__:
         if dataclasses.is_dataclass(base):
             found |= descriptions(base)
-    try:
-        body = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))).body[0]
-    except (OSError, TypeError, SyntaxError):
-        return found
-    assert isinstance(body, ast.ClassDef)
-    for field, text in zip(body.body, body.body[1:], strict=False):
+    body = _body(kind)
+    for field, text in itertools.pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
+            and (words := _words(text)) is not None
         ):
-            found[field.target.id] = " ".join(str(text.value.value).split())
+            found[field.target.id] = " ".join(words.split())
     return found
+
+
+def docstring(kind: type) -> str:
+    """Returns the docstring of a dataclass; from its source where `python -OO` has dropped it."""
+    if sys.flags.optimize < 2:
+        return inspect.cleandoc(kind.__doc__ or "")
+    first = next((words for part in _body(kind)[:1] if (words := _words(part))), "")
+    return inspect.cleandoc(first)
+
+
+def _body(kind: type) -> list[ast.stmt]:
+    """Returns the statements of a class; none where the source cannot be read."""
+    try:
+        found = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return []
+    assert isinstance(found, ast.ClassDef)
+    return found.body
+
+
+def _words(statement: ast.stmt) -> str | None:
+    """Returns the text of a statement that is nothing but a text."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return str(statement.value.value)
+    return None

@@ -1,20 +1,18 @@
 """Records a game as an mp4 or a GIF, with the score above the picture."""
 
-import contextlib
 import itertools
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import imageio.v2 as imageio
 import jax
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
+from jaxrl.evaluation import film
 from jaxrl.evaluation.evaluate import start_games
 from jaxrl.evaluation.protocols import screen, set_up
 from jaxrl.program import rollout
@@ -29,24 +27,9 @@ CAPTION = 28  # height of the text above the game, in pixels
 Step = Callable[[rollout.RolloutState], rollout.RolloutState]
 
 
-@contextlib.contextmanager
-def quiet_fork() -> Iterator[None]:
-    """Silences Python's warning of deadlocks: the fork at once becomes the video encoder."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
-        yield
-
-
 def pictures_per_second(steps: float, shortest: float = SHORTEST) -> float:
     """Returns the speed of a film: that of the console, slower for a game of few steps."""
     return min(REAL_TIME, max(SLOWEST, steps / shortest))
-
-
-def _writer(target: Path, speed: float) -> Any:
-    """Opens a GIF that repeats or an mp4 for writing, by the target's suffix."""
-    if target.suffix == ".gif":
-        return imageio.get_writer(target, format="GIF-PIL", fps=speed, loop=0)
-    return imageio.get_writer(target, format="FFMPEG", fps=speed, macro_block_size=2)
 
 
 def _picture(game: np.ndarray, caption: str) -> np.ndarray:
@@ -138,29 +121,32 @@ def _film(
     engine: EnvEngine, step: Step, game: _Progress, target: Path, max_length: float
 ) -> _Progress:
     """Plays to the end of the game, or to `max_length` agent steps, and writes the pictures."""
-    writer: Any
     longest = (max_length - game.length) / REAL_TIME
     first: list[np.ndarray] = []
-    pictures = _pictures(engine, step, game, max_length)
-    for played, picture in itertools.islice(pictures, int(SHORTEST * REAL_TIME)):
+    rows = _rows(engine, step, game, max_length)
+    for played, picture in itertools.islice(rows, int(SHORTEST * REAL_TIME)):
         game = played
         first.append(picture)
     # By the length of the whole game: the end of a long one keeps its speed.
     slow = pictures_per_second(game.length, min(SHORTEST, longest))
     speed = slow if game.over else REAL_TIME
-    with quiet_fork(), _writer(target, speed) as writer:
-        for picture in first:
-            writer.append_data(picture)
-        # The others are encoded at once: those of a long game would fill the host memory.
-        for played, picture in pictures:
-            game = played
-            writer.append_data(picture)
-        for _ in range(round(speed)):  # a second to read the result
-            writer.append_data(picture)
+
+    def pictures() -> Iterator[np.ndarray]:
+        nonlocal game
+        yield from first
+        last = first[-1]
+        for played, picture in rows:  # encoded at once: a long game would fill the host memory
+            game, last = played, picture
+            yield last
+        if game.over:
+            last = _end(engine.spec.game, game.score, last)
+        yield from itertools.repeat(last, round(speed))  # a second to read the result
+
+    film.write(target, pictures(), speed)
     return game
 
 
-def _pictures(
+def _rows(
     engine: EnvEngine, step: Step, game: _Progress, max_length: float
 ) -> Iterator[tuple[_Progress, np.ndarray]]:
     """Yields the game after each row, and its picture under a caption with the score.
@@ -169,8 +155,14 @@ def _pictures(
     """
     shown: np.ndarray | None = None
     while not game.over and game.length < max_length:
-        game = _advance(engine, step, game)
+        before, game = game.score, _advance(engine, step, game)
         if shown is None or not game.is_next_game:
             shown = screen(engine, game.state)
-        caption = f"{engine.spec.game}   score {game.score:g}{', game over' * game.over}"
-        yield game, _picture(shown, caption)
+        # A console draws a score one frame after it counts: not the one that ends the game.
+        score = before if game.over and engine.render else game.score
+        yield game, _picture(shown, f"{engine.spec.game}   score {score:g}")
+
+
+def _end(name: str, score: float, last: np.ndarray) -> np.ndarray:
+    """Returns a picture as large as the last one, with the result and no screen."""
+    return _picture(np.zeros_like(last[CAPTION:]), f"{name}   game over, final score {score:g}")

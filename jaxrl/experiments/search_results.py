@@ -18,7 +18,7 @@ from jaxrl.config.toml import to_toml
 from jaxrl.experiments.search_plan import Range, StudyPlan, trial_name
 from jaxrl.experiments.sweep_plan import SweepMember
 from jaxrl.runs import evaluation_record, metrics
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 
 if TYPE_CHECKING:
     import optuna

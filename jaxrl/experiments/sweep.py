@@ -21,7 +21,7 @@ from jaxrl.experiments import sweep_plan
 from jaxrl.experiments.sweep_plan import Row, SweepMember
 from jaxrl.formatting import duration
 from jaxrl.runs import layout
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 from jaxrl.runs.lock import hold_lock, is_locked
 from jaxrl.runtime import parent
 

@@ -22,7 +22,8 @@ from jaxrl.config.toml import find, load_recipe, to_toml
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, layout
-from jaxrl.runs.directory import check_new_run, load_config, replace_text
+from jaxrl.runs.directory import check_new_run, load_config
+from jaxrl.runs.files import replace_text
 
 # Nested subsets of Aitchison et al. 2022 ("Atari-5: Distilling the Arcade Learning Environment down
 # to Five Games"): the first one, three, five and ten predict the median over 57 games best.

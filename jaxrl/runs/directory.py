@@ -17,6 +17,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
 from jaxrl.runs import hints, layout
+from jaxrl.runs.files import replace_text
 from jaxrl.runs.lock import hold_lock
 
 
@@ -106,17 +107,6 @@ def create_run(config: Config, held: contextlib.ExitStack) -> Path:
 def write_config(run_dir: Path, config: Config) -> None:
     """Writes config.toml whole or not at all."""
     replace_text(run_dir / layout.CONFIG, to_toml(config))
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
-    # The process's number: two processes may write the same file.
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load_config(run_dir: Path) -> Config:

@@ -21,7 +21,7 @@ from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.formatting import games
 from jaxrl.runs import layout
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 
 # Both play whole games of at most 27,000 agent steps (30 minutes on the console). These words are
 # of evaluations whose conditions differ or are not recorded; `played` has those of all others.

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 import safetensors
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from jaxrl.config import needs
 from jaxrl.config.schema import Config
@@ -28,6 +27,7 @@ from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_tables, evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.evaluation_record import PROTOCOLS
+from jaxrl.runs.files import writing
 from jaxrl.types import PyTree
 
 FORMAT = "jaxrl policy 1"
@@ -46,7 +46,7 @@ def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
       actor: the policy.
       step: agent steps that it was trained for.
 
-    Raises `UserError` if the file exists or cannot be written.
+    Raises `UserError` if the file exists, and as `files.writing` does.
     """
     if target.exists():
         raise UserError(f"'{target}' exists: choose another name")
@@ -56,15 +56,8 @@ def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
         texts["needs"] = ", ".join(needed)
     table = {name: np.asarray(x) for name, x in checkpoint_tables.flatten(actor).items()}
     texts[CHECKSUM] = checksum(table, texts)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        save_file(table, temporary, texts)
-        temporary.chmod(0o644)  # the library writes for the owner alone
-        temporary.replace(target)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(f"cannot write '{target}': {error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(target) as temporary:
+        temporary.write_bytes(save(table, texts))
 
 
 def checksum(table: dict[str, np.ndarray], texts: dict[str, str]) -> str:

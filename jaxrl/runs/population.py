@@ -12,7 +12,8 @@ from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.directory import check_new_run, create_run, replace_text
+from jaxrl.runs.directory import check_new_run, create_run
+from jaxrl.runs.files import replace_text
 
 
 def configs_of(config: Config, seeds: Sequence[int], root: Path) -> tuple[Config, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from jaxrl.config import needs
 from jaxrl.config.schema import Config
 from jaxrl.runs import layout
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 from jaxrl.runtime import cpus
 
 PACKAGES = (

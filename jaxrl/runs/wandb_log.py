@@ -19,7 +19,7 @@ from typing import Any
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.runs import layout, metrics
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 
 SECONDS_TO_START, SECONDS_TO_END = 30.0, 60.0  # that training waits for the network
 

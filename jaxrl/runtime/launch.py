@@ -2,10 +2,13 @@
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jaxrl.errors import UserError
+
+SLURM_TASKS = "SLURM_STEP_TASKS_PER_NODE"  # "2(x3),1": two on each of three nodes, one on a fourth
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,33 @@ def check_launch(launch: Launch) -> None:
         )
 
 
+def launchers_number(environment: Mapping[str, str], name: str, otherwise: int | None) -> int:
+    """Returns a whole number that a launcher sets; `otherwise` where it is not set, or empty.
+
+    Raises `UserError` if it is another text, or must be there and is not.
+    """
+    text = environment.get(name, "").strip()
+    if not text and otherwise is not None:
+        return otherwise
+    if not text.isdecimal():
+        raise _malformed(name, text)
+    return int(text)
+
+
+def _malformed(name: str, text: str) -> UserError:
+    return UserError(f"the environment has {name} = '{text}', which no launcher sets: unset it, or "
+                     "add --num-processes 1 to train alone")  # fmt: skip
+
+
 def launched_together(environment: Mapping[str, str]) -> bool:
-    """Returns whether a launcher that JAX knows has started several processes."""
-    if "SLURM_STEP_NODELIST" in environment and int(environment.get("SLURM_NTASKS", 1)) > 1:
-        return True  # a step of srun, not the script of sbatch
-    if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
+    """Returns whether a launcher that JAX knows has started several processes.
+
+    Raises `UserError` if its variables make no sense.
+    """
+    step = environment.get("SLURM_STEP_NODELIST")  # a step of srun, not the script of sbatch
+    if step and launchers_number(environment, "SLURM_NTASKS", 1) > 1:
+        return True
+    if launchers_number(environment, "OMPI_COMM_WORLD_SIZE", 1) > 1:
         return True
     # JAX asks the cluster about the other pods of an Indexed Job, if it can.
     in_job = {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"} <= set(environment)
@@ -72,16 +97,14 @@ def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None
     Args:
       environment: of this process.
       present: GPUs of the machine.
+
+    Raises `UserError` if the launcher's variables make no sense.
     """
     tasks, rank = "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"
-    if "SLURM_STEP_TASKS_PER_NODE" in environment and "SLURM_LOCALID" in environment:
-        rank, counts = "SLURM_LOCALID", []
-        for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(","):  # 2(x3),1: 2, 2, 2, 1
-            number, _, times = part.rstrip(")").partition("(x")
-            counts += [int(number)] * int(times or 1)
-        num_tasks = counts[int(environment.get("SLURM_NODEID", 0))]
-    elif tasks in environment:
-        num_tasks = int(environment[tasks])
+    if environment.get(SLURM_TASKS) and environment.get("SLURM_LOCALID"):
+        rank, num_tasks = "SLURM_LOCALID", _tasks_of_this_node(environment)
+    elif environment.get(tasks):
+        num_tasks = launchers_number(environment, tasks, None)
     else:
         return None
     shown = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
@@ -89,6 +112,20 @@ def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None
     own = environment.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
     if not visible or len(visible) == 1 or own == str(len(visible)):
         return visible or None
-    share = max(1, len(visible) // num_tasks)
-    first = int(environment[rank]) * share % len(visible)
+    share = max(1, len(visible) // max(1, num_tasks))
+    first = launchers_number(environment, rank, None) * share % len(visible)
     return visible[first : first + share]
+
+
+def _tasks_of_this_node(environment: Mapping[str, str]) -> int:
+    """Returns how many processes SLURM runs on this node. Raises `UserError`."""
+    counts: list[int] = []
+    for part in environment[SLURM_TASKS].split(","):  # 2(x3),1: 2, 2, 2, 1
+        found = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
+        if found is None:
+            raise _malformed(SLURM_TASKS, environment[SLURM_TASKS])
+        counts += [int(found[1])] * int(found[2] or 1)
+    node = launchers_number(environment, "SLURM_NODEID", 0)
+    if node >= len(counts):
+        raise _malformed("SLURM_NODEID", str(node))
+    return counts[node]

@@ -26,7 +26,7 @@ from jax.experimental import multihost_utils
 
 from jaxrl.errors import RunError, UserError
 from jaxrl.runtime.exit import print_at_once
-from jaxrl.runtime.launch import Launch, launched_together, local_gpus
+from jaxrl.runtime.launch import Launch, launched_together, launchers_number, local_gpus
 from jaxrl.runtime.rendezvous import meet
 
 LOST = 75  # exit status of the processes that remain (EX_TEMPFAIL: try again)
@@ -68,15 +68,20 @@ def join(launch: Launch) -> None:
     """
     global _patience
     _patience = launch.lost_after
+    if launch.num_processes == 1:
+        return  # alone, whatever a launcher has set
     together = bool(launch.coordinator) or launched_together(os.environ)
-    if launch.num_processes == 1 or not (together or _on_tpu()):
+    if not (together or _on_tpu()):
         return
     present = len(list(Path("/dev").glob("nvidia[0-9]*")))
     given: dict[str, Any] = {"local_device_ids": local_gpus(os.environ, present)}
     if launch.coordinator:
         given["coordinator_address"] = launch.coordinator
-    if launch.coordinator and "OMPI_COMM_WORLD_SIZE" in os.environ:  # Open MPI 5 has no more
-        rank, size = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("RANK", "SIZE"))
+    if launch.coordinator and os.environ.get("OMPI_COMM_WORLD_SIZE"):  # Open MPI 5 has no more
+        rank, size = (
+            launchers_number(os.environ, f"OMPI_COMM_WORLD_{name}", None)
+            for name in ("RANK", "SIZE")
+        )
         given |= {"num_processes": size, "process_id": rank}
     if launch.num_processes:
         given |= {"num_processes": launch.num_processes, "process_id": launch.process_id}
@@ -90,7 +95,7 @@ def join(launch: Launch) -> None:
             heartbeat_timeout_seconds=round(2 * launch.lost_after) + 20,
             shutdown_timeout_seconds=60,
         )
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, KeyError) as error:  # KeyError: a variable is missing
         if not together and isinstance(error, ValueError):
             return  # one host of a TPU, outside a pod
         raise UserError(

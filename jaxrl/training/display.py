@@ -1,6 +1,7 @@
 """Progress on standard error: a live line on a terminal, otherwise a line per log interval."""
 
 import contextlib
+import os
 import sys
 import time
 from typing import NamedTuple, TextIO, cast
@@ -46,23 +47,24 @@ def status_line(status: TrainingStatus) -> str:
 class _Lossy:
     """A text stream whose failed writes are dropped, because training continues without a reader.
 
-    A pipe may be broken, the log's disk full or the terminal closed, also in the thread that
-    refreshes the live line.
+    A pipe may be broken, the log's disk full, the terminal or the stream closed, also in the thread
+    that refreshes the live line.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO | None) -> None:
+        # There is none where a program was started without, or has set it to None.
+        self._stream = stream = stream or open(os.devnull, "w")  # noqa: SIM115
         self.encoding, self.isatty, self.fileno = stream.encoding, stream.isatty, stream.fileno
 
     def write(self, text: str) -> int:
         """Writes, or drops what cannot be written."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flushes what can be written."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
 

@@ -1,5 +1,6 @@
 """A user's mistake: exit status 2, one line that says what to do, nothing written."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 import jaxrl
 from jaxrl.cli.main import COMMANDS, main
+from jaxrl.cli.outcome import print_error
 from tests.conftest import CONFIGS
 
 TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-capacity", "1e9"]
@@ -200,3 +202,14 @@ def test_examples_in_help_name_configurations_that_a_wheel_has(capsys):
     assert main([]) == 0
     examples = [capsys.readouterr().out, *(c.arguments.__doc__ for c in COMMANDS.values())]
     assert not [text for text in examples if "configs/" in text.partition("Example:")[2]]
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(errno.EFBIG, 74), (errno.EDQUOT, 74), (errno.EROFS, 74), (errno.ENAMETOOLONG, 2),
+     (errno.EISDIR, 2), (errno.ENOTDIR, 2), (errno.EEXIST, 2), (errno.ELOOP, 2)],
+)  # fmt: skip
+def test_a_path_that_cannot_be_used_is_one_line(number, status, capsys):
+    assert print_error(OSError(number, os.strerror(number), "x")) == status
+    said = capsys.readouterr().err
+    assert said == f"jaxrl: cannot read or write 'x': {os.strerror(number)}\n"

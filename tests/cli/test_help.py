@@ -1,6 +1,7 @@
 """The help of a command: every option of tyro's, wrapped by the width of the terminal."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import tyro
@@ -11,6 +12,7 @@ from jaxrl.cli.main import COMMANDS, main
 from jaxrl.cli.options import options_of
 from jaxrl.cli.suite import Suite
 from jaxrl.cli.train import Train
+from jaxrl.config import descriptions
 from jaxrl.config.schema import Config
 from tests.conftest import CONFIGS
 
@@ -90,3 +92,19 @@ def test_the_list_of_commands_fits_the_terminal(width, monkeypatch, capsys):
     listed = [line for line in lines if line.startswith("  ")]
     assert max(map(len, listed)) <= width
     assert len([line for line in listed if not line.startswith("   ")]) == len(COMMANDS)
+
+
+def test_help_does_not_need_docstrings(monkeypatch, capsys):
+    """`python -OO` drops them, and a dataclass then has its signature there."""
+
+    def pages():
+        assert main(["--help"]) == 0
+        return [capsys.readouterr().out, *(shown([name], capsys) for name in ("evaluate", "train"))]
+
+    expected = pages()
+    assert "Play whole games by a named protocol" in expected[1]
+    monkeypatch.setattr(descriptions.sys, "flags", SimpleNamespace(optimize=2))
+    for command in COMMANDS.values():
+        monkeypatch.setattr(command.arguments, "__doc__", "Train(settings: int = 1)")
+    monkeypatch.setattr(Config, "__doc__", None)
+    assert pages() == expected

@@ -1,12 +1,17 @@
 """`jaxrl plot` and `jaxrl report`: what they draw of folders in which some runs have no metrics."""
 
+import os
+
 import imageio.v2 as imageio
 import pytest
 
 from jaxrl.analysis import curves
 from jaxrl.cli.main import main
+from jaxrl.cli.parsing import check_target
 from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
 from tests.analysis.test_curves import make_run
+from tests.runs.test_files import growing_to
 
 
 @pytest.fixture
@@ -69,3 +74,32 @@ def test_several_runs_are_drawn_as_the_notebook_draws_them(sweep, tmp_path, monk
     assert main(["plot", str(sweep), "--each", "-o", str(target)]) == 0
     assert asked == [False, True]
     assert imageio.imread(target).shape[2] >= 3
+
+
+@pytest.mark.parametrize(("command", "name"), [("plot", "x.png"), ("report", "x.html")])
+def test_a_full_disk_is_one_line_and_leaves_nothing(command, name, sweep, tmp_path, capsys):
+    target = tmp_path / name
+    with growing_to(1000):
+        assert main([command, str(sweep / "pong-x-seed1"), "-o", str(target)]) == 74
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"jaxrl: cannot write '{target}': File too large\n")
+    assert list(tmp_path.iterdir()) == [sweep]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none/x.png", "none' is no directory: make it first"),
+        ("folder.png", "folder.png' is a directory: choose another name"),
+        ("x" * 252 + ".png", "File name too long: choose another name"),
+        ("closed/x.png", "closed' may not be written: write elsewhere"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_first(name, message, tmp_path, monkeypatch):
+    for folder in ("folder.png", "closed"):
+        (tmp_path / folder).mkdir()
+    # The owner of a machine may write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, _: path.name != "closed")
+    with pytest.raises(UserError, match=message):
+        check_target(tmp_path / name, (".png",))
+    check_target(tmp_path / ("x" * 251 + ".png"), (".png",))

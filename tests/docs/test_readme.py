@@ -1,5 +1,6 @@
 """What README shows exists: commands with their options, make's targets and variables."""
 
+import itertools
 import re
 import shlex
 import shutil
@@ -186,3 +187,32 @@ def test_every_exit_status_is_in_the_page_of_commands():
     assert shown == {0, 1, 2, 3, 65, 74, 75, 129, 130, 134, 138, 143}
     for name in COMMANDS:
         assert f"| `{name}` |" in COMMANDS_PAGE
+
+
+def left_in_the_clone(line):
+    """The names that a command shown here leaves in the folder where it runs."""
+    words = shlex.split(line)
+    flags = ("-o", "--output", "--root", "--run-dir", "--profile")
+    left = [after for word, after in itertools.pairwise(words) if word in flags]
+    match words:
+        case [_, "play", policy, *_] if not left and "/" not in policy:
+            left.append(f"{policy}.mp4")
+        case [_, "export", _, policy, *_]:
+            left += [policy, str(Path(policy).with_suffix(".md"))]
+        case [_, "report" | "bench" | "tune", *_] if not left:
+            left += ["report.html", "throughput.png", "tuned.toml", "suite/results.json"]
+    return left
+
+
+def test_what_shown_commands_leave_in_the_clone_is_ignored_by_git():
+    shown = [line for line in LINES if "jaxrl " in line]
+    names = {name for line in shown for name in left_in_the_clone(line)}
+    # And of make, whose sweeps and runs have names of their own.
+    names |= {"runs/atari5/sweep.json", "runs/pong-vtrace-seed1/config.toml", "suite/results.json"}
+    names = {name for name in names if not name.startswith("/")}
+    assert {"pong.mp4", "report.html", "policy.safetensors", "policy.md", "runs/x"} <= names
+    command = ["git", "-C", str(ROOT), "check-ignore", "--no-index", *sorted(names)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode > 1:
+        pytest.skip("this is no clone")
+    assert sorted(names - set(found.stdout.splitlines())) == []

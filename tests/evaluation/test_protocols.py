@@ -252,12 +252,12 @@ def test_films_and_traces_play_the_game_that_was_trained(tmp_path):
     assert not np.isnan(found.values[~ignored]).any()
 
 
-def scripted(monkeypatch):
-    """One game over two lives: the second ends within the reset, after scores 1, 2 and 4.
+# Score, life lost, game over, reset; one game over two lives, which ends within the reset.
+ROWS = [(1, 0, 0, 0), (2, 1, 0, 0), (0, 0, 0, 1), (4, 1, 0, 0), (0, 0, 1, 1), (9, 0, 0, 0)]
 
-    Rows: score 1; score 2, a life lost; reset; score 4, a life lost; reset, of another game.
-    """
-    rows = [(1, 0, 0, 0), (2, 1, 0, 0), (0, 0, 0, 1), (4, 1, 0, 0), (0, 0, 1, 1), (9, 0, 0, 0)]
+
+def scripted(monkeypatch, rows=ROWS, render=None):
+    """One game of an engine that plays these rows, and an actor."""
     table = jnp.array(rows, jnp.float32)
 
     def row(t):
@@ -273,7 +273,7 @@ def scripted(monkeypatch):
     engine = EnvEngine(
         spec, lambda seed: (jnp.int32(0), row(0)._replace(score=jnp.zeros(1))),
         lambda t, action: t, lambda t: (t + 1, row(t)), lambda: None, True, np.zeros((1, 1), int),
-        None, lambda: None,
+        render, lambda: None,
     )  # fmt: skip
     agent = make_agent(resolve(config), spec)
     setup = protocols.EvaluationSetup(engine, agent, protocols.conditions(config, "noop"))
@@ -293,21 +293,45 @@ def test_a_film_ends_with_a_game_that_ends_during_a_reset(monkeypatch, tmp_path)
 @pytest.mark.parametrize(
     ("from_step", "scores"),
     [
-        (0, ["1", "3", "3", "7", "7, game over"]),  # the third is the reset after the lost life
-        (1, ["3", "3", "7", "7, game over"]),
-        (2, ["7", "7, game over"]),  # a life is lost there: the film begins after the reset
+        (0, ["1", "3", "3", "7", "7"]),  # the third is the reset after the lost life
+        (1, ["3", "3", "7", "7"]),
+        (2, ["7", "7"]),  # a life is lost there: the film begins after the reset
     ],
 )
 def test_a_film_begins_at_a_step_with_the_score_of_the_whole_game(
     from_step, scores, monkeypatch, tmp_path
 ):
     config, actor = scripted(monkeypatch)
-    captions, draw = [], video._picture
-    monkeypatch.setattr(video, "_picture", lambda game, caption: captions.append(caption)
-                        or draw(game, caption))  # fmt: skip
+    pictures = drawn(monkeypatch)
     found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0, from_step)
     assert found == (7.0, 3, True)
-    assert captions == [f"catch   score {score}" for score in scores]
+    *played, end = [caption for caption, _ in pictures]
+    assert played == [f"catch   score {score}" for score in scores]
+    assert end == "catch   game over, final score 7"
+
+
+def drawn(monkeypatch):
+    """The captions that a film gets, each with its game's pixels."""
+    pictures, draw = [], video._picture
+    monkeypatch.setattr(video, "_picture", lambda game, caption: pictures.append((caption, game))
+                        or draw(game, caption))  # fmt: skip
+    return pictures
+
+
+def test_a_film_shows_no_score_above_a_screen_that_has_not_drawn_it(monkeypatch, tmp_path):
+    """A console that ends a game draws no frame more: Pong's last screen shows 20, not 21."""
+    screens = [np.full((210, 160, 3), 10 * score, np.uint8) for score in (19, 20, 20)]
+    shown = iter(screens)
+    rows = [(19, 0, 0, 0), (1, 0, 0, 0), (1, 1, 1, 0), (0, 0, 0, 1)]
+    config, actor = scripted(monkeypatch, rows, render=lambda: next(shown))
+    pictures = drawn(monkeypatch)
+    assert video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0) == (21.0, 3, True)
+    *played, (caption, end) = pictures
+    assert [(caption, int(game.max()) // 10) for caption, game in played] == [
+        (f"catch   score {score}", score) for score in (19, 20, 20)
+    ]
+    assert caption == "catch   game over, final score 21"
+    assert end.max() == 0  # no screen below it
 
 
 @pytest.mark.parametrize("from_step", [3, 9])

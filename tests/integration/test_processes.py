@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -292,6 +293,9 @@ def test_a_mistake_of_one_process_ends_both(tmp_path):
         ({"SLURM_NTASKS": "2"}, False),  # sbatch's own script, outside srun
         ({"OMPI_COMM_WORLD_SIZE": "4"}, True),
         ({"OMPI_COMM_WORLD_SIZE": "1"}, False),
+        ({"SLURM_STEP_NODELIST": "n1", "SLURM_NTASKS": ""}, False),
+        ({"SLURM_STEP_NODELIST": "", "SLURM_NTASKS": "2"}, False),
+        ({"OMPI_COMM_WORLD_SIZE": " "}, False),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, False),
         # Without the package that asks the cluster: a member of a sweep, say.
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "0"}, False),
@@ -323,10 +327,36 @@ EIGHT = "0,1,2,3,4,5,6,7"
         (slurm("2,1", 1, EIGHT, SLURM_NODEID="0"), [4, 5, 6, 7]),
         ({"CUDA_VISIBLE_DEVICES": EIGHT, "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
           "OMPI_COMM_WORLD_LOCAL_RANK": "0"}, [0, 1, 2, 3]),
+        (slurm("", 0, EIGHT), None),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_LOCALID": ""}, None),
+        (slurm("2", 1, EIGHT, SLURM_NODEID=""), [4, 5, 6, 7]),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": ""}, None),
     ],
 )  # fmt: skip
 def test_each_process_takes_the_gpus_that_are_its_own(environment, gpus):
     assert launch.local_gpus(environment, present=4) == gpus
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"SLURM_STEP_NODELIST": "n1", "SLURM_NTASKS": "two"}, "SLURM_NTASKS = 'two'"),
+        ({"OMPI_COMM_WORLD_SIZE": "-1"}, "OMPI_COMM_WORLD_SIZE = '-1'"),
+        (slurm("two", 0), "SLURM_STEP_TASKS_PER_NODE = 'two'"),
+        (slurm("2(x", 0), "SLURM_STEP_TASKS_PER_NODE"),
+        (slurm("2", 0, SLURM_NODEID="1"), "SLURM_NODEID = '1'"),
+        (slurm("2", "x"), "SLURM_LOCALID = 'x'"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "1.5"}, "OMPI_COMM_WORLD_LOCAL_SIZE = '1.5'"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "OMPI_COMM_WORLD_LOCAL_RANK = ''"),
+    ],
+)
+def test_a_launchers_variable_that_makes_no_sense_is_named(environment, named, monkeypatch):
+    with pytest.raises(UserError, match=f"the environment has {re.escape(named)}") as found:
+        launch.launched_together(environment) or launch.local_gpus(environment, present=4)
+    assert "--num-processes 1" in str(found.value)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    processes.join(Launch(num_processes=1))  # alone: nothing of them is read
 
 
 @pytest.mark.parametrize(

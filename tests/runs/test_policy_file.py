@@ -23,6 +23,7 @@ from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record, layout, metrics, policy_file
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.paths import as_run_dir, expand, is_policy
+from tests.runs.test_files import growing_to
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,15 @@ def test_the_file_gives_the_policy_back(exported):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("size", [100, 20_000])  # the card does not fit, or the policy
+def test_without_room_there_is_neither_policy_nor_card(size, exported, tmp_path, capsys):
+    run_dir, _ = exported
+    with growing_to(size):
+        assert main(["export", str(run_dir), str(tmp_path / "y.safetensors")]) == 74
+    assert capsys.readouterr().err.endswith("File too large\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_holds_what_is_known_of_the_run(exported):

@@ -26,7 +26,7 @@ from jaxrl.analysis.report.reader import ReportedEvaluation, ReportedRun, number
 from jaxrl.atari.scores import PublishedScore, published_scores
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record, layout
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import writing
 
 LARGEST_VIDEO = 8_000_000  # bytes; larger videos are left out
 TEMPLATE = "page.html.jinja"
@@ -65,15 +65,13 @@ def write(
       video: whether to embed each run's video.mp4, up to `LARGEST_VIDEO` bytes.
       left_out: other runs that belong here, each with the reason why it is not shown.
 
-    Raises `UserError` if a directory has no metrics, or the page cannot be written.
+    Raises `UserError` if a directory has no metrics, and as `files.writing` does.
     """
     if not run_dirs:
         raise UserError("a report needs at least one run directory")
     page = text(_page(read(run_dirs), video, left_out))
-    try:
-        replace_text(target, page)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot write '{target}': {error}") from None
+    with writing(target) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) -> str:

@@ -15,7 +15,7 @@ from jaxrl.errors import UserError
 from jaxrl.experiments.suite import table
 from jaxrl.experiments.suite.plan import SuiteMember
 from jaxrl.experiments.suite.table import Record
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 from jaxrl.runs.lock import hold_lock
 
 RECORDS, LOGS, RUNS = "members", "logs", "runs"

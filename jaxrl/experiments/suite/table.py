@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from jaxrl.errors import UserError
 from jaxrl.experiments.suite.plan import Kind, SuiteMember
-from jaxrl.runs.directory import replace_text
+from jaxrl.runs.files import replace_text
 
 RESULTS, TABLE = "results.json", "results.md"
 PAGE, MEASUREMENTS = Path("docs/results/performance.md"), Path("docs/results/measurements")

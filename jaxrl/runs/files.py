@@ -1,0 +1,54 @@
+"""Files that are whole or not there: a temporary name beside their own until they are written."""
+
+import contextlib
+import errno
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaxrl.errors import StorageError, UserError
+
+# Full, over quota, broken, larger than the file system or a limit allows: no mistake of the user.
+STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yields a temporary path beside a file, which takes the file's place where nothing is raised.
+
+    Raises `OSError` that names the target, and leaves no temporary file.
+    """
+    # As short as can be: the target's name may be as long as a name may be.
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        yield temporary
+        temporary.replace(target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(temporary), temporary):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from None
+    finally:
+        with contextlib.suppress(OSError):  # there is no such file, or no such directory
+            temporary.unlink()
+
+
+@contextlib.contextmanager
+def writing(target: Path) -> Iterator[Path]:
+    """Does as `replacing`, for a file that a user names.
+
+    Raises `UserError`, or `StorageError` where the disk is full or broken.
+    """
+    try:
+        with replacing(target) as temporary:
+            yield temporary
+    except OSError as error:
+        if error.filename not in (None, str(target)):
+            raise
+        kind = StorageError if error.errno in STORAGE_ERRORS else UserError
+        raise kind(f"cannot write '{target}': {error.strerror or error}") from None
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all. Raises `OSError`."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
