@@ -103,12 +103,15 @@ def restore(
             found = manager.restore(step, args=ocp.args.Composite(**arguments))
             return {name: unflatten(tree, found[name]) for name, tree in tables.items()}
         except (ValueError, KeyError, TypeError) as error:
-            raise _mistake(error, f"checkpoint {step} of '{run_dir}'") from error
+            raise _unreadable(run_dir, step, error) from error
 
 
-def _mistake(error: Exception, checkpoint: str) -> Exception:
+def _unreadable(run_dir: Path, step: int, error: Exception) -> UserError | DamagedError:
     """Returns the error of a checkpoint whose arrays cannot be read, or are others."""
     reason, *specification = str(error).strip().partition("\n")[0].split(" [")
     if any("tensorstore_spec" in part for part in specification):  # what TensorStore could not read
-        return DamagedError(f"{checkpoint} cannot be read: {reason}")
-    return UserError(f"{checkpoint} does not fit its configuration: {reason.partition('. ')[0]}")
+        return DamagedError(f"checkpoint {step} of '{run_dir}' cannot be read: {reason}")
+    return UserError(
+        f"checkpoint {step} of '{run_dir}' does not fit its configuration: "
+        f"{reason.partition('. ')[0]}"
+    )
