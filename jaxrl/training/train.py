@@ -26,7 +26,7 @@ from jaxrl.program.program import make_program
 from jaxrl.runs import evaluation_record, layout, population
 from jaxrl.runs.checkpoint import Checkpoints, Kept
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.directory import create_run, default_run_dir, load_config, write_config
+from jaxrl.runs.directory import create_run, load_config, new_run_dir, write_config
 from jaxrl.runs.provenance import write_provenance
 from jaxrl.runs.wandb_log import check_installed
 from jaxrl.runtime import malloc, processes
@@ -65,7 +65,7 @@ class Asked(NamedTuple):
 def start(
     config: Config, on_metrics: OnMetrics | None = None, ends_process: bool = True
 ) -> Outcome:
-    """Trains a new run, by default in `default_run_dir`.
+    """Trains a new run, by default in `new_run_dir`.
 
     Args:
       config: of the run.
@@ -75,12 +75,12 @@ def start(
     Raises `UserError` before anything is compiled or overwritten.
     """
     mesh = _open_mesh(config)
-    config = config.replaced(run_dir=config.run_dir or default_run_dir(config))
     # Their number stays, also when the run is resumed on other devices.
     config = with_learners(config, mesh.size)
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
+        config = config.replaced(run_dir=str(run_dir))
         asked = Asked(run_dir, (config,), (run_dir,))
         return _train(asked, mesh, ResumePoint(), on_metrics, ends_process)
 
@@ -90,10 +90,10 @@ def start_population(config: Config, seeds: Sequence[int]) -> Outcome:
 
     Raises `UserError` before anything is compiled or overwritten.
     """
-    root = Path(config.run_dir or default_run_dir(config, seeds))
-    configs = population.configs_of(config, seeds, root)
-    mesh = _open_mesh(configs[0], len(configs))
+    mesh = _open_mesh(population.configs_of(config, seeds, Path())[0], len(seeds))
     with contextlib.ExitStack() as held:
+        root = Path(config.run_dir or new_run_dir(config, seeds))
+        configs = population.configs_of(config, seeds, root)
         population.create(root, configs, held)
         asked = Asked(root, configs, population.run_dirs(root))
         return _train(asked, mesh, ResumePoint(), None, ends_process=True)
