@@ -7,6 +7,8 @@ newest by each protocol, so that none destroys another's.
 import contextlib
 import dataclasses
 import json
+import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from jaxrl import extensions
 from jaxrl.atari.games import atari_games, known_games
 from jaxrl.atari.scores import human_normalized
 from jaxrl.config.schema import Config
-from jaxrl.errors import UserError
+from jaxrl.errors import StorageError, UserError
 from jaxrl.formatting import games
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
@@ -126,11 +128,33 @@ def summarize(
     )
 
 
+def unwritable(run_dir: Path) -> str:
+    """Returns why no evaluation can be saved in a run directory; empty if one can."""
+    evaluations = run_dir / layout.EVALUATIONS
+    try:
+        for folder in (run_dir, *[evaluations] * os.path.lexists(evaluations)):
+            with tempfile.TemporaryFile(dir=folder):  # it has no name, and leaves nothing
+                pass
+    except OSError as error:
+        return error.strerror
+    return ""
+
+
 def write(run_dir: Path, result: Evaluation) -> None:
     """Writes evaluation.json and the protocol's file, each whole or not at all.
 
-    An older run's only evaluation, by another protocol, moves to a file of that protocol.
+    An older run's only evaluation, by another protocol, moves to a file of that protocol. Raises
+    `StorageError`.
     """
+    try:
+        _write(run_dir, result)
+    except OSError as error:
+        raise StorageError(
+            f"the evaluation of '{run_dir}' cannot be saved: {error.strerror}"
+        ) from error
+
+
+def _write(run_dir: Path, result: Evaluation) -> None:
     text = json.dumps(dataclasses.asdict(result), indent=2) + "\n"
     (run_dir / layout.EVALUATIONS).mkdir(exist_ok=True)
     with contextlib.suppress(UserError):  # nothing that could be read is lost

@@ -338,8 +338,8 @@ def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
             protocol = evaluation_record.protocol_of(config)
             games = config.evaluation.episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
-        evaluation_record.write(run_dir, result)
         display.say(session.name + evaluation_record.describe(result))
+        evaluation_record.write(run_dir, result)  # last: the scores are shown if it fails
     # A picture without games shows the evaluation.
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(
