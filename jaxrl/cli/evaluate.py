@@ -84,7 +84,9 @@ def evaluate(arguments: Evaluate) -> int:
     elif arguments.json:
         print(_as_json(found))
     if arguments.output and elsewhere:
-        _write_json(arguments.output, _as_json(found))
+        from jaxrl.runs.directory import replace_text
+
+        replace_text(arguments.output, _as_json(found) + "\n")
         if not arguments.json:
             print(arguments.output)
     return status
@@ -196,16 +198,6 @@ def _as_json(found: "dict[Path, Evaluation]") -> str:
     (first, *others) = found.values()
     table = aggregates.to_json(aggregates.summarize(found)) if others else dataclasses.asdict(first)
     return json.dumps(table, indent=2)
-
-
-def _write_json(target: Path, text: str) -> None:
-    """Writes the scores to the file that the user names. Raises `StorageError`."""
-    from jaxrl.runs.directory import replace_text
-
-    try:
-        replace_text(target, text + "\n")
-    except OSError as error:
-        raise StorageError(f"cannot write '{target}': {error.strerror}") from None
 
 
 def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Read-only, not allowed, full, over quota, broken.
 DISK_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
+NAME_ERRORS = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
+
 
 def print_error(error: BaseException) -> int:
     """Prints an error in one line, and returns its exit status."""
@@ -26,6 +28,8 @@ def print_error(error: BaseException) -> int:
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         where = f" '{error.filename}'" if error.filename else ""
         error = StorageError(f"cannot read or write{where}: {error.strerror}")
+    if isinstance(error, OSError) and error.errno in NAME_ERRORS:
+        error = UserError(f"'{error.filename}': {error.strerror}: choose another name")
     if not isinstance(error, UserError | RunError):
         traceback.print_exception(error)
         return 1

@@ -13,6 +13,7 @@ from jaxrl.cli.parsing import Words, check_target
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
+from jaxrl.formatting import shell_word
 
 if TYPE_CHECKING:
     from jaxrl.experiments.tune import Trial
@@ -88,7 +89,7 @@ def tune(arguments: Tune) -> int:
     except OSError as error:
         raise UserError(f"cannot write '{arguments.output}': {error}") from None
     print("\n".join(summary))
-    print(f"train with it: jaxrl train --config {arguments.output}")
+    print(f"train with it: jaxrl train --config {shell_word(arguments.output)}")
     return 130 if stopped else 0
 
 

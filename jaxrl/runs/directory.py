@@ -17,6 +17,7 @@ from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
+from jaxrl.formatting import shell_word
 from jaxrl.runs import hints, layout
 from jaxrl.runs.lock import hold_lock
 
@@ -51,13 +52,15 @@ def check_new_run(config: Config) -> Path:
     """
     run_dir = Path(config.run_dir)
     try:
+        config.run_dir.encode()  # the configuration holds it, in UTF-8
         if not run_dir.exists() or (run_dir.is_dir() and never_trained(run_dir)):
             return run_dir
         if not run_dir.is_dir():
             raise UserError(f"'{run_dir}' is a file: choose another --run-dir")
         if _names(run_dir):
             raise UserError(
-                f"'{run_dir}' exists: choose another --run-dir, or `jaxrl resume {run_dir}`"
+                f"'{run_dir}' exists: choose another --run-dir, or "
+                f"`jaxrl resume {shell_word(run_dir)}`"
             )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -21,7 +21,7 @@ from jaxrl.atari.games import atari_games, known_games
 from jaxrl.atari.scores import human_normalized
 from jaxrl.config.schema import Config
 from jaxrl.errors import StorageError, UserError
-from jaxrl.formatting import games
+from jaxrl.formatting import games, shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.directory import replace_text
 
@@ -181,8 +181,10 @@ def read(run_dir: Path, protocol: str | None = None) -> Evaluation:
         return _read(run_dir, path)
     result = read(run_dir)  # older runs have one evaluation
     if result.protocol != protocol:
-        raise UserError(f"'{run_dir}' was evaluated by protocol {result.protocol}: run "
-                        f"`jaxrl evaluate {run_dir} --protocol {protocol}`")  # fmt: skip
+        raise UserError(
+            f"'{run_dir}' was evaluated by protocol {result.protocol}: run "
+            f"`jaxrl evaluate {shell_word(run_dir)} --protocol {protocol}`"
+        )
     return result
 
 
@@ -218,12 +220,12 @@ def _read(run_dir: Path, path: Path) -> Evaluation:
         return summarize(game, protocol, step, scores, lengths.astype(int), epsilon, conditions)
     except FileNotFoundError:
         raise UserError(
-            f"'{run_dir}' has no {layout.EVALUATION}: run `jaxrl evaluate {run_dir}`"
+            f"'{run_dir}' has no {layout.EVALUATION}: run `jaxrl evaluate {shell_word(run_dir)}`"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
-            f"'{path}' cannot be read ({reason}): run `jaxrl evaluate {run_dir}`"
+            f"'{path}' cannot be read ({reason}): run `jaxrl evaluate {shell_word(run_dir)}`"
         ) from None
 
 

@@ -21,6 +21,7 @@ from jaxrl.config.validation import check
 from jaxrl.envs import check_engine, check_starts_many, engine_name, make_engines
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
+from jaxrl.formatting import shell_word
 from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
 from jaxrl.runs import evaluation_record, layout, population
@@ -214,7 +215,7 @@ def _train(
     engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh), members)
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
     program = make_program(plan, agent, engines, mesh, [own.seed for own in asked.configs])
-    again = f"jaxrl resume {asked.path}" + " in every process" * (processes.count() > 1)
+    again = f"jaxrl resume {shell_word(asked.path)}" + " in every process" * (processes.count() > 1)
     processes.advise(f"go on with: {again}")
     with (
         Display(silent=processes.index() > 0) as display,
@@ -343,5 +344,6 @@ def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
     # A picture without games shows the evaluation.
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(
-        f"learning curve: {run_dir / layout.LEARNING_CURVE}; watch it play: jaxrl play {run_dir}"
+        f"learning curve: {run_dir / layout.LEARNING_CURVE}; watch it play: "
+        f"jaxrl play {shell_word(run_dir)}"
     )
