@@ -1,5 +1,6 @@
-"""Durations and counts for people."""
+"""Durations, counts and paths for people."""
 
+import shlex
 from collections.abc import Sequence
 
 
@@ -32,3 +33,13 @@ def listed(names: Sequence[str]) -> str:
     """Returns names as a sentence has them: "a", "a and b", "a, b and c"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def no_option(path: object) -> str:
+    """Returns a path as a word of a command line, which no command takes for an option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def shell_word(path: object) -> str:
+    """Returns a path as a shell takes it, for commands in messages."""
+    return shlex.quote(no_option(path))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxrl.cli.outcome import print_error
 from jaxrl.cli.parsing import (
+    Output,
     Protocol,
     RunDirs,
     at_least,
@@ -15,7 +17,7 @@ from jaxrl.cli.parsing import (
     check_target,
     checkpoint_step,
 )
-from jaxrl.errors import UserError
+from jaxrl.errors import StorageError, UserError
 from jaxrl.formatting import games
 from jaxrl.runs import layout
 from jaxrl.runs.checkpoint_files import lacks_checkpoints
@@ -33,7 +35,7 @@ class Evaluate:
     probability 0.25 (Machado 2018). Both play at most 27,000 agent steps, with unclipped scores.
     The set of actions, and who presses FIRE at the start and after a lost life, stay as they were
     in training. The result goes to evaluations/PROTOCOL.json and
-    evaluation.json in the run directory.
+    evaluation.json in the run directory, or to the file of --output.
     Several runs are aggregated over games and seeds, by configuration: median, interquartile mean,
     mean and optimality gap of human-normalized scores, with 95 % stratified bootstrap intervals
     (Agarwal 2021).
@@ -58,8 +60,9 @@ class Evaluate:
     """play nothing, and take the evaluation that is there: the newest, or that by --protocol"""
     json: bool = False
     """print evaluation.json instead of a sentence; for several runs, one object"""
-    output: Path | None = None
-    """PNG to write, for several runs: aggregates and performance profiles"""
+    output: Output = None
+    """PNG to write, for several runs: aggregates and performance profiles; or JSON, which takes the
+    scores instead of the run directories"""
 
 
 def evaluate(arguments: Evaluate) -> int:
@@ -68,15 +71,25 @@ def evaluate(arguments: Evaluate) -> int:
     lacks = None if arguments.recorded else lacks_checkpoints
     run_dirs = check_runs(expand(arguments.runs, lacks), "evaluate")
     if arguments.output:
-        check_target(arguments.output, (".png",))
+        check_target(arguments.output, (".png", ".json"))
     if not arguments.recorded and arguments.protocol is None:
         arguments = dataclasses.replace(arguments, protocol=_like_training(run_dirs))
-    found = _evaluations(run_dirs, arguments)
-    if len(run_dirs) > 1 or arguments.output:
+    elsewhere = arguments.output is not None and arguments.output.suffix == ".json"
+    saves = not (arguments.recorded or elsewhere)
+    if saves:
+        _warn_of_unwritable(run_dirs)
+    found, status = _evaluations(run_dirs, arguments, saves)
+    if len(run_dirs) > 1 or (arguments.output and not elsewhere):
         _print_aggregates(found, arguments)
     elif arguments.json:
-        print(json.dumps(dataclasses.asdict(found[run_dirs[0]]), indent=2))
-    return 0
+        print(_as_json(found))
+    if arguments.output and elsewhere:
+        from jaxrl.runs.directory import replace_text
+
+        replace_text(arguments.output, _as_json(found) + "\n")
+        if not arguments.json:
+            print(arguments.output)
+    return status
 
 
 def _check(arguments: Evaluate) -> None:
@@ -103,11 +116,28 @@ def _like_training(run_dirs: list[Path]) -> Protocol:
     return "sticky" if "sticky" in protocols else "noop"
 
 
-def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "dict[Path, Evaluation]":
-    """Plays or reads the evaluation of each run, and prints it unless an object is asked for."""
+def _warn_of_unwritable(run_dirs: list[Path]) -> None:
+    """Says before the games of which runs the scores will be printed only."""
     from jaxrl.runs import evaluation_record
 
-    found = {}
+    for run_dir in run_dirs:
+        reason = "" if is_policy(run_dir) else evaluation_record.unwritable(run_dir)
+        if reason:
+            print(f"warning: '{run_dir}' cannot be written ({reason}): its scores will be printed, "
+                  "and not saved; --output scores.json saves them elsewhere",
+                  file=sys.stderr)  # fmt: skip
+
+
+def _evaluations(
+    run_dirs: list[Path], arguments: Evaluate, saves: bool
+) -> "tuple[dict[Path, Evaluation], int]":
+    """Plays or reads the evaluation of each run, and prints it unless an object is asked for.
+
+    Returns them with the exit status, which tells whether those to be saved were.
+    """
+    from jaxrl.runs import evaluation_record
+
+    found, status = {}, 0
     for run_dir in run_dirs:
         result = (
             evaluation_record.read(run_dir, arguments.protocol)
@@ -119,35 +149,55 @@ def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "dict[Path, Evalu
             name = f"{shown}: " if len(run_dirs) > 1 else ""
             print(name + evaluation_record.describe(result), flush=True)
         found[run_dir] = result
-    return found
+        if saves and not is_policy(run_dir):  # a policy keeps the scores that it came with
+            status = max(status, _save(run_dir, result, arguments.checkpoint))
+    return found, status
 
 
 def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
-    """Plays games with a run, and records them unless the run was evaluated later meanwhile."""
+    """Plays games with a run."""
     from jaxrl.evaluation import evaluate as evaluation
-    from jaxrl.runs import evaluation_record
 
     chosen = checkpoint_step(run_dir, arguments.checkpoint)
     config, actor, step = evaluation.load_actor(run_dir, chosen)
     if arguments.epsilon is not None:
         config = evaluation.with_epsilon(config, arguments.epsilon)
     assert arguments.protocol is not None
-    result = evaluation.evaluate(
+    return evaluation.evaluate(
         config, actor, arguments.protocol, arguments.episodes, arguments.seed, step
     )
-    if is_policy(run_dir):  # the file keeps the scores that it came with
-        return result
+
+
+def _save(run_dir: Path, result: "Evaluation", checkpoint: str | None) -> int:
+    """Records an evaluation unless the run was evaluated later meanwhile; returns the status.
+
+    A failure is reported only, because the scores are still to be printed.
+    """
+    from jaxrl.runs import evaluation_record
+
     before = evaluation_record.read_all(run_dir).get(result.protocol)
-    file = f"{layout.EVALUATIONS}/{result.protocol}.json"
-    if before and chosen is None and (before.step or 0) > step:
+    file, step = f"{layout.EVALUATIONS}/{result.protocol}.json", result.step or 0
+    if before and checkpoint in (None, "latest") and (before.step or 0) > step:
         print(f"'{run_dir}': this result, of step {step:,}, is not saved: {file} is of the newer "
               f"step {before.step:,} by now", file=sys.stderr)  # fmt: skip
-        return result
+        return 0
+    try:
+        evaluation_record.write(run_dir, result)
+    except StorageError as error:
+        return print_error(error)
     if before and before.episodes > result.episodes:
         print(f"'{run_dir}': {file} had {games(before.episodes)}, and has {result.episodes} now",
               file=sys.stderr)  # fmt: skip
-    evaluation_record.write(run_dir, result)
-    return result
+    return 0
+
+
+def _as_json(found: "dict[Path, Evaluation]") -> str:
+    """Returns the object of one evaluation, or that of several with their aggregates."""
+    from jaxrl.analysis import aggregates
+
+    (first, *others) = found.values()
+    table = aggregates.to_json(aggregates.summarize(found)) if others else dataclasses.asdict(first)
+    return json.dumps(table, indent=2)
 
 
 def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> None:
@@ -155,16 +205,19 @@ def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> N
     from jaxrl.analysis import aggregates
 
     summary = aggregates.summarize(found)
-    if arguments.output:
-        from jaxrl.analysis import profiles
-
-        protocol = f"{summary.protocol} ({summary.played})"
-        profiles.draw(summary.scores, protocol, arguments.output)
-    if arguments.json:
-        print(json.dumps(aggregates.to_json(summary), indent=2))
+    print(
+        json.dumps(aggregates.to_json(summary), indent=2)
+        if arguments.json
+        else aggregates.describe(summary),
+        flush=True,
+    )
+    if arguments.output is None or arguments.output.suffix != ".png":
         return
-    print(aggregates.describe(summary))
-    if arguments.output:
+    from jaxrl.analysis import profiles
+
+    protocol = f"{summary.protocol} ({summary.played})"
+    profiles.draw(summary.scores, protocol, arguments.output)
+    if not arguments.json:
         print(arguments.output)
 
 

@@ -19,6 +19,7 @@ import tyro
 from jaxrl.atari.games import game_name, known_games
 from jaxrl.cli.help import FLAGS, page
 from jaxrl.cli.options import options_of
+from jaxrl.config.bounds import check_local
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import (
     ALIASES,
@@ -100,6 +101,27 @@ def _number(
         metavar="FLOAT",
         instance_from_str=convert,
         is_instance=lambda x: isinstance(x, int | float),
+        str_from_instance=lambda x: [str(x)],
+    )
+
+
+@_REGISTRY.primitive_rule
+def _path(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Path] | None:
+    """Reads paths of this machine."""
+    if info.type is not Path:
+        return None
+
+    def convert(words: list[str]) -> Path:
+        check_local(words[0])
+        return Path(words[0])
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=convert,
+        is_instance=lambda x: isinstance(x, Path),
         str_from_instance=lambda x: [str(x)],
     )
 

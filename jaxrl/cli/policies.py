@@ -9,6 +9,7 @@ import tyro
 
 from jaxrl.cli.parsing import RunDir, check_runs, check_target, checkpoint_step
 from jaxrl.errors import UserError
+from jaxrl.formatting import shell_word
 from jaxrl.policies import SUFFIX, policies
 from jaxrl.runs.paths import as_run_dir
 
@@ -53,7 +54,7 @@ def export(arguments: Export) -> int:
     results = evaluation_record.read_all(run_dir).values()
     if policy.step not in {result.step for result in results}:
         print(f"the file has no scores: no evaluation is of step {policy.step:,} (jaxrl evaluate "
-              f"{run_dir} --checkpoint {policy.step})", file=sys.stderr)  # fmt: skip
+              f"{shell_word(run_dir)} --checkpoint {policy.step})", file=sys.stderr)  # fmt: skip
     print(target)
     print(card)
     return 0

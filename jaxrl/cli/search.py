@@ -11,6 +11,7 @@ import tyro
 
 from jaxrl.cli.parsing import Words
 from jaxrl.errors import UserError
+from jaxrl.formatting import shell_word
 
 if TYPE_CHECKING:
     from jaxrl.analysis.study_plots import StudyTrial
@@ -96,7 +97,7 @@ def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
     for path in (*pictures, root / search_results.STUDY_JSON):
         print(path)
     if search_results.best(trials, plan) is not None:
-        print(f"train with it: jaxrl train --config {root / search_results.BEST}")
+        print(f"train with it: jaxrl train --config {shell_word(root / search_results.BEST)}")
     return int(any(not trial.ended for trial in trials))
 
 

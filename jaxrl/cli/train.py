@@ -66,12 +66,12 @@ def train(arguments: Train) -> int:
 def _train_population(arguments: Train) -> int:
     """Trains a run with each of --seeds, in this process."""
     from jaxrl.runs import population
-    from jaxrl.runs.directory import default_run_dir
 
     config, seeds = arguments.settings, arguments.seeds
-    root = Path(config.run_dir or default_run_dir(config, seeds))
     # Mistakes are told before JAX is imported.
-    population.check_new(root, population.configs_of(config, seeds, root))
+    configs = population.configs_of(config, seeds, Path(config.run_dir))
+    if config.run_dir:
+        population.check_new(Path(config.run_dir), configs)
 
     def work(_: bool) -> int:
         from jaxrl.training.train import start_population

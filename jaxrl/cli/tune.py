@@ -13,6 +13,7 @@ from jaxrl.cli.parsing import Words, check_target
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
+from jaxrl.formatting import shell_word
 from jaxrl.runs.files import writing
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def tune(arguments: Tune) -> int:
     with writing(arguments.output) as temporary:
         temporary.write_text(text, encoding="utf-8")
     print("\n".join(summary))
-    print(f"train with it: jaxrl train --config {arguments.output}")
+    print(f"train with it: jaxrl train --config {shell_word(arguments.output)}")
     return 130 if stopped else 0
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import re
 import typing
 from typing import Annotated, Any, Literal
 
@@ -67,6 +68,17 @@ def type_name(annotation: Any) -> str:
     if typing.get_origin(annotation) is Literal:
         return "one of " + ", ".join(map(str, typing.get_args(annotation)))
     return TYPE_NAMES[annotation]
+
+
+_URI = re.compile(r"[A-Za-z][\w.+-]+:/")  # pathlib makes one slash of two
+
+
+def check_local(path: str | os.PathLike[str]) -> None:
+    """Refuses an address of another machine, of which a path makes a folder here, named "gs:"."""
+    if _URI.match(os.fspath(path)):
+        raise UserError(
+            f"'{path}' is no path of this machine: mount that storage, or copy from and to it"
+        )
 
 
 def describe(bounds: tuple[Any, ...]) -> str:

@@ -252,6 +252,7 @@ def _file_hint(path: Path) -> str:
 
 def load(path: Path) -> Config:
     """Reads a TOML file, by path or stem. Raises `UserError` with the file's name."""
+    bounds.check_local(path)
     try:
         return from_table(tomllib.loads(find(path).read_text(encoding="utf-8")))
     except (FileNotFoundError, IsADirectoryError):

@@ -32,6 +32,7 @@ def check(config: Config) -> None:
     Raises `UserError`, which names the key and a value that would do.
     """
     check_playable(config)
+    bounds.check_local(config.run_dir)
     if type(config.agent) is not algorithm_config(config.algorithm):
         file = (
             "take one of configs/, as"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jaxrl.errors import EngineError, UserError
 from jaxrl.experiments import sweep_plan
 from jaxrl.experiments.sweep_plan import Row, SweepMember
-from jaxrl.formatting import duration
+from jaxrl.formatting import duration, no_option
 from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
 from jaxrl.runs.lock import hold_lock, is_locked
@@ -93,13 +93,18 @@ def command(member: SweepMember) -> list[str]:
     config = member.config
     devices, alone = config.parallel.num_devices, {"num-processes": 1}
     if (member.run_dir / layout.CONFIG).is_file():
-        return [*python, "resume", str(member.run_dir), *_words({"num-devices": devices} | alone)]
+        return [
+            *python,
+            "resume",
+            no_option(member.run_dir),
+            *_words({"num-devices": devices} | alone),
+        ]
     options = {
-        "config": member.recipe,
+        "config": no_option(member.recipe),
         "game": config.game,
         "seed": config.seed,
         "total-steps": config.total_steps,
-        "run-dir": member.run_dir,
+        "run-dir": no_option(member.run_dir),
         "parallel.num-devices": devices,
     }
     return [*python, "train", *_words(options | alone)]

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -192,7 +193,7 @@ def _check_name(name: str, members: dict[str, SweepMember], same: str) -> None:
         )
     if same != name:
         raise UserError(f"'{same}' and '{name}' are the same run: leave one configuration out")
-    if len(name.encode()) > LONGEST_NAME:
+    if len(os.fsencode(name)) > LONGEST_NAME:
         raise UserError(f"'{name}' is too long for the name of a directory: vary fewer keys")
 
 

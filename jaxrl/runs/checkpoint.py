@@ -29,7 +29,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table
 from jaxrl.errors import StorageError, UserError
 from jaxrl.runs import checkpoint_files, checkpoint_tables, checksums, layout, policy_file
-from jaxrl.runs.checkpoint_tables import ITEMS, flatten, vacate
+from jaxrl.runs.checkpoint_tables import ITEMS, flatten, literal_directory, vacate
 from jaxrl.runtime import malloc
 from jaxrl.types import AgentState, LoopState, PyTree
 
@@ -64,6 +64,8 @@ class _Summed(ocp.path.atomicity.AtomicRenameTemporaryPath):
         self._final_path = final.with_name(f"{self.get().name}-summed")
         await super().finalize()
         whole, self._final_path = Path(self._final_path), final
+        if wrong := checkpoint_files.unreadable(whole):
+            raise ValueError(wrong)
         checksums.write(whole)
         whole.replace(final)
         checksums.sync_directory(Path(final.parent))
@@ -139,6 +141,8 @@ class Checkpoints:
         self._members = members
         self._keep = config.checkpoint.keep if members == 1 else max(config.checkpoint.keep, 3)
         self._empty_deleted()  # left by a kill
+        self._held = contextlib.ExitStack()
+        self._directory = self._held.enter_context(literal_directory(run_dir))
         self._manager = self._open()
         self._started: int | None = None  # step of the save that is being written
         self.newest = newest  # step of the newest complete checkpoint
@@ -158,9 +162,7 @@ class Checkpoints:
             todelete_subdir=checkpoint_files.DELETED,
             cleanup_tmp_directories=True,  # left by a kill
         )
-        return ocp.CheckpointManager(
-            checkpoint_files.directory(self._run_dir), options=options, item_names=ITEMS
-        )
+        return ocp.CheckpointManager(self._directory, options=options, item_names=ITEMS)
 
     def save(
         self, state: LoopState, progress: checkpoint_files.Progress, mean: float | None
@@ -245,9 +247,7 @@ class Checkpoints:
                 self._manager.close()
             self._empty_deleted()
             self._manager = self._open()
-            if step is not None and not checksums.damage(
-                checkpoint_files.directory(self._run_dir) / str(step)
-            ):
+            if step is not None and not checkpoint_files.damage(self._run_dir, step):
                 self.newest = step  # this one is complete; another could not be deleted
                 print(f"warning: after checkpoint {step}: {_reason(error)}", file=sys.stderr)
                 return
@@ -307,6 +307,7 @@ class Checkpoints:
         """Waits for the current save and closes. Raises `StorageError` if it failed."""
         self.wait()
         self._manager.close()
+        self._held.close()
 
 
 def _errno(error: BaseException) -> int | None:

@@ -18,6 +18,8 @@ EVALUATED = "evaluated"  # whether it is an evaluation's mean; the two kinds are
 DAMAGED = "damaged"  # directory of checkpoints that have changed since they were written
 # A checkpoint is moved here before its files are deleted, so a step's directory is always whole.
 DELETED = "deleted"
+TABLES = ("actor", "learner", "local")  # items of a checkpoint that hold arrays
+MANIFEST = "manifest.ocdbt"  # of a table: without it none of its arrays can be read
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,25 @@ def describe(run_dir: Path, step: int) -> Described:
     )
 
 
+def unreadable(checkpoint: Path) -> str:
+    """Returns why the arrays in a checkpoint's directory cannot be read; empty if they can.
+
+    Sums are of the files that were written, and say nothing of one that was not.
+    """
+    for name in TABLES:
+        manifest = checkpoint / name / MANIFEST
+        if not manifest.is_file() or not manifest.stat().st_size:
+            return f"{name}/{MANIFEST} is missing"
+    return ""
+
+
 def damage(run_dir: Path, step: int) -> str:
     """Returns the damage of a checkpoint, in a few words; empty if none.
 
     Raises `UserError` if it has another format.
     """
-    found = checksums.damage(directory(run_dir) / str(step))
+    checkpoint = directory(run_dir) / str(step)
+    found = checksums.damage(checkpoint) or unreadable(checkpoint)
     if found == f"{layout.CHECKSUMS} is missing":  # older formats had none
         with contextlib.suppress(DamagedError):
             describe(run_dir, step)

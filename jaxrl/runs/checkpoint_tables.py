@@ -1,5 +1,9 @@
 """The tables of a checkpoint: flat, of arrays by their path, with random keys as their data."""
 
+import contextlib
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +11,30 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
-from jaxrl.errors import UserError
+from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_files
+from jaxrl.runs.checkpoint_files import TABLES
 from jaxrl.types import PyTree
 
-ITEMS = ("actor", "learner", "local", "progress")
+ITEMS = (*TABLES, "progress")
+# Orbax lists folders by patterns, where `[` and `*` are special, and takes /gs and /s3 for clouds;
+# TensorStore takes a backslash for a slash, and wants UTF-8. Paths with anything but these
+# characters are given to them as the number of the open folder.
+_LITERAL = re.compile(r"(?!/(gs|s3|az|hf)/)[\w /.,:;=+@%~#&()'-]*")
+
+
+@contextlib.contextmanager
+def literal_directory(run_dir: Path) -> Iterator[Path]:
+    """Provides a path of a run's checkpoints that Orbax and TensorStore read as the system does."""
+    directory = checkpoint_files.directory(run_dir)
+    if _LITERAL.fullmatch(str(directory)):
+        yield directory
+        return
+    number = os.open(directory.parent, os.O_RDONLY)
+    try:
+        yield Path(f"/proc/self/fd/{number}") / directory.name
+    finally:
+        os.close(number)
 
 
 def is_key(x: Any) -> bool:
@@ -72,14 +95,23 @@ def restore(
         name: (_part if name in parts else _whole)(flatten(tree)) for name, tree in tables.items()
     }
     options = ocp.CheckpointManagerOptions(read_only=True, lightweight_initialize=True)
-    with ocp.CheckpointManager(
-        checkpoint_files.directory(run_dir), options=options, item_names=ITEMS
-    ) as manager:
+    with (
+        literal_directory(run_dir) as directory,
+        ocp.CheckpointManager(directory, options=options, item_names=ITEMS) as manager,
+    ):
         try:
             found = manager.restore(step, args=ocp.args.Composite(**arguments))
             return {name: unflatten(tree, found[name]) for name, tree in tables.items()}
         except (ValueError, KeyError, TypeError) as error:
-            reason = str(error).strip().partition("\n")[0].partition(". ")[0]
-            raise UserError(
-                f"checkpoint {step} of '{run_dir}' does not fit its configuration: {reason}"
-            ) from error
+            raise _unreadable(run_dir, step, error) from error
+
+
+def _unreadable(run_dir: Path, step: int, error: Exception) -> UserError | DamagedError:
+    """Returns the error of a checkpoint whose arrays cannot be read, or are others."""
+    reason, *specification = str(error).strip().partition("\n")[0].split(" [")
+    if any("tensorstore_spec" in part for part in specification):  # what TensorStore could not read
+        return DamagedError(f"checkpoint {step} of '{run_dir}' cannot be read: {reason}")
+    return UserError(
+        f"checkpoint {step} of '{run_dir}' does not fit its configuration: "
+        f"{reason.partition('. ')[0]}"
+    )

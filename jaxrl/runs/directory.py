@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import shutil
 import sys
@@ -16,19 +17,33 @@ from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, to_toml
 from jaxrl.errors import UserError
+from jaxrl.formatting import shell_word
 from jaxrl.runs import hints, layout
 from jaxrl.runs.files import replace_text
 from jaxrl.runs.lock import hold_lock
 
 
-def default_run_dir(config: Config, seeds: Sequence[int] = ()) -> str:
-    """Returns runs/GAME-ALGORITHM-seedSEED-TIME, a new name at every start.
+def new_run_dir(config: Config, seeds: Sequence[int] = ()) -> Path:
+    """Makes runs/GAME-ALGORITHM-seedSEED-TIME, an empty directory of a new name at every start.
 
-    Of the population of several seeds it is runs/GAME-ALGORITHM-seeds1-2-TIME.
+    Of the population of several seeds it is runs/GAME-ALGORITHM-seeds1-2-TIME. Of several starts
+    within a second, all but the first add -2, -3 and so on. Raises `UserError`.
     """
     now = time.strftime("%Y%m%d-%H%M%S")
     named = f"seeds{'-'.join(map(str, seeds))}" if seeds else f"seed{config.seed}"
-    return f"runs/{config.game}-{config.algorithm}-{named}-{now}"
+    first = Path(f"runs/{config.game}-{config.algorithm}-{named}-{now}")
+    for number in itertools.count(1):
+        run_dir = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        try:
+            run_dir.mkdir(parents=True)
+            return run_dir
+        except OSError as error:
+            if not os.path.lexists(run_dir):
+                raise UserError(
+                    f"cannot make the run directory '{run_dir}': {error.strerror}: choose another "
+                    "by --run-dir"
+                ) from None
+    raise AssertionError
 
 
 def check_new_run(config: Config) -> Path:
@@ -38,13 +53,15 @@ def check_new_run(config: Config) -> Path:
     """
     run_dir = Path(config.run_dir)
     try:
+        config.run_dir.encode()  # the configuration holds it, in UTF-8
         if not run_dir.exists() or (run_dir.is_dir() and never_trained(run_dir)):
             return run_dir
         if not run_dir.is_dir():
             raise UserError(f"'{run_dir}' is a file: choose another --run-dir")
         if _names(run_dir):
             raise UserError(
-                f"'{run_dir}' exists: choose another --run-dir, or `jaxrl resume {run_dir}`"
+                f"'{run_dir}' exists: choose another --run-dir, or "
+                f"`jaxrl resume {shell_word(run_dir)}`"
             )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -85,8 +102,11 @@ def _clear(run_dir: Path) -> None:
 def create_run(config: Config, held: contextlib.ExitStack) -> Path:
     """Makes the directory, locks it until `held` closes and writes config.toml.
 
-    Raises `UserError` rather than overwrite anything.
+    Without a `run_dir` in the configuration it is a new one. Raises `UserError` rather than
+    overwrite anything.
     """
+    if not config.run_dir:
+        config = config.replaced(run_dir=str(new_run_dir(config)))
     run_dir = check_new_run(config)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -111,6 +131,7 @@ def write_config(run_dir: Path, config: Config) -> None:
 
 def load_config(run_dir: Path) -> Config:
     """Reads the configuration of a run. Raises `UserError` if there is none."""
+    bounds.check_local(run_dir)
     try:
         present = (run_dir / layout.CONFIG).is_file()
     except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL

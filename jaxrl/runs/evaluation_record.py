@@ -7,6 +7,8 @@ newest by each protocol, so that none destroys another's.
 import contextlib
 import dataclasses
 import json
+import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +20,8 @@ from jaxrl import extensions
 from jaxrl.atari.games import atari_games, known_games
 from jaxrl.atari.scores import human_normalized
 from jaxrl.config.schema import Config
-from jaxrl.errors import UserError
-from jaxrl.formatting import games
+from jaxrl.errors import StorageError, UserError
+from jaxrl.formatting import games, shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
 
@@ -126,11 +128,33 @@ def summarize(
     )
 
 
+def unwritable(run_dir: Path) -> str:
+    """Returns why no evaluation can be saved in a run directory; empty if one can."""
+    evaluations = run_dir / layout.EVALUATIONS
+    try:
+        for folder in (run_dir, *[evaluations] * os.path.lexists(evaluations)):
+            with tempfile.TemporaryFile(dir=folder):  # it has no name, and leaves nothing
+                pass
+    except OSError as error:
+        return error.strerror
+    return ""
+
+
 def write(run_dir: Path, result: Evaluation) -> None:
     """Writes evaluation.json and the protocol's file, each whole or not at all.
 
-    An older run's only evaluation, by another protocol, moves to a file of that protocol.
+    An older run's only evaluation, by another protocol, moves to a file of that protocol. Raises
+    `StorageError`.
     """
+    try:
+        _write(run_dir, result)
+    except OSError as error:
+        raise StorageError(
+            f"the evaluation of '{run_dir}' cannot be saved: {error.strerror}"
+        ) from error
+
+
+def _write(run_dir: Path, result: Evaluation) -> None:
     text = json.dumps(dataclasses.asdict(result), indent=2) + "\n"
     (run_dir / layout.EVALUATIONS).mkdir(exist_ok=True)
     with contextlib.suppress(UserError):  # nothing that could be read is lost
@@ -157,8 +181,10 @@ def read(run_dir: Path, protocol: str | None = None) -> Evaluation:
         return _read(run_dir, path)
     result = read(run_dir)  # older runs have one evaluation
     if result.protocol != protocol:
-        raise UserError(f"'{run_dir}' was evaluated by protocol {result.protocol}: run "
-                        f"`jaxrl evaluate {run_dir} --protocol {protocol}`")  # fmt: skip
+        raise UserError(
+            f"'{run_dir}' was evaluated by protocol {result.protocol}: run "
+            f"`jaxrl evaluate {shell_word(run_dir)} --protocol {protocol}`"
+        )
     return result
 
 
@@ -194,12 +220,12 @@ def _read(run_dir: Path, path: Path) -> Evaluation:
         return summarize(game, protocol, step, scores, lengths.astype(int), epsilon, conditions)
     except FileNotFoundError:
         raise UserError(
-            f"'{run_dir}' has no {layout.EVALUATION}: run `jaxrl evaluate {run_dir}`"
+            f"'{run_dir}' has no {layout.EVALUATION}: run `jaxrl evaluate {shell_word(run_dir)}`"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
-            f"'{path}' cannot be read ({reason}): run `jaxrl evaluate {run_dir}`"
+            f"'{path}' cannot be read ({reason}): run `jaxrl evaluate {shell_word(run_dir)}`"
         ) from None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxrl.config.bounds import check_local
 from jaxrl.errors import RunError, UserError
 from jaxrl.runs import layout
 from jaxrl.runs.hints import policy_path
@@ -18,6 +19,7 @@ _GIVEN: dict[str, str] = {}  # directory of an unpacked policy -> path or name t
 
 def as_run_dir(path: Path) -> Path:
     """Returns a run directory: of a policy, one that lasts until this process ends."""
+    check_local(path)
     found = policy_path(path)
     if found is None:
         return path

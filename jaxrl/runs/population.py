@@ -11,6 +11,7 @@ from pathlib import Path
 from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
+from jaxrl.formatting import shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.directory import check_new_run, create_run
 from jaxrl.runs.files import replace_text
@@ -65,7 +66,7 @@ def check_processes(count: int) -> None:
 def check_new(root: Path, configs: Sequence[Config]) -> None:
     """Refuses a directory that holds more than members that never trained. Raises `UserError`."""
     names = {layout.POPULATION, *(Path(config.run_dir).name for config in configs)}
-    again = f", or `jaxrl resume {root}`" if is_population(root) else ""
+    again = f", or `jaxrl resume {shell_word(root)}`" if is_population(root) else ""
     try:
         if root.exists() and not (
             root.is_dir() and {path.name for path in root.iterdir()} <= names

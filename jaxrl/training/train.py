@@ -21,13 +21,14 @@ from jaxrl.config.validation import check
 from jaxrl.envs import check_engine, check_starts_many, engine_name, make_engines
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
+from jaxrl.formatting import shell_word
 from jaxrl.networks.torsos import check_torso
 from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
 from jaxrl.runs import evaluation_record, layout, population
 from jaxrl.runs.checkpoint import Checkpoints, Kept
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.runs.directory import create_run, default_run_dir, load_config, write_config
+from jaxrl.runs.directory import create_run, load_config, new_run_dir, write_config
 from jaxrl.runs.provenance import write_provenance
 from jaxrl.runs.wandb_log import check_installed
 from jaxrl.runtime import malloc, processes
@@ -66,7 +67,7 @@ class Asked(NamedTuple):
 def start(
     config: Config, on_metrics: OnMetrics | None = None, ends_process: bool = True
 ) -> Outcome:
-    """Trains a new run, by default in `default_run_dir`.
+    """Trains a new run, by default in `new_run_dir`.
 
     Args:
       config: of the run.
@@ -76,12 +77,12 @@ def start(
     Raises `UserError` before anything is compiled or overwritten.
     """
     mesh = _open_mesh(config)
-    config = config.replaced(run_dir=config.run_dir or default_run_dir(config))
     # Their number stays, also when the run is resumed on other devices.
     config = with_learners(config, mesh.size)
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)
+        config = config.replaced(run_dir=str(run_dir))
         asked = Asked(run_dir, (config,), (run_dir,))
         return _train(asked, mesh, ResumePoint(), on_metrics, ends_process)
 
@@ -91,10 +92,10 @@ def start_population(config: Config, seeds: Sequence[int]) -> Outcome:
 
     Raises `UserError` before anything is compiled or overwritten.
     """
-    root = Path(config.run_dir or default_run_dir(config, seeds))
-    configs = population.configs_of(config, seeds, root)
-    mesh = _open_mesh(configs[0], len(configs))
+    mesh = _open_mesh(population.configs_of(config, seeds, Path())[0], len(seeds))
     with contextlib.ExitStack() as held:
+        root = Path(config.run_dir or new_run_dir(config, seeds))
+        configs = population.configs_of(config, seeds, root)
         population.create(root, configs, held)
         asked = Asked(root, configs, population.run_dirs(root))
         return _train(asked, mesh, ResumePoint(), None, ends_process=True)
@@ -216,7 +217,7 @@ def _train(
     engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh), members)
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
     program = make_program(plan, agent, engines, mesh, [own.seed for own in asked.configs])
-    again = f"jaxrl resume {asked.path}" + " in every process" * (processes.count() > 1)
+    again = f"jaxrl resume {shell_word(asked.path)}" + " in every process" * (processes.count() > 1)
     processes.advise(f"go on with: {again}")
     with (
         Display(silent=processes.index() > 0) as display,
@@ -340,10 +341,11 @@ def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
             protocol = evaluation_record.protocol_of(config)
             games = config.evaluation.episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
-        evaluation_record.write(run_dir, result)
         display.say(session.name + evaluation_record.describe(result))
+        evaluation_record.write(run_dir, result)  # last: the scores are shown if it fails
     # A picture without games shows the evaluation.
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(
-        f"learning curve: {run_dir / layout.LEARNING_CURVE}; watch it play: jaxrl play {run_dir}"
+        f"learning curve: {run_dir / layout.LEARNING_CURVE}; watch it play: "
+        f"jaxrl play {shell_word(run_dir)}"
     )

@@ -1,11 +1,19 @@
-"""Which games an evaluation counts, and which rows of them."""
+"""Which games an evaluation counts, and which rows of them; where its scores go."""
+
+import errno
+import json
+import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from jaxrl.cli.main import main
+from jaxrl.errors import StorageError
 from jaxrl.evaluation import evaluate
 from jaxrl.program import episode_statistics, rollout
+from jaxrl.runs import evaluation_record, layout
 from jaxrl.types import ActorState, Agent, EnvEngine, EnvSpec, TimeStep
 
 # Rows of three environments. The first loses a life, is reset within its game, ends it and plays
@@ -51,3 +59,72 @@ def test_the_first_whole_game_of_every_environment_counts():
     assert games.length.tolist() == [3, 2, 2]
     assert np.argmax(finished, axis=0).tolist() == [3, 1, 2]
     assert np.all(finished[3:])
+
+
+@pytest.fixture
+def scores(monkeypatch, capsys):
+    """What the command plays: two games at once, and what it had said before them."""
+    said = []
+
+    def play(run_dir, _):
+        said.append(capsys.readouterr().err)
+        return evaluation_record.summarize("catch", "noop", 400, np.array([1.0, -1.0]), np.ones(2))
+
+    monkeypatch.setattr("jaxrl.cli.evaluate._played", play)
+    return said
+
+
+def file_for_a_folder(run_dir, _):
+    (run_dir / layout.EVALUATIONS).write_text("")
+    return "Not a directory"
+
+
+def permission(_, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    monkeypatch.setattr("pathlib.Path.mkdir", lambda *_, **__: refuse())
+    return "Permission denied"
+
+
+@pytest.mark.parametrize("block", [file_for_a_folder, permission])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_scores_of_a_run_that_may_not_be_written_are_printed(
+    run_dir, scores, capsys, monkeypatch, block, as_json
+):
+    words = ["evaluate", str(run_dir), "--protocol", "noop", *["--json"] * as_json]
+    with monkeypatch.context() as patch:
+        reason = block(run_dir, patch)
+        assert main(words) == StorageError.status
+    assert scores[0].startswith(f"warning: '{run_dir}' cannot be written ({reason}): its scores")
+    assert scores[0].count("\n") == 1
+    printed, errors = capsys.readouterr()
+    assert json.loads(printed)["scores"] == [1, -1] if as_json else "2 games: mean 0.0" in printed
+    assert errors.startswith(f"jaxrl: the evaluation of '{run_dir}' cannot be saved: ")
+    assert errors.count("\n") == 1
+
+
+def test_scores_go_elsewhere(run_dir, scores, tmp_path, capsys):
+    file_for_a_folder(run_dir, None)
+    assert main(["evaluate", str(run_dir), "-o", str(tmp_path / "s.json")]) == 0
+    assert scores == [""]
+    assert json.loads((tmp_path / "s.json").read_text())["scores"] == [1, -1]
+    assert capsys.readouterr().out.endswith(f"2 games: mean 0.0 (standard deviation 1.0), "
+                                            f"median 0.0\n{tmp_path / 's.json'}\n")  # fmt: skip
+    assert not (run_dir / layout.EVALUATION).exists()
+    shutil.copytree(run_dir, tmp_path / "y")
+    both = ["evaluate", str(run_dir), str(tmp_path / "y"), "--json"]
+    assert main([*both, "--output", str(tmp_path / "s.json")]) == 0
+    table = json.loads((tmp_path / "s.json").read_text())
+    assert table == json.loads(capsys.readouterr().out)
+    assert [own["run"] for own in table["evaluations"]] == both[1:3]
+    assert not (tmp_path / "y" / layout.EVALUATION).exists()
+
+
+def test_a_disk_that_fills_up_meanwhile_costs_no_scores(run_dir, scores, capsys):
+    (run_dir / layout.EVALUATION).mkdir()  # no file can take its place
+    assert main(["evaluate", str(run_dir), "--json"]) == StorageError.status
+    assert scores == [""]
+    assert json.loads(capsys.readouterr().out)["mean"] == 0

@@ -99,7 +99,7 @@ def compare(a, b):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """C51 on Catch by two processes, each with its half of the replay."""
-    path = tmp_path_factory.mktemp("two") / "x"
+    path = tmp_path_factory.mktemp("two") / "x[1]"  # which the checkpoints of both must survive
     first, second = run([*C51, "--run-dir", str(path)])
     assert "4 environments, 2 cpu devices of 2 processes" in first
     assert "environments" not in second  # process 0 alone speaks

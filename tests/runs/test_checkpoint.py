@@ -17,7 +17,7 @@ import pytest
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.errors import DamagedError, StorageError, UserError
-from jaxrl.runs import checkpoint, checkpoint_files, checksums, layout, metrics
+from jaxrl.runs import checkpoint, checkpoint_files, checkpoint_tables, checksums, layout, metrics
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.types import AgentState, LoopState
@@ -183,6 +183,62 @@ def tiny_state(value):
     actor = {"weight": jnp.full(3, value)}
     games = (jnp.zeros(2),)
     return LoopState(AgentState(actor, (), ()), games, jax.random.key(0), {"loss": jnp.float32(0)})
+
+
+# Orbax lists folders by patterns, and TensorStore writes a path with a backslash elsewhere.
+@pytest.mark.parametrize("name", ["r[1]", "r*", "r\\x", "r?\n", "[!a]/seed1", "\udcff"])
+def test_a_folder_of_any_name_keeps_checkpoints_that_can_be_restored(tmp_path, name):
+    run_dir = tmp_path / "in" / name
+    run_dir.mkdir(parents=True)
+    (tmp_path / "in" / "rx").mkdir()  # of which the patterns could be
+    checkpoints = Checkpoints(run_dir, Config())
+    checkpoints.save(tiny_state(3.0), Progress(7, 1, 0.0, 0), None)
+    checkpoints.wait()
+    state = checkpoints.restore(tiny_state(0.0), 7).state
+    assert state.agent.actor["weight"].tolist() == [3.0] * 3
+    checkpoints.close()
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found([7], {})
+    assert checkpoint.restore_actor(run_dir, tiny_state(0.0).agent.actor)[1] == 7
+    assert {path.name for path in (tmp_path / "in").iterdir()} == {name.partition("/")[0], "rx"}
+    assert not list((tmp_path / "in" / "rx").iterdir())
+
+
+def test_a_save_that_could_not_be_restored_has_failed(tmp_path, monkeypatch):
+    async def merge_nothing(*_, **__):
+        pass
+
+    monkeypatch.setattr(
+        "orbax.checkpoint._src.serialization.ocdbt_utils.merge_ocdbt_per_process_files",
+        merge_nothing,
+    )
+    checkpoints = Checkpoints(tmp_path, Config())
+    checkpoints.save(tiny_state(3.0), Progress(7, 1, 0.0, 0), None)
+    with pytest.raises(StorageError, match=r"^checkpoint 7 could not be written: actor/manifest"):
+        checkpoints.wait()
+    assert checkpoints.newest is None
+    checkpoints.close()
+    assert checkpoint_files.steps(tmp_path) == []
+
+
+def test_arrays_that_cannot_be_read_are_damage_in_one_line(run_dir, capsys):
+    """Older versions wrote such checkpoints, with sums that are right."""
+    for step in STEPS:
+        folder = run_dir / "checkpoints" / str(step)
+        (folder / "learner" / checkpoint_files.MANIFEST).unlink()
+        checksums.write(folder)
+    before = tree(run_dir)
+    for command in ("resume", "evaluate"):
+        assert main([command, str(run_dir)]) == DamagedError.status
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "400: learner/manifest.ocdbt is missing; 800:" in line
+        assert "configuration" not in line
+    assert tree(run_dir) == before
+    shutil.rmtree(run_dir / "checkpoints" / "400" / "actor" / "ocdbt.process_0")
+    shape = jax.ShapeDtypeStruct((3,), "float32", sharding=jnp.zeros(3).sharding)
+    with pytest.raises(DamagedError) as raised:
+        checkpoint_tables.restore(run_dir, 400, {"learner": {"key": shape}}, ("learner",))
+    assert len(str(raised.value)) < 600
+    assert "tensorstore_spec" not in str(raised.value)
 
 
 def test_the_best_is_kept_across_a_resume(tmp_path):

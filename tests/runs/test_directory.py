@@ -1,9 +1,11 @@
 """The command from end to end on Catch: train, resume, evaluate, play, plot, and what is left."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import imageio.v2 as imageio
 import jax
@@ -105,6 +107,31 @@ def test_a_configuration_alone_is_not_taken_over(tmp_path):
     """Somebody wrote it: a run has its lock first."""
     (tmp_path / "config.toml").touch()
     assert not directory.never_trained(tmp_path)
+
+
+def test_starts_within_one_second_have_directories_of_their_own(tmp_path, monkeypatch):
+    """Several processes claim the same name, each while the others do."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(directory.time, "strftime", lambda *_: "20261126-120000")
+    config = Config(game="catch", seed=3)
+    with contextlib.ExitStack() as held, ThreadPoolExecutor() as pool:
+        futures = [pool.submit(directory.create_run, config, held) for _ in range(4)]
+        run_dirs = [future.result() for future in futures]
+    first = "runs/catch-a2c-seed3-20261126-120000"
+    assert sorted(map(str, run_dirs)) == [first, *(f"{first}-{n}" for n in (2, 3, 4))]
+    for run_dir in run_dirs:
+        assert directory.load_config(run_dir) == config.replaced(run_dir=str(run_dir))
+    seeds = [str(directory.new_run_dir(config, (4, 2))) for _ in range(2)]
+    assert seeds == [f"runs/catch-a2c-seeds4-2-20261126-120000{n}" for n in ("", "-2")]
+
+
+def test_where_no_directory_can_be_made_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for blocks in (lambda path: path.touch(), lambda path: path.symlink_to("nowhere/at/all")):
+        (tmp_path / "runs").unlink(missing_ok=True)
+        blocks(tmp_path / "runs")
+        with pytest.raises(UserError, match=r"^cannot make the run directory 'runs/catch-a2c-seed"):
+            directory.new_run_dir(Config(game="catch"))
 
 
 def test_a_folder_stands_for_the_runs_in_it(run_dir, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """A path that is no run directory is met with the likeliest run or policy."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,52 @@ def test_the_message_offers_what_is_probably_meant(words, message, here, capsys)
     assert message in told
     assert told.startswith(f"jaxrl: '{words[1]}'") or "\0" in words[1]
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--game", "catch", "--config", "a2c_fast", "--run-dir", "gs://b/x"],
+        ["train", "--game", "catch", "--config", "a2c_fast", "--run-dir=s3://b/x"],
+        ["train", "--game", "catch", "--config", "a2c_fast", "--seeds", "1", "2", "--run-dir",
+         "gs://b/x"],
+        ["train", "--config", "gs://b/x.toml"],
+        *(
+            [name, "gs://b/x"]
+            for name in ("resume", "watch", "evaluate", "play", "plot", "report", "search")
+        ),
+        ["compare", "runs/boxing-1", "gs://b/x"],
+        ["evaluate", "runs/boxing-1", "--output", "gs://b/x.png"],
+        ["play", "runs/boxing-1", "-o", "file:///tmp/x.mp4"],
+        ["plot", "runs/boxing-1", "-o", "s3://b/x.png"],
+        ["report", "runs/boxing-1", "-o", "https://b/x.html"],
+        ["export", "runs/boxing-1", "gs://b/x.safetensors"],
+        ["sweep", "--games", "catch", "--seeds", "1", "--configs", "a2c_fast", "--root", "gs://b/"],
+        ["sweep", "--games", "catch", "--seeds", "1", "--configs", "gs://b/x.toml"],
+        ["search", "study.toml", "--root", "gs://b/x"],
+        ["bench", "--config", "a2c_fast", "--profile", "gs://b/x"],
+        ["bench", "--suite", "--output", "gs://b/x"],
+        ["tune", "--config", "a2c_fast", "--output", "gs://b/x.toml"],
+        ["doctor", "--root", "gs://b/x"],
+    ],
+)  # fmt: skip
+def test_addresses_of_storage_are_refused_everywhere(words, here, capsys):
+    """A path made folders `gs:` of them, and training ended there in a traceback."""
+    before = sorted(here.rglob("*"))
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert "is no path of this machine" in told
+    assert told.count("\n") == 1
+    assert sorted(here.rglob("*")) == before
+
+
+def test_the_api_refuses_addresses_too(here):
+    for read in (jaxrl.load_policy, jaxrl.load_runs, jaxrl.resume, jaxrl.load_config):
+        with pytest.raises(UserError, match="is no path of this machine"):
+            read("gs://b/x")
+    with pytest.raises(UserError, match="is no path of this machine"):
+        jaxrl.train("a2c_fast", game="catch", run_dir=Path("s3://b/x"))
+    assert [path.name for path in here.iterdir()] == ["runs"]
 
 
 def test_the_api_offers_the_same(here):

@@ -27,7 +27,7 @@ ATARI = [
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):
     """Two seeds at once, with evaluations at the end; not to be changed."""
-    root = tmp_path_factory.mktemp("runs") / "x"
+    root = tmp_path_factory.mktemp("runs") / "x[1]"
     more = ["--evaluation.episodes", "2", "--run-dir", str(root)]
     assert main(["train", *SHORT, *SEEDS, *more]) == 0
     return root

@@ -45,7 +45,7 @@ from jaxrl.experiments.suite.result import (
 )
 from jaxrl.experiments.suite.table import Record
 from jaxrl.experiments.sweep import SignalRelay, last_line
-from jaxrl.formatting import duration
+from jaxrl.formatting import duration, no_option
 
 if TYPE_CHECKING:
     from jaxrl.training.display import Display
@@ -180,7 +180,7 @@ def _unseen(member: SuiteMember, run_dir: Path) -> list[str]:
     """Returns the options that no person needs to repeat the member."""
     if member.kind == "rates":
         return ["--json"]
-    return ["--run-dir", str(run_dir), "--num-processes", "1"]
+    return ["--run-dir", no_option(run_dir), "--num-processes", "1"]
 
 
 def _new_run_dir(root: Path, name: str) -> Path:
