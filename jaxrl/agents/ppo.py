@@ -31,9 +31,8 @@ from jaxrl.networks.running_statistics import (
 from jaxrl.ops import batches, distributions, optimizers, predictions, returns
 from jaxrl.ops.gradients import gradient, row_weights
 from jaxrl.replay import minibatches
-from jaxrl.runtime.collectives import mean_over_devices
+from jaxrl.runtime.collectives import gather_over_devices, mean_over_devices
 from jaxrl.types import (
-    AXIS,
     ActorState,
     Agent,
     AgentState,
@@ -333,12 +332,15 @@ def update_value_statistics(
     statistics: RunningStatistics, target: jax.Array, valid: jax.Array
 ) -> RunningStatistics:
     """Adds the valid returns [T, E] of all devices to the statistics."""
-    weight = row_weights(valid)
-    mean, square, count = mean_over_devices(
-        (
-            jnp.sum(weight * target),
-            jnp.sum(weight * jnp.square(target)),
-            jnp.sum(valid.astype(jnp.float32)),
-        )
-    )
-    return merge_statistics(statistics, mean, square, count * jax.lax.axis_size(AXIS))
+    # Joined, because sums of each device's own would round differently on another number of them.
+    target, valid = gather_over_devices((target, valid), axis=1)
+    count = valid.sum(dtype=jnp.float32)
+
+    def mean(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(valid, x, 0)) / jnp.maximum(count, 1)
+
+    rough = mean(target)  # off by the rounding of a sum of large numbers
+    centered = target - rough
+    offset = mean(centered)
+    variance = mean(jnp.square(centered - offset))
+    return merge_statistics(statistics, rough + offset, variance, count)

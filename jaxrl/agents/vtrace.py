@@ -179,7 +179,7 @@ def objective(
 def gradient_step(
     setup: Setup, inputs: Inputs, learned: Learned, number: jax.Array
 ) -> tuple[Learned, dict[str, jax.Array]]:
-    """Takes gradient step i32[] of the run, on the windows of its minibatch."""
+    """Takes gradient step i32[] of the minibatches in their order, on the windows of its own."""
     windows = take_windows(setup, inputs, number % setup.settings.num_minibatches)
     gradients, metrics = gradient(
         partial(objective, setup, inputs.actor),
@@ -208,7 +208,8 @@ def update(
     learned, metrics = jax.lax.scan(
         partial(gradient_step, setup, inputs),
         Learned(actor.params, state.train_state),
-        actor.updates * steps + jnp.arange(steps),
+        # The remainder alone: the number of all gradient steps may pass 2³¹.
+        actor.updates % settings.num_minibatches * steps + jnp.arange(steps),
     )
     means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
     means |= {

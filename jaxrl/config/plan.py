@@ -109,6 +109,7 @@ def check_sizes(config: Config, num_devices: int) -> None:
         )
     check_one_of("parallel.groups", groups, divisors(sizes.envs_per_learner), sizes.whole)
     _check_batches(config, sizes)
+    _check_length(config)
 
 
 def _check_batches(config: Config, sizes: Sizes) -> None:
@@ -123,6 +124,21 @@ def _check_batches(config: Config, sizes: Sizes) -> None:
         unit = "sequences" if sizes.sequences else agent.batch_unit
         whole = f"the {batch} {unit} of a gradient"
         check_one_of("agent.micro_batch", agent.micro_batch, divisors(batch), whole)
+
+
+def _check_length(config: Config) -> None:
+    """Refuses runs whose steps of every environment a program could not count in 32 bits."""
+    merge = max(config.parallel.sync_every, 1) * config.agent.rollout_length
+    if merge >= 2**31:
+        raise UserError(
+            f"parallel.sync_every x agent.rollout_length = {merge}: must be below 2147483648"
+        )
+    most = (2**31 - 1) // merge * merge * config.num_envs
+    if config.total_steps > most:
+        raise UserError(
+            f"total_steps = {config.total_steps}: {config.num_envs} environments play at most "
+            f"{most}; take that, and stop the run when you like"
+        )
 
 
 def _check_shares(sizes: Sizes) -> None:

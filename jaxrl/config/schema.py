@@ -262,7 +262,7 @@ class Config:
     seed: CountOrZero = 1
     """of the parameters, the actions and the games"""
     total_steps: LongCount = 10_000_000
-    """agent steps over all environments; one agent step is 4 emulator frames"""
+    """agent steps over all environments, below 2^31 in each; one agent step is 4 emulator frames"""
     num_envs: Count = 16
     """environments over all devices"""
     run_dir: str = ""

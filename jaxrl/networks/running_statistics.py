@@ -1,5 +1,6 @@
 """Running statistics of observations and values, equal on every device."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -7,8 +8,8 @@ import jax.numpy as jnp
 
 from jaxrl.config.schema import NetworkConfig
 from jaxrl.networks.convolution import cut, cut_bytes, join
-from jaxrl.runtime.collectives import sum_over_devices
-from jaxrl.types import FRAME_SHAPE
+from jaxrl.runtime.collectives import gather_over_devices, sum_over_devices
+from jaxrl.types import AXIS, FRAME_SHAPE
 
 
 class RunningStatistics(NamedTuple):
@@ -21,6 +22,9 @@ class RunningStatistics(NamedTuple):
 
 MAX_COUNT = 1e7  # beyond it float32 loses increments; the statistics then forget exponentially
 CLIP = 5.0  # standard deviations
+# Frames whose sums fit uint32: bytes deviate from their mean, rounded, by at most 127.5² + 0.5² on
+# average, and 2¹⁸ times that is below 2³².
+EXACT_FRAMES = 2**18
 
 
 def new_statistics(shape: tuple[int, ...]) -> RunningStatistics:
@@ -29,23 +33,21 @@ def new_statistics(shape: tuple[int, ...]) -> RunningStatistics:
 
 
 def merge_statistics(
-    statistics: RunningStatistics, mean: jax.Array, square: jax.Array, count: jax.Array | float
+    statistics: RunningStatistics, mean: jax.Array, variance: jax.Array, count: jax.Array | float
 ) -> RunningStatistics:
-    """Adds `count` samples by their mean and mean square (Chan 1979).
+    """Adds `count` samples by their mean and variance (Chan 1979).
 
     Both are those of all devices together, which keeps the statistics equal on every device.
     """
     seen = statistics.samples + count
     share = count / jnp.maximum(seen, 1)
     delta = mean - statistics.mean
-    variance = (
+    joint = (
         statistics.variance * (1 - share)
-        + jnp.maximum(square - jnp.square(mean), 0) * share
+        + variance * share
         + jnp.square(delta) * share * (1 - share)
     )
-    return RunningStatistics(
-        jnp.minimum(seen, MAX_COUNT), statistics.mean + delta * share, variance
-    )
+    return RunningStatistics(jnp.minimum(seen, MAX_COUNT), statistics.mean + delta * share, joint)
 
 
 def join_statistics(before: RunningStatistics, own: RunningStatistics) -> RunningStatistics:
@@ -55,23 +57,23 @@ def join_statistics(before: RunningStatistics, own: RunningStatistics) -> Runnin
 
     x̄ = x₀ + Σ_d (x_d - x₀) n_d / N
 
-    is the mean; the mean square about the mean before follows the same rule.
+    is the mean; the mean square about x̄ follows the same rule.
 
     Args:
       before: the statistics that all began with; samples f32[], the rest f32[...].
       own: of this device's learners; samples f32[L], the rest f32[L, ...].
     """
-    rank = before.mean.ndim
-    added = own.samples - before.samples
-    seen = before.samples + sum_over_devices(added.sum())
-    share = (own.samples / jnp.maximum(seen, 1)).reshape(-1, *[1] * rank)
-
-    def join(old: jax.Array, new: jax.Array) -> jax.Array:
-        return old + sum_over_devices(((new - old) * share).sum(0))
-
-    mean = join(before.mean, own.mean)
-    square = join(before.variance, own.variance + jnp.square(own.mean - before.mean))
-    variance = jnp.maximum(square - jnp.square(mean - before.mean), 0)
+    # All learners in their order on every device: the sums do not depend on where they are.
+    learners = gather_over_devices(own)
+    seen = before.samples + (learners.samples - before.samples).sum()
+    share = learners.samples / jnp.maximum(seen, 1)
+    share = share.reshape(-1, *[1] * before.mean.ndim)
+    # Exactly 0 where nothing was seen before, however far the mean has come.
+    rest = (seen - learners.samples.sum()) / jnp.maximum(seen, 1)
+    mean = before.mean + ((learners.mean - before.mean) * share).sum(0)
+    old = before.variance + jnp.square(before.mean - mean)
+    new = learners.variance + jnp.square(learners.mean - mean)
+    variance = jnp.maximum(old * rest + (new * share).sum(0), 0)
     return RunningStatistics(jnp.minimum(seen, MAX_COUNT), mean, variance)
 
 
@@ -81,18 +83,45 @@ def init_statistics(config: NetworkConfig, frame_shape: tuple[int, int] = FRAME_
 
 
 def update_statistics(statistics: Any, frames: jax.Array, skip_blank: bool = False) -> Any:
-    """Adds a batch u8[..., 84, 84] of every device to the statistics of the pixels.
+    """Adds a batch u8[T, ..., 84, 84] of every device to the statistics of the pixels.
 
     With `skip_blank`, frames without light, as `env.flicker` makes them, are left out.
     """
     if statistics == ():
         return ()
-    x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.float32) / 255
+    frames_per_step = math.prod(frames.shape[1:-2]) * jax.lax.axis_size(AXIS)
+    steps = max(1, EXACT_FRAMES // frames_per_step)
+    for first in range(0, len(frames), steps):
+        statistics = _add_frames(statistics, frames[first : first + steps], skip_blank)
+    return statistics
+
+
+def _add_frames(
+    statistics: RunningStatistics, frames: jax.Array, skip_blank: bool
+) -> RunningStatistics:
+    """Adds at most EXACT_FRAMES frames by integer sums, which no number of devices changes."""
+    x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.uint32)
     # A frame without light adds nothing to the sums.
-    own = x.any((1, 2, 3)).sum(dtype=jnp.float32) if skip_blank else jnp.float32(len(x))
-    total, squares, count = sum_over_devices((x.sum(0), jnp.square(x).sum(0), own))
-    count_or_one = jnp.maximum(count, 1)
-    return merge_statistics(statistics, total / count_or_one, squares / count_or_one, count)
+    own = x.any((1, 2, 3)).sum(dtype=jnp.uint32) if skip_blank else jnp.uint32(len(x))
+    total, squares, count = sum_over_devices((*_sums(x), own))
+    number = jnp.maximum(count, 1)
+    center = (total + number // 2) // number  # the byte closest to the mean
+    # Integers of 32 bits wrap: Σx² may, Σ(x - c)² has not once the multiples of 2³² cancel.
+    first = jax.lax.bitcast_convert_type(total - center * count, jnp.int32)
+    second = squares + center * (center * count - 2 * total)
+    offset = first / number.astype(jnp.float32)
+    mean = (center + offset) / 255
+    variance = (second / number.astype(jnp.float32) - jnp.square(offset)) / 255**2
+    return merge_statistics(statistics, mean, variance, count.astype(jnp.float32))
+
+
+def _sums(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns Σx and Σx² of u32[B, ...] in one pass, which two sums are not on a CPU."""
+    zero = jnp.uint32(0)
+    total, squares = jax.lax.reduce(
+        (x, x * x), (zero, zero), lambda a, b: (a[0] + b[0], a[1] + b[1]), (0,)
+    )
+    return total, squares
 
 
 def normalize(

@@ -107,9 +107,11 @@ def _merge_part(plan: Plan, before: PyTree, own: PyTree) -> PyTree:
         return jax.tree.map(partial(_push, decay=decay), old, new)
 
     if isinstance(before, optax.ScaleByAdamState):
+        # The learners' counts differ if one has skipped an update.
+        count = before.count + sum_over_devices(jnp.sum(own.count - before.count))
         return optax.ScaleByAdamState(
-            # The learners' counts differ if one has skipped an update.
-            count=before.count + sum_over_devices(jnp.sum(own.count - before.count)),
+            # It stays at the largest number, as optax's own does, where the sum would wrap.
+            count=jnp.where(count < before.count, jnp.iinfo(count.dtype).max, count),
             mu=push(before.mu, own.mu, decay_mean),
             nu=push(before.nu, own.nu, decay),
         )

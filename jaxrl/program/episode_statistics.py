@@ -22,7 +22,7 @@ class Episodes(NamedTuple):
     length: jax.Array  # i32[E], agent steps of the game in progress
     counted: jax.Array  # b[E], whether the policy has played the game from its start
     vector_step: jax.Array  # i32[1], steps of every environment so far
-    ended: jax.Array  # i32[1], games ended so far on this device
+    ended: jax.Array  # i32[1], games ended so far on this device, modulo 2³²
     scores: jax.Array  # f32[WINDOW], ring of ended games
     lengths: jax.Array  # i32[WINDOW], agent steps
     ended_at: jax.Array  # i32[WINDOW], vector step of the end; -1 where the ring is empty
@@ -35,7 +35,7 @@ class EpisodeSummary(NamedTuple):
     games; `jaxrl.runs.metrics.games_needed` says for how long.
     """
 
-    episodes: int  # ended so far
+    episodes: int  # ended so far; of a state's statistics modulo 2³², as `games_between` reads it
     return_mean: float | None
     return_min: float | None
     return_max: float | None
@@ -126,7 +126,7 @@ def merged(episodes: Episodes, num_devices: int) -> Episodes:
     """
     order = np.argsort(episodes.ended_at, kind="stable")
     last = order[np.asarray(episodes.ended_at)[order] >= 0][-WINDOW:]
-    total = int(np.sum(episodes.ended))
+    total = np.sum(episodes.ended, dtype=np.int32)  # wraps, as on the device
     places = (total - len(last) + np.arange(len(last))) % WINDOW
 
     def ring(values: Any, empty: int) -> Any:
@@ -135,7 +135,8 @@ def merged(episodes: Episodes, num_devices: int) -> Episodes:
         return filled
 
     vector_step: Any = np.full(num_devices, np.max(episodes.vector_step), np.int32)
-    ended: Any = np.array([total] + [0] * (num_devices - 1), np.int32)
+    ended: Any = np.zeros(num_devices, np.int32)
+    ended[0] = total
     return episodes._replace(
         vector_step=vector_step,
         ended=ended,
@@ -143,6 +144,11 @@ def merged(episodes: Episodes, num_devices: int) -> Episodes:
         lengths=ring(episodes.lengths, 0),
         ended_at=ring(episodes.ended_at, -1),
     )
+
+
+def games_between(before: int, now: int) -> int:
+    """Returns the games that ended between two counts of a state, each of which is modulo 2³²."""
+    return (now - before) % 2**32
 
 
 def over_members(summaries: Sequence[EpisodeSummary]) -> EpisodeSummary:

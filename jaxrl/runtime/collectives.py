@@ -20,3 +20,8 @@ def sum_over_devices(tree: Any) -> Any:
 def max_over_devices(tree: Any) -> Any:
     """Returns the elementwise maximum of every leaf over the mesh."""
     return jax.lax.pmax(tree, AXIS)
+
+
+def gather_over_devices(tree: Any, axis: int = 0) -> Any:
+    """Returns every leaf with the parts of all devices joined along an axis, in their order."""
+    return jax.lax.all_gather(tree, AXIS, axis=axis, tiled=True)

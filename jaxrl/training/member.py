@@ -9,7 +9,7 @@ import psutil
 from jaxrl.config.schema import Config
 from jaxrl.errors import NotFiniteError, StorageError
 from jaxrl.program import nonfinite
-from jaxrl.program.episode_statistics import EpisodeSummary
+from jaxrl.program.episode_statistics import EpisodeSummary, games_between
 from jaxrl.runs import metrics
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.training.evaluator import Evaluator
@@ -39,10 +39,9 @@ class Member:
         unsaid = int(new_games or progress.new_games)
         self._extra = {"compile_seconds": round(compile_seconds, 3), "new_games": unsaid}
         # Games that ended on devices of an earlier session; this state does not count them.
-        self._elsewhere = progress.episodes - games.episodes
-        ended_before = (
-            progress.episodes if new_games else max(progress.ended_before, self._elsewhere)
-        )
+        elsewhere = progress.episodes - games_between(0, games.episodes)
+        ended_before = progress.episodes if new_games else max(progress.ended_before, elsewhere)
+        self._counted = games.episodes
         self._seconds_before = progress.seconds
         self.progress = dataclasses.replace(progress, ended_before=ended_before, new_games=unsaid)
         self.games = games
@@ -84,7 +83,9 @@ class Member:
         """
         step = updates * self.session.program.steps_per_update
         check_finite(self.session, nonfinite.lost(means), step)
-        self.games = games._replace(episodes=games.episodes + self._elsewhere)
+        ended = games_between(self._counted, games.episodes)
+        self._counted = games.episodes
+        self.games = games._replace(episodes=self.progress.episodes + ended)
         self._means = means
         self.progress = dataclasses.replace(
             self.progress,

@@ -164,6 +164,28 @@ def test_value_statistics_count_the_valid_returns_of_all_devices():
     np.testing.assert_allclose(back, [5.0], rtol=1e-5)
 
 
+@pytest.mark.parametrize(("mean", "deviation"), [(5_000, 2), (20_000, 5), (-3e6, 40)])
+def test_value_statistics_of_large_returns(mean, deviation):
+    """The deviation is that of float64, and the same on any number of devices."""
+    random = np.random.default_rng(0)
+    target = np.float32(random.normal(mean, deviation, (3, 128, 8)))
+    valid = random.random(target.shape) > 0.1
+    update = jax.jit(jax.vmap(ppo.update_value_statistics, (None, 0, 0), axis_name=AXIS))
+
+    def of(devices):
+        merged = new_statistics(())
+        for rollout in zip(target, valid, strict=True):
+            parts = (np.stack(np.split(x, devices, axis=1)) for x in rollout)
+            merged = jax.tree.map(lambda x: x[0], update(merged, *parts))
+        return merged
+
+    merged, seen = of(4), np.float64(target[valid])
+    assert int(merged.samples) == len(seen)
+    assert float(merged.mean) == pytest.approx(seen.mean(), rel=1e-6)
+    assert float(merged.variance) == pytest.approx(seen.var(), rel=1e-4)
+    assert of(1) == merged
+
+
 def trajectory(agent, actor, steps=8, envs=4):
     random = np.random.default_rng(0)
     observation = random.integers(0, 256, (steps + 1, envs, 84, 84, 4))

@@ -231,6 +231,10 @@ def of(algorithm, agent=(), **changes):
         (of("c51", {"v_max": 1e39}), "within a million"),
         (of("c51", {"training_intensity": 2.0e9}), "too large"),
         (of("a2c", {"rollout_length": 2**30}), "must be below 2147483648"),
+        # 2^31 - 1 = 429,496,729 x 5 + 2 steps of an environment, in whole updates; of each of 16.
+        (of("a2c", total_steps=34359738321), "play at most 34359738320; take that"),
+        (of("ppo", total_steps=10**13), "total_steps = 10000000000000"),
+        (of("a2c", parallel={"sync_every": 2**30}), "sync_every x agent.rollout_length"),
         (of("ppo", optimizer=OptimizerConfig(name="adam", decay=1.0)), "below 1 for adam"),
         (of("ppo", optimizer=OptimizerConfig(schedule="adaptive", learning_rate=0.1)), "starts"),
         (of("a2c", network=NetworkConfig(dueling=True)), "a2c has no action values"),

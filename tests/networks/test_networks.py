@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl.config.schema import NetworkConfig
-from jaxrl.networks import convolution
+from jaxrl.networks import convolution, running_statistics
 from jaxrl.networks.actors import forward, init_params
 from jaxrl.networks.core import core_of, first_observation
 from jaxrl.networks.heads import PolicyValueNetwork
@@ -95,9 +95,45 @@ def test_statistics_equal_numpy_over_batches_and_devices():
         statistics = update(statistics, batch)
     scaled = frames.reshape(-1, 84, 84, 1) / 255
     for device in range(2):
-        np.testing.assert_allclose(statistics.mean[device], scaled.mean(0), atol=1e-5)
-        np.testing.assert_allclose(statistics.variance[device], scaled.var(0), atol=1e-5)
+        np.testing.assert_allclose(statistics.mean[device], scaled.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(statistics.variance[device], scaled.var(0), rtol=2e-6)
         assert statistics.samples[device] == 30
+
+
+def batch_statistics(frames, devices=1):
+    """Returns the statistics of frames u8[T, E, H, W] alone, their E divided among devices."""
+    config = NetworkConfig(normalize_observations=True)
+    parts = np.stack(np.split(frames, devices, axis=1))
+    one = init_statistics(config, frames.shape[-2:])
+    update = jax.jit(jax.vmap(update_statistics, (None, 0), axis_name=AXIS))
+    return jax.tree.map(lambda x: np.asarray(x[0]), update(one, parts))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_nearly_constant_pixels_have_their_variance_on_any_devices(devices):
+    """One frame in 320 is a level off: Var = (1/320)(1 - 1/320), by 255² as pixels are scaled."""
+    frames = np.full((20, 16, 16, 16), np.arange(256, dtype=np.uint8).reshape(16, 16))
+    frames[3, 5] ^= 1
+    statistics = batch_statistics(frames, devices)
+    exact = (1 / 320) * (1 - 1 / 320) / 255**2
+    np.testing.assert_allclose(statistics.variance, exact, rtol=1e-6)
+    np.testing.assert_allclose(statistics.mean[..., 0], frames.mean((0, 1)) / 255, rtol=1e-6)
+    for ours, whole in zip(statistics, batch_statistics(frames), strict=True):
+        np.testing.assert_array_equal(ours, whole)
+
+
+def test_sums_of_bytes_stay_exact_in_large_batches(monkeypatch):
+    """The squares of 2¹⁸ bytes sum to up to four times 2³²; more bytes go in several parts."""
+    bright = np.full((64, 4096, 1, 2), 255, np.uint8)
+    bright[:32, :, :, 1] = 0  # of the largest variance there is
+    bright[0] = 254
+    for exact_frames in (2**18, 2**16):
+        monkeypatch.setattr(running_statistics, "EXACT_FRAMES", exact_frames)
+        statistics = batch_statistics(bright)
+        scaled = bright.reshape(-1, 1, 2, 1) / 255
+        assert statistics.samples == 2**18
+        np.testing.assert_allclose(statistics.mean, scaled.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(statistics.variance, scaled.var(0), rtol=1e-4)
 
 
 def test_normalization_is_the_standard_score_and_is_clipped():

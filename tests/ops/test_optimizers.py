@@ -6,6 +6,7 @@ from jax.sharding import PartitionSpec
 
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, OptimizerConfig
+from jaxrl.config.validation import check
 from jaxrl.ops import gradients, optimizers
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.runtime.mesh import make_mesh, map_over_devices
@@ -52,11 +53,14 @@ def test_gradients_are_clipped_before_they_are_scaled():
     assert one_step(config, 5.0) == pytest.approx(one_step(BASE, 0.6), rel=1e-6)
 
 
-def test_linear_schedule_ends_at_zero():
+@pytest.mark.parametrize("updates", [10, (2**31 - 1) // 5])  # the longest run that is taken
+def test_linear_schedule_ends_at_zero(updates):
     optimizer = OptimizerConfig(learning_rate=0.1, schedule="linear")
-    config = Config(optimizer=optimizer, num_envs=2, total_steps=100)  # 10 updates
+    config = Config(optimizer=optimizer, num_envs=2, total_steps=10 * updates)
+    check(config)
     rate = optimizers.learning_rate(resolve(config))
-    np.testing.assert_allclose([rate(0), rate(5), rate(10)], [0.1, 0.05, 0.0], atol=1e-8)
+    rates = [rate(jnp.int32(done)) for done in (0, updates // 2, updates)]
+    np.testing.assert_allclose(rates, [0.1, 0.05, 0.0], atol=1e-8)
 
 
 def test_row_weights_count_every_valid_row_of_all_devices_once():

@@ -67,6 +67,23 @@ def test_rings_of_two_devices_merge_by_time():
     assert summary.return_mean == 554.5
 
 
+def test_more_games_than_32_bits_count():
+    """The count goes on from 2³¹ - 1 at -2³¹, and the host adds what came since it last looked."""
+    state = episode_statistics.init(num_envs=3, num_devices=1, counted=True)
+    state = state._replace(ended=jnp.full(1, 2**31 - 1, jnp.int32))
+    before = episode_statistics.summarize(state).episodes
+    state = episode_statistics.update(state, row([4, 6, 8], [True] * 3, [False] * 3))
+    summary = episode_statistics.summarize(state)
+    assert (before, summary.episodes) == (2**31 - 1, -(2**31) + 2)
+    assert episode_statistics.games_between(before, summary.episodes) == 3
+    assert summary.return_mean == 6.0
+    two = episode_statistics.Episodes(*(np.concatenate([x, x]) for x in state))
+    assert episode_statistics.summarize(two).episodes == 2 * (-(2**31) + 2)
+    merged = episode_statistics.merged(two, 3)
+    np.testing.assert_array_equal(merged.ended, [4, 0, 0])  # 2 (2³¹ + 2) modulo 2³²
+    assert episode_statistics.summarize(merged).return_mean == 6.0
+
+
 def test_the_best_checkpoint_needs_more_than_the_first_games():
     """With 16 environments 100 games, with 128 two of each: before, short games are favored."""
     found = {}
