@@ -19,6 +19,8 @@ SEEN_SHAPE = (210, SCREEN_WIDTH)  # EnvPool shows no more of a screen that has m
 ANSWERS = {
     0: "the engine of this program is closed",
     2: "the GPU failed while the games were under way",
+    3: "the games belong to the process that this one was forked from, and their threads are not "
+    "here: call init again",
 }
 REFUSALS = {
     1: "their snapshots are of another version of the emulator",

@@ -1,6 +1,8 @@
 """The engine against EnvPool's, row by row; what must not change a game changes none."""
 
 import collections
+import os
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -264,6 +266,29 @@ def test_stepping_before_init_or_after_close_is_refused(interface):
         jax.block_until_ready(step(state))
         with pytest.raises(EngineError, match="closed"):
             engine.check()
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_a_forked_process_is_told_that_it_has_no_threads():
+    engine = make_engine(BASE, 2)
+    engine.init(1)
+    if (child := os.fork()) == 0:
+        signal.alarm(20)  # kills it where it waits for threads
+        refused = 0
+        for call in (
+            lambda: engine.send.args[0].pools[0].send(np.zeros(2)),
+            engine.render,
+            engine.save,
+        ):
+            try:
+                call()
+            except EngineError as error:
+                refused += "forked" in str(error)
+        engine.close()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert engine.render().any()
+    engine.close()
 
 
 def test_a_game_that_is_not_known_is_refused():
