@@ -36,14 +36,16 @@ class Member:
         self.session = session
         self.recorder = Recorder(session, progress.step)
         self.evaluator = Evaluator(session, progress.step)
-        unsaid = int(new_games or progress.new_games)
-        self._extra = {"compile_seconds": round(compile_seconds, 3), "new_games": unsaid}
+        self._extra = {"compile_seconds": round(compile_seconds, 3)}
+        # Of an owed line, which is of the session before, and of the first line of this one.
+        self._new_games = progress.new_games, int(new_games)
         # Games that ended on devices of an earlier session; this state does not count them.
         self._elsewhere = progress.episodes - games.episodes
         ended_before = (
             progress.episodes if new_games else max(progress.ended_before, self._elsewhere)
         )
         self._seconds_before = progress.seconds
+        unsaid = max(self._new_games)
         self.progress = dataclasses.replace(progress, ended_before=ended_before, new_games=unsaid)
         self.games = games
         self._means: dict[str, float | None] = {}
@@ -123,7 +125,9 @@ class Member:
         wall = self.recorder.wall_before + self.session.seconds_since_start()
         line = _log_line(progress, rate, self.games, wall, self.recorder.seconds)
         if owed:  # it is of the session before
-            self.recorder.write(line | self._means | evaluated)
+            said, unsaid = self._new_games
+            self.recorder.write(line | {"new_games": said} | self._means | evaluated)
+            self.progress = dataclasses.replace(progress, new_games=unsaid)
             return
         self.recorder.write(line | self._extra | self._means | evaluated)
         self._extra = {}
@@ -205,4 +209,5 @@ def _log_line(
         "goodput": round(progress.seconds / wall, 4),
         "checkpoint_seconds": round(saving, 3),
         "memory_gb": round(psutil.Process().memory_info().rss / 1e9, 3),
+        "new_games": progress.new_games,
     }
