@@ -15,7 +15,7 @@ from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.training.evaluator import Evaluator
 from jaxrl.training.recorder import Recorder
 from jaxrl.training.session import TrainingSession
-from jaxrl.types import FRAME_SKIP, AgentState
+from jaxrl.types import AgentState
 
 
 class Member:
@@ -123,7 +123,8 @@ class Member:
         if self.owes_line:
             return
         wall = self.recorder.wall_before + self.session.seconds_since_start()
-        line = _log_line(progress, rate, self.games, wall, self.recorder.seconds)
+        frame_skip = self.session.config.env.frame_skip
+        line = _log_line(progress, frame_skip, rate, self.games, wall, self.recorder.seconds)
         if owed:  # it is of the session before
             said, unsaid = self._new_games
             self.recorder.write(line | {"new_games": said} | self._means | evaluated)
@@ -195,12 +196,17 @@ def _best_by(
 
 
 def _log_line(
-    progress: Progress, rate: float, games: EpisodeSummary, wall: float, saving: float
+    progress: Progress,
+    frame_skip: int,
+    rate: float,
+    games: EpisodeSummary,
+    wall: float,
+    saving: float,
 ) -> dict[str, Any]:
     """Returns the keys of metrics.jsonl that every run has."""
     return {
         "step": progress.step,
-        "frames": progress.step * FRAME_SKIP,
+        "frames": progress.step * frame_skip,
         "seconds": round(progress.seconds, 3),
         "steps_per_second": round(rate, 1),
         "updates": progress.updates,

@@ -43,6 +43,7 @@ class Rules(ctypes.Structure):
         ("exact_resets", ctypes.c_uint8),
         ("num_actions", ctypes.c_uint8),
         ("actions", ctypes.c_uint8 * MOST_ACTIONS),
+        ("frame_skip", ctypes.c_uint8),
     )
 
 
@@ -180,6 +181,7 @@ def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules
         exact_resets=env.exact_resets,
         num_actions=len(actions),
         actions=(ctypes.c_uint8 * MOST_ACTIONS)(*actions),
+        frame_skip=env.frame_skip,
     )
 
 

@@ -13,7 +13,8 @@ from jaxrl.atari.games import atari_games, minimal_actions
 from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.envs import make_engine, make_engines
+from jaxrl.envs import check_engine, engine_name, make_engine, make_engines
+from jaxrl.envs.atari2600 import engine as atari2600
 from jaxrl.envs.atari2600 import library
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.envpool.engine import make_pool
@@ -92,6 +93,9 @@ def test_rows_of_every_game_equal_envpools_for_long(game):
         {"frame_height": 105, "frame_width": 80},
         {"frame_height": 42, "frame_width": 44},
         {"max_episode_steps": 7},
+        {"frame_skip": 1},
+        {"frame_skip": 2, "max_episode_steps": 30},
+        {"frame_skip": 5},
     ],
     ids=lambda settings: "-".join(f"{key}={value}" for key, value in settings.items()),
 )
@@ -103,6 +107,22 @@ def test_frames_larger_than_the_screen_are_refused(capsys):
     arguments = ["--game", "pong", "--env.engine", "atari2600", "--env.frame-height", "212"]
     assert main(["train", "--config", "vtrace_cpu", *arguments]) == 2
     assert "210 x 160" in capsys.readouterr().err
+
+
+def test_frames_that_go_on_are_seen_as_envpool_sees_them_whatever_a_step_is():
+    """Qbert begins a picture in one frame and ends it in the next."""
+    assert_equals_envpool(BASE.replaced(game="qbert", env={"frame_skip": 1}), 150)
+
+
+def test_games_of_other_modes_are_envpools(capsys):
+    config = BASE.replaced(game="pong", env={"difficulty": 1})
+    with pytest.raises(UserError, match=r"env.mode, env.difficulty: .* --env.engine envpool"):
+        check_engine(config)
+    asked = config.replaced(env={"engine": "auto"})
+    atari2600._say_mode.cache_clear()
+    assert [engine_name(asked), engine_name(asked)] == ["envpool", "envpool"]
+    said = capsys.readouterr().err
+    assert said == "EnvPool plays, which is slower: it has env.mode and env.difficulty\n"
 
 
 # --- chance --------------------------------------------------------------------------------------
