@@ -14,8 +14,7 @@ import numpy as np
 PyTree = Any
 AXIS = "device"  # the one axis of the mesh
 FRAME_SHAPE = (84, 84)  # pixels, height x width, if nothing else is configured (Mnih 2013)
-STACK_SIZE = 4  # frames an agent sees at once
-FRAME_SKIP = 4  # emulator frames per agent step
+STACK_SIZE = 4  # frames an agent sees at once, if nothing else is configured
 
 
 class EnvSpec(NamedTuple):
@@ -26,6 +25,7 @@ class EnvSpec(NamedTuple):
     action_meanings: tuple[str, ...]  # [A], names as the Arcade Learning Environment has them
     game: str
     frame_shape: tuple[int, int] = FRAME_SHAPE  # H, W; 84, 84 in the shapes of all other comments
+    stack_size: int = STACK_SIZE  # frames that an agent sees at once; 4 in those comments
 
 
 class TimeStep(NamedTuple):

@@ -18,7 +18,7 @@ FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--parallel
 SMALL = [*FAST, "--num-envs", "4", "--evaluation.episodes", "0"]
 TIMING = {
     "seconds", "steps_per_second", "compile_seconds", "wall_seconds", "goodput",
-    "checkpoint_seconds", "memory_gb", "new_games", "evaluation/seconds",
+    "checkpoint_seconds", "memory_gb", "evaluation/seconds",
 }  # fmt: skip
 
 

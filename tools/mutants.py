@@ -293,7 +293,7 @@ evaluation-noops-of-training:
     "noop": {"noop_max": 30}, => "noop": {},
 evaluation-limit-of-training:
     evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    "max_episode_steps": 27_000, =>
+    "max_episode_steps": MOST_FRAMES // config.env.frame_skip, =>
 evaluation-is-not-sticky: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     STICKINESS[protocol] => 0.0
 evaluation-clips-rewards: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
@@ -303,7 +303,7 @@ evaluation-fires-once:
     state.override(action, engine.spec) => action
 evaluation-fires-for-the-first-game-only:
     evaluation/test_protocols.py::test_fire_is_pressed_for_some_steps_after_each_reset
-    jnp.where(timestep.reset, FIRE_STEPS, jnp.maximum(state.steps_left - 1, 0)) =>
+    jnp.where(timestep.reset, steps, jnp.maximum(state.steps_left - 1, 0)) =>
     jnp.maximum(state.steps_left - 1, 0)
 # training/train.py
 evaluation-is-always-noop:

@@ -65,7 +65,8 @@ class Batch(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state; the target network is a copy of the network."""
-    actor = init_actor(setup.network, key, setup.spec.frame_shape)
+    spec = setup.spec
+    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
     opt_state = setup.optimizer.init(actor.params)
     return AgentState(actor, TrainState(opt_state, actor.params), memory=())
 

@@ -110,7 +110,8 @@ class Rollout(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state."""
-    actor = init_actor(setup.network, key, setup.spec.frame_shape)
+    spec = setup.spec
+    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
     value_statistics = new_statistics(()) if setup.settings.normalize_values else ()
     statistics = Statistics(actor.statistics, value_statistics)
     rate = jnp.float32(setup.learning_rate(0))

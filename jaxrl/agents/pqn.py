@@ -72,7 +72,8 @@ class Learned(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state; `train_state` is the optimizer's state."""
-    actor = init_actor(setup.network, key, setup.spec.frame_shape)
+    spec = setup.spec
+    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
     return AgentState(actor, setup.optimizer.init(actor.params), memory=())
 
 

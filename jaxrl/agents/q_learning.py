@@ -108,7 +108,7 @@ class Learned(NamedTuple):
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state: an empty replay, a target network that is a copy."""
     settings, spec = setup.settings, setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape)
+    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
     rows = buffer.rows_per_env(settings.replay_capacity, setup.num_envs, settings.rollout_length)
     priorities = prioritized.new(spec.num_envs, rows) if setup.prioritizes else ()
     memory = buffer.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
@@ -212,12 +212,13 @@ def draw_batch(
     settings = setup.settings
     size = settings.batch_size // jax.lax.axis_size(AXIS)
     place_key, noise_key = jax.random.split(key)
+    window = settings.n_step, settings.gamma, setup.spec.stack_size
     if not setup.prioritizes:
         place = buffer.draw_uniform(place_key, memory, size, settings.n_step)
-        transitions = buffer.read(memory, place, settings.n_step, settings.gamma)
+        transitions = buffer.read(memory, place, *window)
         return place, make_batch(setup, actor, target_params, transitions, noise_key)
     place, probability = prioritized.draw(place_key, memory, size)
-    transitions = buffer.read(memory, place, settings.n_step, settings.gamma)
+    transitions = buffer.read(memory, place, *window)
     batch = make_batch(setup, actor, target_params, transitions, noise_key)
     exponent = importance_exponent(setup, actor.updates)
     return place, batch._replace(importance=prioritized.importance(probability, exponent))

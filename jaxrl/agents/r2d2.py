@@ -82,7 +82,7 @@ class Outputs(NamedTuple):
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state: an empty replay, a target network that is a copy."""
     spec, form = setup.spec, setup.form
-    actor = init_actor(setup.network, key, spec.frame_shape)
+    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
     rows = buffer.rows_per_env(setup.settings.replay_capacity, setup.num_envs, form.stride)
     memory = sequences.new(spec.num_envs, rows, spec.frame_shape, setup.core, form)
     train_state = TrainState(setup.optimizer.init(actor.params), actor.params)
@@ -259,7 +259,9 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
         spec=spec,
         network=heads.ActionValueNetwork(spec.num_actions, 1, config.network),
         core=core,
-        form=sequences.Form(settings.burn_in, settings.sequence_length, settings.sequence_stride),
+        form=sequences.Form(
+            settings.burn_in, settings.sequence_length, settings.sequence_stride, spec.stack_size
+        ),
         optimizer=optimizers.make_optimizer(config.optimizer),
         learning_rate=optimizers.learning_rate(plan),
         epsilon=exploration.ladder(

@@ -87,7 +87,7 @@ class Inputs(NamedTuple):
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state, with an empty memory; `train_state` is the optimizer's state."""
     settings, spec = setup.settings, setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape)
+    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
     rows = buffer.rows_for_window(setup.steps_read, settings.rollout_length)
     core = core_of(setup.network.config)
     memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32), core)

@@ -12,7 +12,6 @@ from jaxrl.config.toml import algorithm_config
 from jaxrl.formatting import count, duration
 from jaxrl.runs import evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
-from jaxrl.types import FRAME_SKIP
 
 
 def card(run_dir: Path, name: str, step: int) -> str:
@@ -28,7 +27,7 @@ def card(run_dir: Path, name: str, step: int) -> str:
         f"# {config.game}, {config.algorithm}",
         "",
         f"A policy that jaxrl trained on {config.game} with {config.algorithm} for {step:,} agent "
-        f"steps ({count(step * FRAME_SKIP)} frames).",
+        f"steps ({count(step * config.env.frame_skip)} frames).",
         "",
         *_scores(run_dir, step),
         "## Use",
@@ -67,7 +66,7 @@ def _needs(config: Config) -> list[str]:
 def _acting(config: Config) -> list[str]:
     """Returns the lines of Python that choose an action."""
     height, width = config.frame_shape()
-    shape = f"uint8[{height}, {width}, 4], the oldest frame first"
+    shape = f"uint8[{height}, {width}, {config.env.stack}], the oldest frame first"
     if not config.network.remembers:
         return [f"action = policy.act(observation, seed=0)  # {shape}"]
     return [

@@ -12,7 +12,7 @@ from jaxrl.analysis.drawing import BAD, COLORS, GOOD, GREY, PALE, legend_beside,
 from jaxrl.errors import UserError
 from jaxrl.evaluation.film import write as write_film
 from jaxrl.evaluation.trace import Trace
-from jaxrl.evaluation.video import pictures_per_second
+from jaxrl.evaluation.video import pictures_per_second, real_time
 
 WIDTH = 9.5  # inches
 FRAMES_SHOWN = 8  # pictures above the curves
@@ -77,12 +77,13 @@ def draw_step(trace: Trace, step: int) -> "matplotlib.figure.Figure":
 def film(trace: Trace, frames_per_second: float | None = None) -> bytes:
     """Returns an mp4 of the game and the policy, above curves that a cursor follows.
 
-    15 steps per second are the speed of Atari's console, and the default, but for games of few
-    steps.
+    15 steps of 4 frames per second are the speed of Atari's console, and the default, but for games
+    of few steps.
     """
     if frames_per_second is None:
         games = max(1, int(trace.ends.sum()))
-        frames_per_second = pictures_per_second(len(trace.frames) / games)
+        fastest = real_time(trace.frame_skip)
+        frames_per_second = pictures_per_second(len(trace.frames) / games, fastest)
     import matplotlib.figure
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

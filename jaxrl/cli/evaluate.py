@@ -32,7 +32,7 @@ class Evaluate:
     """Play whole games by a named protocol and report their unclipped scores.
 
     noop: up to 30 no-ops at the start (Mnih 2015), no sticky actions. sticky: actions repeat with
-    probability 0.25 (Machado 2018). Both play at most 27,000 agent steps, with unclipped scores.
+    probability 0.25 (Machado 2018). Both play at most 108,000 frames, with unclipped scores.
     The set of actions, and who presses FIRE at the start and after a lost life, stay as they were
     in training. The result goes to evaluations/PROTOCOL.json and
     evaluation.json in the run directory, or to the file of --output.
@@ -84,9 +84,10 @@ def evaluate(arguments: Evaluate) -> int:
     elif arguments.json:
         print(_as_json(found))
     if arguments.output and elsewhere:
-        from jaxrl.runs.directory import replace_text
+        from jaxrl.runs.files import writing
 
-        replace_text(arguments.output, _as_json(found) + "\n")
+        with writing(arguments.output) as temporary:
+            temporary.write_text(_as_json(found) + "\n", encoding="utf-8")
         if not arguments.json:
             print(arguments.output)
     return status

@@ -24,6 +24,8 @@ FIXED = (
     "env.full_action_space",
     "env.frame_height",
     "env.frame_width",
+    "env.frame_skip",
+    "env.stack",
     "agent.rollout_length",
     "agent.priority_exponent",
     "network",

@@ -15,6 +15,7 @@ from jaxrl.atari.games import game_name
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.algorithms import A2CConfig
 from jaxrl.config.bounds import (
+    INT32,
     Count,
     CountOrZero,
     Fraction,
@@ -162,11 +163,22 @@ class EnvConfig:
     fire_reset: bool = True
     """press FIRE after every reset (with episodic_life also after a lost life) in every game whose
     action set has FIRE; never with full_action_space"""
+    frame_skip: Annotated[int, Ge(1), Le(255)] = 4
+    """emulator frames of an agent step; the agent sees the maximum of the last two"""
+    stack: Annotated[int, Ge(1), Le(4)] = 4
+    """newest frames that the agent sees at once"""
+    grayscale: bool = True
+    """show grey frames; networks take no others yet"""
+    mode: Annotated[int, Ge(-1), INT32] = -1
+    """mode of the game, as the Arcade Learning Environment numbers them; -1 is its default.
+    EnvPool has them, and auto takes it for them"""
+    difficulty: Annotated[int, Ge(-1), INT32] = -1
+    """difficulty of the game, in the same way"""
     repeat_action_probability: Fraction = 0.0
     """probability that the emulator repeats the last action (sticky actions)"""
     flicker: Fraction = 0.0
     """probability that a step's frame is blank to the agent, in evaluations too; scores and rewards
-    stay. Each of the four frames of a stack is drawn by itself (Hausknecht & Stone 2015, whose
+    stay. Each of the frames of a stack is drawn by itself (Hausknecht & Stone 2015, whose
     agent sees one frame at a time)"""
     full_action_space: bool = False
     """all 18 actions instead of those the game uses"""
@@ -262,7 +274,7 @@ class Config:
     seed: CountOrZero = 1
     """of the parameters, the actions and the games"""
     total_steps: LongCount = 10_000_000
-    """agent steps over all environments, below 2^31 in each; one agent step is 4 emulator frames"""
+    """agent steps over all environments, below 2^31 in each; one is env.frame_skip frames"""
     num_envs: Count = 16
     """environments over all devices"""
     run_dir: str = ""
@@ -289,6 +301,10 @@ class Config:
             for name, value in changes.items()
         }
         return dataclasses.replace(self, **values)
+
+    def chooses_mode(self) -> bool:
+        """Returns whether the game is played in another mode or difficulty than its default."""
+        return max(self.env.mode, self.env.difficulty) >= 0
 
     def frame_shape(self) -> tuple[int, int]:
         """Returns the height and width of a frame, in pixels."""

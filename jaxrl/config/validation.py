@@ -6,7 +6,7 @@ from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.plan import check_sizes, scaled_learning_rate
-from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, convolutions
+from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, EnvConfig, convolutions
 from jaxrl.config.toml import algorithm_config, stems
 from jaxrl.errors import UserError, nearest
 
@@ -64,11 +64,29 @@ def check_playable(config: Config) -> None:
     check_game(config.game, known_games())
     bounds.check(config)
     _check_engine(config)
+    _check_emulation(config)
     if config.env.frame_width % 4:
         near = round(config.env.frame_width / 4) * 4
         raise UserError(
             f"env.frame_width = {config.env.frame_width}: must be a multiple of 4: take {near}"
         )
+
+
+def _check_emulation(config: Config) -> None:
+    """Refuses what no emulator shows, and emulators' settings for games that have none."""
+    if not config.env.grayscale:
+        raise UserError(
+            "env.grayscale = false: networks, statistics and the replay take a grey byte for each "
+            "pixel; leave it at true"
+        )
+    if config.game not in CATCH_GAMES:
+        return
+    for name in ("frame_skip", "mode", "difficulty"):
+        value, default = getattr(config.env, name), getattr(EnvConfig, name)
+        if value != default:
+            raise UserError(
+                f"env.{name} = {value}: {config.game} has no emulator: leave it at {default}"
+            )
 
 
 def _check_engine(config: Config) -> None:

@@ -9,6 +9,7 @@ from jaxrl.envs.atari2600.engine import check_config as check_atari2600
 from jaxrl.envs.atari2600.engine import make_atari2600, plays
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.catch import make_catch
+from jaxrl.envs.envpool.engine import check_config as check_envpool
 from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
 from jaxrl.envs.flicker import flicker
 from jaxrl.errors import UserError
@@ -24,6 +25,7 @@ def make_engine(
     name = engine_name(config)
     make: Any = MAKERS.get(name) or extensions.load(extensions.ENGINES, name).make
     engine: EnvEngine = make(config, num_envs, num_local_devices, group)
+    engine = engine._replace(spec=engine.spec._replace(stack_size=config.env.stack))
     return flicker(engine, config.env.flicker) if config.env.flicker else engine
 
 
@@ -84,6 +86,8 @@ def check_engine(config: Config) -> None:
             check(config)
     if name == "atari2600":
         check_atari2600(config)
+    if name == "envpool":
+        check_envpool(config)
     if name in ("envpool", "catch") and config.env.interface == "stream":
         raise UserError(
             f"env.interface = 'stream': {name} has none; take auto, or for Atari --env.engine "

@@ -53,7 +53,8 @@ def start_games(agent: Agent, engine: EnvEngine, seed: int) -> rollout.RolloutSt
     keys = jax.random.split(jax.random.key(seed), num_envs)
     games = episode_statistics.init(num_envs, 1, counted=True)
     return jax.device_put(
-        rollout.start(env, timestep, keys, games, agent.core), jax.local_devices()[0]
+        rollout.start(env, timestep, keys, games, agent.core, engine.spec.stack_size),
+        jax.local_devices()[0],
     )
 
 

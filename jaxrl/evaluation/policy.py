@@ -20,7 +20,6 @@ from jaxrl.runs import checkpoint_files
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
 from jaxrl.runs.paths import as_run_dir, naming_as_given
 from jaxrl.types import (
-    STACK_SIZE,
     ActorState,
     Agent,
     Choice,
@@ -73,9 +72,9 @@ class RecurrentState:
 class Policy:
     """A trained policy, as evaluations play it.
 
-    An observation is uint8[H, W, 4]: the newest four frames, grey, the oldest first; 84 x 84 unless
-    configured otherwise. Every method takes one observation, or a batch uint8[B, H, W, 4]. A policy
-    with `network.core` needs a `state` beside it, from `new_state`.
+    An observation is uint8[H, W, 4]: the newest four frames, grey, the oldest first; 84 x 84 x 4
+    unless configured otherwise. Every method takes one observation, or a batch uint8[B, H, W, 4]. A
+    policy with `network.core` needs a `state` beside it, from `new_state`.
     """
 
     config: Config  # of the run that trained it
@@ -196,7 +195,7 @@ class Policy:
     def _batch(self, observation: np.ndarray) -> tuple[np.ndarray, bool]:
         """Returns a batch, and whether it is of one observation. Raises `UserError`."""
         array = np.asarray(observation)
-        shape = (*self.config.frame_shape(), STACK_SIZE)
+        shape = (*self.config.frame_shape(), self.config.env.stack)
         if array.ndim not in (3, 4) or array.shape[-3:] != shape or array.dtype != np.uint8:
             needed = ", ".join(map(str, shape))
             hint = ""

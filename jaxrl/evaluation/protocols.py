@@ -19,12 +19,13 @@ from jaxrl.program.rollout import RolloutState
 from jaxrl.runs.evaluation_record import NOTHING_PRESSED, STICKINESS, Conditions
 from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 
-# Agent steps of FIRE after a reset, whose own FIRE sticky actions may swallow: of 8 frames all are
-# swallowed once in 65,000 resets.
-FIRE_STEPS = 2
+# Frames of FIRE after a reset, whose own FIRE sticky actions may swallow: all of them are swallowed
+# once in 65,000 resets.
+FIRE_FRAMES = 8
+MOST_FRAMES = 108_000  # of a game, half an hour on the console
 
 ProtocolName = Literal["noop", "sticky"]
-# Settings that differ from training; both play whole games of at most 27,000 steps, unclipped.
+# Settings that differ from training; both play whole games of `MOST_FRAMES`, unclipped.
 PROTOCOLS: dict[str, dict[str, Any]] = {
     # Up to 30 no-ops at the start, no sticky actions (Mnih 2015)
     "noop": {"noop_max": 30},
@@ -70,7 +71,7 @@ def protocol_config(config: Config, protocol: str) -> Config:
     whole_games: dict[str, Any] = {
         "reward_clip": False,
         "random_start_steps": 0,
-        "max_episode_steps": 27_000,
+        "max_episode_steps": MOST_FRAMES // config.env.frame_skip,
         "exact_resets": True,
         "repeat_action_probability": STICKINESS[protocol],
     }
@@ -85,7 +86,7 @@ def set_up(config: Config, protocol: str, num_envs: int) -> EvaluationSetup:
     agent = make_agent(resolve(played), engine.spec)
     played_under = conditions(config, protocol)
     if played_under.fire_steps:
-        engine = press_fire(engine)
+        engine = press_fire(engine, played_under.fire_steps)
     return EvaluationSetup(engine, agent, played_under)
 
 
@@ -93,7 +94,9 @@ def conditions(config: Config, protocol: str) -> Conditions:
     """Returns the conditions of an evaluation by the protocol, as evaluation.json has them."""
     played = protocol_config(config, protocol)
     if played.game not in atari_games():  # others have none of these options
-        return dataclasses.replace(NOTHING_PRESSED, flicker=played.env.flicker)
+        return dataclasses.replace(
+            NOTHING_PRESSED, flicker=played.env.flicker, frame_skip=played.env.frame_skip
+        )
     fire = presses_fire(played)
     # A policy trained with sticky actions has learned to press FIRE where it must.
     new_to_sticky = (
@@ -103,12 +106,15 @@ def conditions(config: Config, protocol: str) -> Conditions:
         # FIRE replaces one of them.
         noops=(0, played.env.noop_max - 1) if fire else (1, played.env.noop_max),
         fire=fire,
-        fire_steps=FIRE_STEPS if fire and new_to_sticky else 0,
+        fire_steps=-(-FIRE_FRAMES // played.env.frame_skip) if fire and new_to_sticky else 0,
         life_resets=played.env.episodic_life,
         stickiness=played.env.repeat_action_probability,
         all_actions=played.env.full_action_space,
         max_steps=played.env.max_episode_steps,
         flicker=played.env.flicker,
+        frame_skip=played.env.frame_skip,
+        mode=played.env.mode,
+        difficulty=played.env.difficulty,
     )
 
 
@@ -120,8 +126,8 @@ def screen(engine: EnvEngine, state: RolloutState) -> np.ndarray:
     return np.asarray(screens(env, state.timestep))[0][..., None].repeat(3, -1)
 
 
-def press_fire(engine: EnvEngine) -> EnvEngine:
-    """Returns the engine with FIRE in place of the first actions after every reset.
+def press_fire(engine: EnvEngine, steps: int) -> EnvEngine:
+    """Returns the engine with FIRE in place of the first `steps` actions after every reset.
 
     With sticky actions the emulator may ignore the FIRE of the reset itself, and a policy that
     never had to press FIRE would stand still. An agent that remembers takes its own choice for the
@@ -130,14 +136,14 @@ def press_fire(engine: EnvEngine) -> EnvEngine:
 
     def init(seed: int) -> tuple[FireState, TimeStep]:
         env, timestep = engine.init(seed)
-        return FireState(env, np.full(len(timestep.reset), FIRE_STEPS, np.int32)), timestep
+        return FireState(env, np.full(len(timestep.reset), steps, np.int32)), timestep
 
     def send(state: FireState, action: jax.Array) -> FireState:
         return state._replace(env=engine.send(state.env, state.override(action, engine.spec)))
 
     def recv(state: FireState) -> tuple[FireState, TimeStep]:
         env, timestep = engine.recv(state.env)
-        steps_left = jnp.where(timestep.reset, FIRE_STEPS, jnp.maximum(state.steps_left - 1, 0))
+        steps_left = jnp.where(timestep.reset, steps, jnp.maximum(state.steps_left - 1, 0))
         return FireState(env, steps_left), timestep
 
     return engine._replace(init=init, send=send, recv=recv)

@@ -33,6 +33,7 @@ class Trace(NamedTuple):
     values: np.ndarray
     atoms: np.ndarray  # f32[N]; N is 0 for agents without distributions
     distributions: np.ndarray  # f32[T, A, N], of each action's return
+    frame_skip: int = 4  # emulator frames of a step
 
     @property
     def action_values(self) -> np.ndarray:
@@ -85,7 +86,8 @@ def trace(
         over += over_now
         ended, ignored = over_now and not reset, done
     engine.close()
-    return _join(config.game, engine.spec.action_meanings, frames, rows, ends)
+    found = _join(config.game, engine.spec.action_meanings, frames, rows, ends)
+    return found._replace(frame_skip=config.env.frame_skip)
 
 
 def _step(

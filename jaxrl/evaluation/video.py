@@ -18,7 +18,7 @@ from jaxrl.evaluation.protocols import screen, set_up
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, EnvEngine
 
-REAL_TIME = 15  # pictures per second: an agent step is 4 of the console's 60 frames
+CONSOLE = 60  # frames per second
 SHORTEST = 5.0  # seconds of film, so that a game of a few steps can be seen
 SLOWEST = 2  # pictures per second
 HEIGHT = 420  # of the game, in pixels: twice an Atari game's, which is then 320 wide
@@ -27,9 +27,14 @@ CAPTION = 28  # height of the text above the game, in pixels
 Step = Callable[[rollout.RolloutState], rollout.RolloutState]
 
 
-def pictures_per_second(steps: float, shortest: float = SHORTEST) -> float:
-    """Returns the speed of a film: that of the console, slower for a game of few steps."""
-    return min(REAL_TIME, max(SLOWEST, steps / shortest))
+def real_time(frame_skip: int) -> float:
+    """Returns the pictures per second at the console's speed, one for a step: 15 for 4 frames."""
+    return CONSOLE / frame_skip
+
+
+def pictures_per_second(steps: float, fastest: float, shortest: float = SHORTEST) -> float:
+    """Returns the speed of a film: `fastest`, the console's, or slower for a game of few steps."""
+    return min(fastest, max(SLOWEST, steps / shortest))
 
 
 def _picture(game: np.ndarray, caption: str) -> np.ndarray:
@@ -77,6 +82,7 @@ def record(
     Raises `UserError`, and writes nothing, if the game ends before `from_step`.
     """
     engine, agent, _ = set_up(config, protocol, 1)
+    speed = real_time(config.env.frame_skip)
 
     @jax.jit
     def play(actor: ActorState, state: rollout.RolloutState) -> rollout.RolloutState:
@@ -86,7 +92,7 @@ def record(
     game = _Progress(start_games(agent, engine, seed), 0.0, 0, False, False)
     try:
         game = _play_unseen(engine, step, game, from_step)
-        game = _film(engine, step, game, target, from_step + max_seconds * REAL_TIME)
+        game = _film(engine, step, game, target, from_step + max_seconds * speed, speed)
     finally:
         engine.close()
     return game.score, game.length, game.over
@@ -118,18 +124,23 @@ def _play_unseen(engine: EnvEngine, step: Step, game: _Progress, from_step: int)
 
 
 def _film(
-    engine: EnvEngine, step: Step, game: _Progress, target: Path, max_length: float
+    engine: EnvEngine,
+    step: Step,
+    game: _Progress,
+    target: Path,
+    max_length: float,
+    fastest: float,
 ) -> _Progress:
     """Plays to the end of the game, or to `max_length` agent steps, and writes the pictures."""
-    longest = (max_length - game.length) / REAL_TIME
+    longest = (max_length - game.length) / fastest
     first: list[np.ndarray] = []
     rows = _rows(engine, step, game, max_length)
-    for played, picture in itertools.islice(rows, int(SHORTEST * REAL_TIME)):
+    for played, picture in itertools.islice(rows, int(SHORTEST * fastest)):
         game = played
         first.append(picture)
     # By the length of the whole game: the end of a long one keeps its speed.
-    slow = pictures_per_second(game.length, min(SHORTEST, longest))
-    speed = slow if game.over else REAL_TIME
+    slow = pictures_per_second(game.length, fastest, min(SHORTEST, longest))
+    speed = slow if game.over else fastest
 
     def pictures() -> Iterator[np.ndarray]:
         nonlocal game

@@ -21,10 +21,13 @@ from jaxrl.types import (
 
 
 def init_params(
-    network: nn.Module, key: jax.Array, frame_shape: tuple[int, int] = FRAME_SHAPE
+    network: nn.Module,
+    key: jax.Array,
+    frame_shape: tuple[int, int] = FRAME_SHAPE,
+    stack_size: int = STACK_SIZE,
 ) -> Any:
-    """Returns initial parameters for stacks of frames of this height and width."""
-    observation: Any = jnp.zeros((1, *frame_shape, STACK_SIZE))
+    """Returns initial parameters for stacks of so many frames of this height and width."""
+    observation: Any = jnp.zeros((1, *frame_shape, stack_size))
     config = network.config
     if (core := core_of(config)) is not None:
         steps = first_observation(observation, core)
@@ -37,9 +40,10 @@ def init_actor(
     network: PolicyValueNetwork | ActionValueNetwork,
     key: jax.Array,
     frame_shape: tuple[int, int] = FRAME_SHAPE,
+    stack_size: int = STACK_SIZE,
 ) -> ActorState:
     """Returns the actor before the first update, for stacks of frames of this height and width."""
-    params = init_params(network, key, frame_shape)
+    params = init_params(network, key, frame_shape, stack_size)
     return ActorState(params, init_statistics(network.config, frame_shape), jnp.int32(0))
 
 

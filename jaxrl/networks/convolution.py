@@ -40,6 +40,8 @@ def cut_bytes(image: jax.Array, size: int) -> jax.Array:
 
     XLA moves one element at a time on a CPU, a float as slowly as four bytes.
     """
+    if image.shape[-1] != 4:
+        return cut(image, size)
     words = jax.lax.bitcast_convert_type(image, jnp.uint32)[..., None]
     return jax.lax.bitcast_convert_type(cut(words, size)[..., 0], jnp.uint8)
 

@@ -155,6 +155,8 @@ def normalize(
 
 def _lit(observation: jax.Array) -> jax.Array:
     """Returns which frames of stacks u8[..., H, W, 4] have a pixel that is not 0: b[..., 4]."""
+    if observation.shape[-1] != 4:
+        return (observation != 0).any((-3, -2))
     words = jax.lax.bitcast_convert_type(observation, jnp.uint32)  # four frames at once
     word = jax.lax.reduce_or(words, (words.ndim - 2, words.ndim - 1))
     return jax.lax.bitcast_convert_type(word, jnp.uint8) != 0

@@ -1,4 +1,4 @@
-"""From frames to observations: stacks of four, and the recurrent state of agents that remember."""
+"""From frames to observations: stacks of them, and the recurrent state of agents that remember."""
 
 import jax
 import jax.numpy as jnp
@@ -7,9 +7,9 @@ from jaxrl.ops import batches
 from jaxrl.types import STACK_SIZE, Choice, Core, PyTree, RecurrentObservation, TimeStep
 
 
-def fill_stack(frame: jax.Array) -> jax.Array:
-    """Repeats the first frame of a game four times: u8[E, 84, 84] -> u8[E, 84, 84, 4]."""
-    return jnp.repeat(frame[..., None], STACK_SIZE, axis=-1)
+def fill_stack(frame: jax.Array, size: int = STACK_SIZE) -> jax.Array:
+    """Repeats the first frame of a game, four times for a stack of 4: u8[E, 84, 84, 4]."""
+    return jnp.repeat(frame[..., None], size, axis=-1)
 
 
 def new_game(previous: TimeStep, timestep: TimeStep) -> jax.Array:
@@ -26,6 +26,11 @@ def stack_frames(observation: jax.Array, previous: TimeStep, timestep: TimeStep)
     EnvPool does the same.
     """
     begins = new_game(previous, timestep)[:, None, None]
+    size = observation.shape[-1]
+    if size != 4:
+        filled = fill_stack(timestep.frame, size)
+        shifted = jnp.concatenate([observation[..., 1:], timestep.frame[..., None]], axis=-1)
+        return jnp.where(begins[..., None], filled, shifted)
     # The four bytes of a pixel are one word, oldest lowest: shifting words is four times faster
     # than moving bytes.
     words = jax.lax.bitcast_convert_type(observation, jnp.uint32)

@@ -263,9 +263,9 @@ def start_group(
         counted=parts.config.env.random_start_steps == 0,
         members=len(seeds),
     )
-    return put(
-        parts.mesh, rollout.start(env, timestep, keys, episodes, parts.learners.agent.core), SHARDED
-    )
+    core, stack_size = parts.learners.agent.core, engine.spec.stack_size
+    state = rollout.start(env, timestep, keys, episodes, core, stack_size)
+    return put(parts.mesh, state, SHARDED)
 
 
 def _continue(

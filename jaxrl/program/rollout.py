@@ -20,6 +20,7 @@ from jaxrl.networks.core import first_observation
 from jaxrl.program import episode_statistics
 from jaxrl.program.observations import fill_stack, observe
 from jaxrl.types import (
+    STACK_SIZE,
     ActorState,
     Agent,
     AgentState,
@@ -64,6 +65,7 @@ def start(
     keys: jax.Array,
     episodes: episode_statistics.Episodes,
     core: Core | None,
+    stack_size: int = STACK_SIZE,
 ) -> RolloutState:
     """Returns the state at the start of play.
 
@@ -73,8 +75,10 @@ def start(
       keys: key[E], of the actions.
       episodes: statistics of no games yet.
       core: of an agent that remembers, else None.
+      stack_size: frames that the agent sees at once.
     """
-    observation = first_observation(fill_stack(jnp.asarray(timestep.frame)), core)
+    stack = fill_stack(jnp.asarray(timestep.frame), stack_size)
+    observation = first_observation(stack, core)
     return RolloutState(env, timestep, observation, keys, episodes)
 
 

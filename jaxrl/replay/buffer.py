@@ -36,7 +36,7 @@ class Steps(NamedTuple):
     """C steps of every environment."""
 
     frame: jax.Array  # u32[E, C, 84, 84 / 4], newest of the stack, four pixels a word
-    fresh: jax.Array  # b[E, C], the stack is four times this frame, as at the start of a game
+    fresh: jax.Array  # b[E, C], the stack is this frame alone, as at the start of a game
     action: jax.Array  # u8[E, C]
     reward: jax.Array  # f32[E, C]
     terminated: jax.Array  # b[E, C]
@@ -149,14 +149,12 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
     """Writes a trajectory [T, E] over the oldest steps; T divides C."""
     stacks, recall = _parts(batches.at(trajectory.observation, slice(-1)))
     length, newest = len(trajectory.action), stacks[..., -1]
-    # Four equal bytes; compared as one word.
-    same = jax.lax.bitcast_convert_type(stacks, jnp.uint32) == newest * jnp.uint32(0x01010101)
     new = Steps(
         frame=jax.lax.bitcast_convert_type(
             newest.reshape(*newest.shape[:-1], -1, PIXELS), jnp.uint32
         ),
         # A picture that stands still has four equal frames, too, and the same stack.
-        fresh=jnp.all(same, axis=(2, 3)),
+        fresh=_is_fresh(stacks),
         action=trajectory.action.astype(jnp.uint8),
         reward=trajectory.reward,
         terminated=trajectory.discount == 0,
@@ -172,6 +170,16 @@ def add(replay: Replay, trajectory: Trajectory) -> Replay:
 
     ring = jax.tree.map(write, replay.ring, new)
     return replay._replace(ring=ring, steps=replay.steps + length)
+
+
+def _is_fresh(stacks: jax.Array) -> jax.Array:
+    """Returns b[T, E], where all frames of a stack u8[T, E, 84, 84, 4] are equal."""
+    newest = stacks[..., -1]
+    if stacks.shape[-1] != 4:
+        return jnp.all(stacks == newest[..., None], axis=(2, 3, 4))
+    # Four equal bytes; compared as one word.
+    same = jax.lax.bitcast_convert_type(stacks, jnp.uint32) == newest * jnp.uint32(0x01010101)
+    return jnp.all(same, axis=(2, 3))
 
 
 def _parts(observation: PyTree) -> tuple[jax.Array, PyTree]:
@@ -219,8 +227,13 @@ def draw_uniform(key: jax.Array, replay: Replay, batch_size: int, n_step: int) -
     return Place(jnp.clip(env, 0, num_envs - 1), first_step(replay) + draw(step_key))
 
 
-def stacks_at(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
-    """Rebuilds the stack at each place: u8[B, 84, 84, 4], oldest frame first."""
+def stacks_at(
+    replay: Replay, env: jax.Array, step: jax.Array, stack_size: int = STACK_SIZE
+) -> jax.Array:
+    """Rebuilds the stack at each place: u8[B, 84, 84, 4], oldest frame first.
+
+    A smaller stack is the newest part of one of 4.
+    """
     rows = replay.ring.valid.shape[1]
     steps = step[:, None] + jnp.arange(1 - STACK_SIZE, 1)  # [B, 4]
     env = env[:, None]
@@ -232,12 +245,15 @@ def stacks_at(replay: Replay, env: jax.Array, step: jax.Array) -> jax.Array:
     frames = frames.reshape(*words.shape[:-1], -1)
     # A pixel's four bytes as one word, oldest lowest: faster than moving bytes.
     shifts = 8 * jnp.arange(STACK_SIZE, dtype=jnp.uint32)[:, None, None]
-    return jax.lax.bitcast_convert_type(
+    stacks = jax.lax.bitcast_convert_type(
         jnp.sum(frames.astype(jnp.uint32) << shifts, axis=1, dtype=jnp.uint32), jnp.uint8
     )
+    return stacks[..., STACK_SIZE - stack_size :]
 
 
-def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions:
+def read(
+    replay: Replay, place: Place, n_step: int, gamma: float, stack_size: int = STACK_SIZE
+) -> Transitions:
     """Reads the transitions that begin at `place`.
 
     With m the number of rows before the first invalid one, at most n:
@@ -257,11 +273,11 @@ def read(replay: Replay, place: Place, n_step: int, gamma: float) -> Transitions
     before = jnp.concatenate([jnp.ones_like(after[:, :1]), after[:, :-1]], axis=1)
     length = jnp.sum(inside, axis=1).astype(jnp.int32)
     return Transitions(
-        observation=stacks_at(replay, place.env, place.step),
+        observation=stacks_at(replay, place.env, place.step, stack_size),
         action=replay.ring.action[place.env, steps[:, 0]].astype(jnp.int32),
         reward=jnp.sum(inside * before * replay.ring.reward[env, steps], axis=1),
         discount=after[:, -1],
-        next_observation=stacks_at(replay, place.env, place.step + length),
+        next_observation=stacks_at(replay, place.env, place.step + length, stack_size),
         valid=replay.ring.valid[place.env, steps[:, 0]],
     )
 
@@ -281,9 +297,11 @@ def window(replay: Replay, env: jax.Array, length: int, newest: PyTree) -> Traje
     capacity = replay.ring.valid.shape[1]
     step = replay.steps[0] - length + jnp.arange(length)
     place = env[None, :], step[:, None] % capacity
-    rows = [jnp.broadcast_to(x, (length, len(env))).ravel() for x in (env[None, :], step[:, None])]
+    envs, steps = (
+        jnp.broadcast_to(x, (length, len(env))).ravel() for x in (env[None, :], step[:, None])
+    )
     stack, recall = _parts(newest)
-    stacks = stacks_at(replay, *rows).reshape(length, len(env), *stack.shape[1:])
+    stacks = stacks_at(replay, envs, steps, stack.shape[-1]).reshape(length, *stack.shape)
     stacks = jnp.concatenate([stacks, stack[None]])
     recalled = jax.tree.map(
         lambda ring, new: jnp.concatenate([ring[place], new[None]]), replay.ring.recall, recall

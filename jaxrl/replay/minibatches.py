@@ -62,14 +62,17 @@ def take(rollout: Batch, steps: jax.Array) -> Batch:
 
     A row counts where its weight in the rollout is above 0; `row_weights` gives its weight.
     """
-    # Four bytes of a pixel's stack travel as one word.
-    words = jax.lax.bitcast_convert_type(rollout.observation, jnp.uint32)
 
     def pick(x: jax.Array) -> jax.Array:
         return x[steps, jnp.arange(steps.shape[1])]
 
-    batch = batches.flatten(jax.tree.map(pick, rollout._replace(observation=words)))
-    return batch._replace(
-        observation=jax.lax.bitcast_convert_type(batch.observation, jnp.uint8),
-        weight=row_weights(batch.weight > 0),
-    )
+    # Four bytes of a pixel's stack travel as one word.
+    as_words = rollout.observation.shape[-1] == 4
+    if as_words:
+        words = jax.lax.bitcast_convert_type(rollout.observation, jnp.uint32)
+        rollout = rollout._replace(observation=words)
+    batch = batches.flatten(jax.tree.map(pick, rollout))
+    if as_words:
+        stacks = jax.lax.bitcast_convert_type(batch.observation, jnp.uint8)
+        batch = batch._replace(observation=stacks)
+    return batch._replace(weight=row_weights(batch.weight > 0))

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxrl.ops import batches
 from jaxrl.replay import buffer, prioritized
 from jaxrl.replay.buffer import Place, Replay
-from jaxrl.types import Core, RecurrentObservation, Trajectory
+from jaxrl.types import STACK_SIZE, Core, RecurrentObservation, Trajectory
 
 
 class Form(NamedTuple):
@@ -29,6 +29,7 @@ class Form(NamedTuple):
     burn_in: int  # B, steps before those that are learned from
     length: int  # L, steps that are learned from
     stride: int  # steps from the start of a sequence to that of the next
+    stack_size: int = STACK_SIZE  # frames of an observation
 
     @property
     def steps(self) -> int:
@@ -126,10 +127,10 @@ def read(memory: Replay, place: Place, form: Form) -> Trajectory:
     env, steps = _rows(memory, place, form)
     shape, row = steps.shape, (env, steps % capacity)
     envs = jnp.broadcast_to(env, shape).ravel()
-    stacks = batches.unflatten(buffer.stacks_at(memory, envs, steps.ravel()), shape)
+    stacks = buffer.stacks_at(memory, envs, steps.ravel(), form.stack_size)
     slot = place.step // form.stride % memory.states.shape[1]
     observation = RecurrentObservation(
-        stack=stacks,
+        stack=batches.unflatten(stacks, shape),
         core=memory.states[place.env, slot][:, None],
         last_action=ring.recall.last_action[row],
         last_reward=ring.recall.last_reward[row],

@@ -25,7 +25,7 @@ from jaxrl.formatting import games, shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
 
-# Both play whole games of at most 27,000 agent steps (30 minutes on the console). These words are
+# Both play whole games of at most 108,000 frames (30 minutes on the console). These words are
 # of evaluations whose conditions differ or are not recorded; `played` has those of all others.
 PROTOCOLS = {
     "noop": "up to 30 no-ops at the start, no sticky actions",
@@ -46,7 +46,11 @@ class Conditions:
     stickiness: float  # probability that an action is repeated
     all_actions: bool  # all 18, not only those that the game uses
     max_steps: int  # agent steps of a game; 0 without a limit
-    flicker: float = 0.0  # probability that the agent sees a blank frame; older files have none
+    # Older files have none of these.
+    flicker: float = 0.0  # probability that the agent sees a blank frame
+    frame_skip: int = 4  # emulator frames of a step
+    mode: int = -1  # of the game; -1 is the default
+    difficulty: int = -1
 
     def describe(self) -> str:
         """Returns one phrase: "0 to 29 no-ops and FIRE at the start, no sticky actions"."""
@@ -65,6 +69,11 @@ class Conditions:
         said = [f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions
         if self.flicker:
             said.append(f"frames are blank with probability {self.flicker:g}")
+        if self.frame_skip != 4:
+            said.append(f"steps of {self.frame_skip} frame{'s' * (self.frame_skip > 1)}")
+        for name in ("mode", "difficulty"):
+            if getattr(self, name) >= 0:
+                said.append(f"{name} {getattr(self, name)}")
         return ", ".join(said)
 
 
@@ -136,7 +145,7 @@ def unwritable(run_dir: Path) -> str:
             with tempfile.TemporaryFile(dir=folder):  # it has no name, and leaves nothing
                 pass
     except OSError as error:
-        return error.strerror
+        return error.strerror or str(error)
     return ""
 
 
@@ -248,12 +257,14 @@ def read_conditions(given: Any) -> Conditions | None:
         raise ValueError("'conditions' is no object")
     found = Conditions(**given | {"noops": tuple(given["noops"])})
     flags = found.fire, found.life_resets, found.all_actions
-    counts = *found.noops, found.fire_steps, found.max_steps
+    counts = *found.noops, found.fire_steps, found.max_steps, found.frame_skip
+    modes = found.mode, found.difficulty
     probabilities = found.stickiness, found.flicker
     if not (
         len(found.noops) == 2
         and all(type(x) is bool for x in flags)
         and all(type(x) is int and 0 <= x < 2**31 for x in counts)
+        and all(type(x) is int and -1 <= x < 2**31 for x in modes)
         and all(type(x) in (int, float) and 0 <= x <= 1 for x in probabilities)
     ):
         raise ValueError("'conditions' make no sense")

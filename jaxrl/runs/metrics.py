@@ -45,8 +45,9 @@ def num_envs_in(settings: dict[str, Any]) -> int | None:
 def of_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list[bool]:
     """Returns for each line whether its mean is of the first games of a session.
 
-    A session begins with the line that has `compile_seconds`. Its games began together where the
-    line says so, or says nothing and they are not Catch's: older versions could save no others.
+    Games began together where the line says so in `new_games`. Older versions do not say it: there
+    they did with every session, which begins with the line that has `compile_seconds`, but for
+    Catch's, because no others could be saved.
 
     Args:
       rows: of metrics.jsonl.
@@ -57,7 +58,7 @@ def of_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list
         return [True] * len(rows)
     found, ended, before = [], 0, 0  # games, now and when the session began
     for row in rows:
-        if "compile_seconds" in row and row.get("new_games", unsaid):
+        if row.get("new_games", "compile_seconds" in row and unsaid):
             before = ended
         ended = int(row.get("episodes") or 0)
         found.append(ended - before < games_needed(num_envs))

@@ -12,7 +12,6 @@ from rich.table import Column
 
 from jaxrl.formatting import count, duration, no_game
 from jaxrl.program.episode_statistics import EpisodeSummary
-from jaxrl.types import FRAME_SKIP
 
 
 class TrainingStatus(NamedTuple):
@@ -24,6 +23,7 @@ class TrainingStatus(NamedTuple):
     games: EpisodeSummary
     note: str = ""  # shown at the end of the line
     members: int = 1  # runs that train together, of which these are the figures of each, or means
+    frame_skip: int = 4  # emulator frames of a step
 
 
 def status_line(status: TrainingStatus) -> str:
@@ -38,7 +38,7 @@ def status_line(status: TrainingStatus) -> str:
             result += f" ({status.games.return_min:.1f} to {status.games.return_max:.1f})"
     return (
         f"{status.step / status.total_steps:4.0%}  {count(status.step)} steps  "
-        f"{count(status.step * FRAME_SKIP)} frames  "
+        f"{count(status.step * status.frame_skip)} frames  "
         f"{times}{status.steps_per_second:,.0f} steps/s  "
         f"{duration(max(left, 0))} left  {result}{status.note and f'  {status.note}'}"
     )

@@ -157,9 +157,8 @@ def _status(session: TrainingSession, members: Sequence[Member], rate: float) ->
     """Returns the figures of the status line, of a population's members together."""
     progress, first = members[0].progress, members[0]
     games = episode_statistics.over_members([member.games for member in members])
-    return TrainingStatus(
-        progress.step, session.plan.total_steps, rate, games, first.note, len(members)
-    )
+    total, frame_skip = session.plan.total_steps, session.config.env.frame_skip
+    return TrainingStatus(progress.step, total, rate, games, first.note, len(members), frame_skip)
 
 
 def _save_if_due(session: TrainingSession, members: Sequence[Member], state: LoopState) -> None:

@@ -15,7 +15,7 @@ from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.training.evaluator import Evaluator
 from jaxrl.training.recorder import Recorder
 from jaxrl.training.session import TrainingSession
-from jaxrl.types import FRAME_SKIP, AgentState
+from jaxrl.types import AgentState
 
 
 class Member:
@@ -36,13 +36,15 @@ class Member:
         self.session = session
         self.recorder = Recorder(session, progress.step)
         self.evaluator = Evaluator(session, progress.step)
-        unsaid = int(new_games or progress.new_games)
-        self._extra = {"compile_seconds": round(compile_seconds, 3), "new_games": unsaid}
+        self._extra = {"compile_seconds": round(compile_seconds, 3)}
+        # Of an owed line, which is of the session before, and of the first line of this one.
+        self._new_games = progress.new_games, int(new_games)
         # Games that ended on devices of an earlier session; this state does not count them.
         elsewhere = progress.episodes - games_between(0, games.episodes)
         ended_before = progress.episodes if new_games else max(progress.ended_before, elsewhere)
         self._counted = games.episodes
         self._seconds_before = progress.seconds
+        unsaid = max(self._new_games)
         self.progress = dataclasses.replace(progress, ended_before=ended_before, new_games=unsaid)
         self.games = games
         self._means: dict[str, float | None] = {}
@@ -122,9 +124,12 @@ class Member:
         if self.owes_line:
             return
         wall = self.recorder.wall_before + self.session.seconds_since_start()
-        line = _log_line(progress, rate, self.games, wall, self.recorder.seconds)
+        frame_skip = self.session.config.env.frame_skip
+        line = _log_line(progress, frame_skip, rate, self.games, wall, self.recorder.seconds)
         if owed:  # it is of the session before
-            self.recorder.write(line | self._means | evaluated)
+            said, unsaid = self._new_games
+            self.recorder.write(line | {"new_games": said} | self._means | evaluated)
+            self.progress = dataclasses.replace(progress, new_games=unsaid)
             return
         self.recorder.write(line | self._extra | self._means | evaluated)
         self._extra = {}
@@ -192,12 +197,17 @@ def _best_by(
 
 
 def _log_line(
-    progress: Progress, rate: float, games: EpisodeSummary, wall: float, saving: float
+    progress: Progress,
+    frame_skip: int,
+    rate: float,
+    games: EpisodeSummary,
+    wall: float,
+    saving: float,
 ) -> dict[str, Any]:
     """Returns the keys of metrics.jsonl that every run has."""
     return {
         "step": progress.step,
-        "frames": progress.step * FRAME_SKIP,
+        "frames": progress.step * frame_skip,
         "seconds": round(progress.seconds, 3),
         "steps_per_second": round(rate, 1),
         "updates": progress.updates,
@@ -206,4 +216,5 @@ def _log_line(
         "goodput": round(progress.seconds / wall, 4),
         "checkpoint_seconds": round(saving, 3),
         "memory_gb": round(psutil.Process().memory_info().rss / 1e9, 3),
+        "new_games": progress.new_games,
     }

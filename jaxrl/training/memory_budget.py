@@ -16,7 +16,7 @@ from jaxrl.networks.core import core_of
 from jaxrl.replay import buffer
 from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
-from jaxrl.types import FRAME_SHAPE, STACK_SIZE, Core
+from jaxrl.types import FRAME_SHAPE, Core
 
 # Of one environment by engine, in bytes; Pong, EnvPool 1.2.5.
 EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
@@ -92,7 +92,7 @@ def _check_play(config: Config, mesh: Mesh, members: int) -> None:
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
-    row = config.env.frame_height * config.env.frame_width * STACK_SIZE  # bytes
+    row = config.env.frame_height * config.env.frame_width * config.env.stack  # bytes
     if (core := core_of(config.network)) is not None:
         row += 4 * core.size
     need = members * (length + 1) * row * config.num_envs // mesh.size * sharing

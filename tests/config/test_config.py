@@ -104,6 +104,22 @@ def test_values_that_cannot_train_are_refused(changes):
         check(Config().replaced(**changes))
 
 
+@pytest.mark.parametrize(
+    ("game", "changes", "told"),
+    [
+        ("pong", {"grayscale": False}, "env.grayscale = false: .* a grey byte for each pixel"),
+        ("pong", {"stack": 5}, "env.stack = 5: must lie between 1 and 4"),
+        ("pong", {"frame_skip": 0}, "env.frame_skip = 0: must lie between 1 and 255"),
+        ("catch", {"frame_skip": 2}, "env.frame_skip = 2: catch has no emulator: leave it at 4"),
+        ("catch", {"mode": 0}, "env.mode = 0: catch has no emulator: leave it at -1"),
+        ("catch_memory", {"difficulty": 1}, "env.difficulty = 1: catch_memory has no emulator"),
+    ],
+)
+def test_what_no_emulator_shows_is_refused(game, changes, told):
+    with pytest.raises(UserError, match=told):
+        check(Config(game=game).replaced(env=changes))
+
+
 def test_not_a_number_is_refused():
     bad = dataclasses.replace(Config().optimizer, learning_rate=float("nan"))
     with pytest.raises(UserError, match=r"optimizer\.learning_rate"):

@@ -18,8 +18,15 @@ import pytest
 from jaxrl.config.schema import Config
 from jaxrl.envs.base import WHOLE, cores_by_device, first_env_seed, on_cores
 from jaxrl.envs.envpool import engine
-from jaxrl.envs.envpool.engine import EnvPoolState, make_envpool, make_pool, time_step
+from jaxrl.envs.envpool.engine import (
+    EnvPoolState,
+    check_config,
+    make_envpool,
+    make_pool,
+    time_step,
+)
 from jaxrl.envs.pools import make_pools
+from jaxrl.errors import UserError
 from jaxrl.program import episode_statistics, rollout
 from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
@@ -261,6 +268,14 @@ def test_two_devices_step_two_pools():
 
 
 # --- actions -------------------------------------------------------------------------------------
+
+
+def test_modes_that_the_game_does_not_have_are_refused():
+    check_config(BASE.replaced(game="pong", env={"mode": 1, "difficulty": 1}))
+    for changes, told in (({"mode": 99}, "invalid game mode"), ({"difficulty": 7}, "difficulty")):
+        config = BASE.replaced(game="pong", env=changes)
+        with pytest.raises(UserError, match=f"env.mode, env.difficulty = .*: pong: .*{told}"):
+            check_config(config)
 
 
 def test_actions_of_a_wrong_shape_or_type_are_refused():

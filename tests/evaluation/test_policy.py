@@ -26,6 +26,14 @@ def observations():
     return np.random.default_rng(0).integers(0, 256, (5, 84, 84, 4), np.uint8)
 
 
+@pytest.mark.parametrize("recipe", ["a2c_fast", "dqn"])
+def test_a_policy_sees_as_many_frames_as_in_training(recipe, observations):
+    policy = untrained(recipe, env={"stack": 2})
+    assert policy.value(observations[..., :2]).shape == (5,)
+    with pytest.raises(UserError, match=r"not uint8\[84, 84, 2\]"):
+        policy.value(observations)
+
+
 def test_one_observation_is_a_batch_of_one(trained, observations):
     policy = load_policy(str(trained))
     assert policy.step == 400

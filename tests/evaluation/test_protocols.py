@@ -62,6 +62,11 @@ def constant(config, action=None):
             {"full_action_space": True},
             {"noop_max": 1, "use_fire_reset": False, "full_action_space": True},
         ),
+        (
+            "noop",
+            {"frame_skip": 5, "mode": 0, "difficulty": 1},
+            {"frame_skip": 5, "mode": 0, "difficulty": 1, "max_episode_steps": 21_600},
+        ),
     ],
 )
 def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, monkeypatch):
@@ -80,13 +85,15 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
     engine.init(0)
     config = made[0].config
     engine.close()
-    expected = expected | {
+    expected = {
         "repeat_action_probability": {"noop": 0.0, "sticky": 0.25}[protocol],
         "reward_clip": False,
         "max_episode_steps": 27_000,
         "frame_skip": 4,
+        "mode": -1,
+        "difficulty": -1,
         "num_envs": 2,
-    }
+    } | expected
     assert {key: config[key] for key in expected} == expected
     assert played.env.random_start_steps == 0
 
@@ -96,6 +103,7 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
     [
         {"noop_max": 7, "episodic_life": False, "reward_clip": False, "fire_reset": False},
         {"repeat_action_probability": 0.25, "full_action_space": True, "max_episode_steps": 50},
+        {"mode": 1, "difficulty": 0, "frame_skip": 2},
     ],
 )
 def test_settings_of_training_reach_envpool(changes):
@@ -228,7 +236,7 @@ def test_fire_is_pressed_for_some_steps_after_each_reset():
         lambda env, action: sent.append(int(action[0])) or env, recv,
         None, False, None, None, None,
     )  # fmt: skip
-    pressing = protocols.press_fire(engine)
+    pressing = protocols.press_fire(engine, 2)
     state, _ = pressing.init(0)
     for _ in range(7):
         state, _ = pressing.recv(pressing.send(state, jnp.array([1], jnp.int32)))
@@ -379,6 +387,12 @@ LIVES = "at the start and after every lost life"
             f"1 no-op {LIVES}, actions repeat with probability 0.25, all 18 actions",
         ),
         ({"game": "catch"}, "sticky", "nothing is pressed at the start, no sticky actions"),
+        (
+            {"frame_skip": 1, "mode": 8, "difficulty": 0},
+            "sticky",
+            f"FIRE held for 8 steps more {LIVES}, actions repeat with probability 0.25, steps of 1 "
+            "frame, mode 8, difficulty 0",
+        ),
     ],
 )
 def test_conditions_are_described_exactly(changes, protocol, described):
@@ -388,7 +402,7 @@ def test_conditions_are_described_exactly(changes, protocol, described):
 
 
 def test_conditions_are_read_as_they_were_written(tmp_path):
-    played = Conditions((0, 29), True, 2, True, 0.25, False, 27_000)
+    played = Conditions((0, 29), True, 2, True, 0.25, False, 27_000, frame_skip=2, mode=3)
     result = evaluation_record.summarize(
         "breakout", "sticky", 5, np.array([1.0]), np.array([9]), conditions=played
     )
@@ -406,6 +420,7 @@ def test_conditions_are_read_as_they_were_written(tmp_path):
         good["conditions"] | {"x": 1},
         good["conditions"] | {"stickiness": 2},
         good["conditions"] | {"fire": "yes"},
+        good["conditions"] | {"mode": -2},
     ):
         text = json.dumps(good | {"conditions": wrong})
         (tmp_path / layout.EVALUATION).write_text(text)

@@ -20,7 +20,12 @@ from tests.evaluation.test_protocols import scripted
     ],
 )
 def test_the_speed_of_a_film(steps, shortest, speed):
-    assert video.pictures_per_second(steps, shortest) == speed
+    assert video.pictures_per_second(steps, 15, shortest) == speed
+
+
+def test_a_film_shows_sixty_frames_in_a_second():
+    assert [video.real_time(frame_skip) for frame_skip in (1, 2, 4, 5)] == [60, 30, 15, 12]
+    assert video.pictures_per_second(2000, video.real_time(2)) == 30
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")

@@ -105,11 +105,11 @@ def test_devices_skip_together():
 def test_every_recipe_can_skip_updates(path):
     """Also one with a constant learning rate, which is no array by itself."""
     config = few_environments(load(path)).replaced(game="catch", parallel={"num_learners": 0})
-    shape = config.frame_shape()
-    spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch", shape)
+    shape, size = config.frame_shape(), 3  # frames of a stack, of which other tests have four
+    spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch", shape, size)
     agent = nonfinite.guarded(make_agent(resolve(config), spec), skip=True)
     length = agent.rollout_length
-    stacks = jax.ShapeDtypeStruct((length + 1, 4, *shape, 4), jnp.uint8)
+    stacks = jax.ShapeDtypeStruct((length + 1, 4, *shape, size), jnp.uint8)
 
     def turn(key, stacks):
         state = agent.init(key)

@@ -36,10 +36,14 @@ def timestep_of(reset, game_over, frame=7):
 
 @pytest.mark.parametrize(
     ("ended_game", "reset", "expected"),
-    [(True, True, [7, 7, 7, 7]), (False, True, [2, 3, 4, 7]), (False, False, [2, 3, 4, 7])],
+    [
+        *[(True, True, [7, 7, 7, 7]), (False, True, [2, 3, 4, 7]), (False, False, [2, 3, 4, 7])],
+        *[(True, True, [7, 7, 7]), (False, True, [2, 3, 7]), (False, False, [7])],
+    ],
 )
 def test_stack_is_refilled_by_a_new_game_and_shifted_otherwise(ended_game, reset, expected):
-    stack = jnp.broadcast_to(jnp.arange(1, 5, dtype=jnp.uint8), (1, 84, 84, 4))
+    size = len(expected)
+    stack = jnp.broadcast_to(jnp.arange(1, size + 1, dtype=jnp.uint8), (1, 84, 84, size))
     after = observations.stack_frames(
         stack, timestep_of(False, ended_game), timestep_of(reset, False)
     )

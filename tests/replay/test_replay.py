@@ -148,6 +148,18 @@ def test_samples_equal_what_was_played():
     assert samples_seen >= 10_000  # 40 examples of 260
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_smaller_stack_is_rebuilt_as_it_was_played(size):
+    played = play(3, 14, ends=0.2, lives=0.2, static=0.5)
+    played = played._replace(observation=played.observation[..., -size:])
+    memory = fill(played, 16)
+    env, step = (jnp.asarray(x.ravel()) for x in np.meshgrid(range(ENVS), range(3, 12)))
+    got = buffer.read(memory, buffer.Place(env, step), 1, 0.9, size)
+    np.testing.assert_array_equal(got.observation, played.observation[step, env])
+    after = step + played.valid[step, env]
+    np.testing.assert_array_equal(got.next_observation, played.observation[after, env])
+
+
 def one_env(reward, terminated, valid, rows=16):
     """A replay with the given rows from step 3 on, frames that tell their step."""
     length = len(reward)

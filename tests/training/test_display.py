@@ -15,6 +15,7 @@ def test_the_line_has_steps_frames_rate_time_left_and_return():
         " 25%  1.25M steps  5.00M frames  1,000 steps/s  1:02:30 left  return -12.3"
     )
     assert status_line(status._replace(note="so")).endswith("return -12.3  so")
+    assert "  1.25M frames  " in status_line(status._replace(frame_skip=1))
     none = status._replace(games=EpisodeSummary(0, None, None, None, None))
     assert status_line(none).endswith("no game over yet")
     seeds = status._replace(members=4)

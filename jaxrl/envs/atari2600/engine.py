@@ -46,6 +46,11 @@ def plays_on_gpu(config: Config) -> bool:
 
 def check_config(config: Config) -> None:
     """Raises `UserError` if the emulator cannot play by this configuration, or cannot be built."""
+    if config.chooses_mode():
+        raise UserError(
+            "env.mode, env.difficulty: the emulator plays every game by its defaults yet; take "
+            "--env.engine envpool"
+        )
     library.screen_shape(config.game)
     rom(config.game)
     lines, columns = library.SEEN_SHAPE
@@ -72,6 +77,9 @@ def plays(config: Config) -> bool:
     """
     if config.env.interface == "xla" and jax.default_backend() == "gpu":
         return False
+    if config.chooses_mode():
+        _say_mode()
+        return False
     if not _builds():
         return False
     try:
@@ -79,6 +87,12 @@ def plays(config: Config) -> bool:
     except UserError:
         return False
     return True
+
+
+@functools.cache
+def _say_mode() -> None:
+    """Says that EnvPool plays, once in a process."""
+    print("EnvPool plays, which is slower: it has env.mode and env.difficulty", file=sys.stderr)
 
 
 @functools.cache

@@ -19,6 +19,8 @@ SEEN_SHAPE = (210, SCREEN_WIDTH)  # EnvPool shows no more of a screen that has m
 ANSWERS = {
     0: "the engine of this program is closed",
     2: "the GPU failed while the games were under way",
+    3: "the games belong to the process that this one was forked from, and their threads are not "
+    "here: call init again",
 }
 REFUSALS = {
     1: "their snapshots are of another version of the emulator",
@@ -41,6 +43,7 @@ class Rules(ctypes.Structure):
         ("exact_resets", ctypes.c_uint8),
         ("num_actions", ctypes.c_uint8),
         ("actions", ctypes.c_uint8 * MOST_ACTIONS),
+        ("frame_skip", ctypes.c_uint8),
     )
 
 
@@ -178,6 +181,7 @@ def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules
         exact_resets=env.exact_resets,
         num_actions=len(actions),
         actions=(ctypes.c_uint8 * MOST_ACTIONS)(*actions),
+        frame_skip=env.frame_skip,
     )
 
 

@@ -1,6 +1,7 @@
 """Our own Atari 2600 for every trainer: a Gymnasium vector environment, without JAX."""
 
 import dataclasses
+import os
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,7 +27,7 @@ Steps = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]
 SIDEWAYS, UPWARDS, BUTTON = ("LEFT", "", "RIGHT"), ("DOWN", "", "UP"), ("", "FIRE")
 MEANINGS = [up + side + fire or "NOOP" for side in SIDEWAYS for up in UPWARDS for fire in BUTTON]
 # Actions by direction: [sideways, upwards, FIRE].
-DIRECTED = np.array([FULL_ACTIONS.index(meaning) for meaning in MEANINGS]).reshape(3, 3, 2)
+DIRECTED = np.array([FULL_ACTIONS.index(m) for m in MEANINGS], np.int32).reshape(3, 3, 2)
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
@@ -55,12 +56,16 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         chosen.check()
         self.options = chosen
         self.num_envs, self.batch_size = num_envs, chosen.batch
+        self.autoreset_mode = chosen.autoreset
         self.metadata = {"autoreset_mode": chosen.autoreset}
+        self.continuous = chosen.continuous
+        self.continuous_action_threshold = chosen.continuous_action_threshold
+        self.grayscale, self.map_action_idx = chosen.grayscale, DIRECTED.copy()
         self.single_observation_space = Box(0, 255, chosen.observation_shape, np.uint8)
         self.single_action_space = _action_space(chosen)
         self.observation_space = batch_space(self.single_observation_space, self.batch_size)
         self.action_space = batch_space(self.single_action_space, self.batch_size)
-        self._has_begun = False
+        self._has_begun, self._process = False, os.getpid()
         self._engine = VectorEngine(
             game,
             chosen.rules(),
@@ -164,6 +169,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _check_open(self) -> None:
         if not self._engine.close.alive:
             raise RuntimeError("the environments are closed")
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "the environments belong to the process that this one was forked from, and their "
+                "threads are not here: make them in the process that plays"
+            )
 
     def _receive(self) -> Batch:
         batch = self._engine.receive()

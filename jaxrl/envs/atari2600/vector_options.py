@@ -44,10 +44,11 @@ class VectorOptions:
     batch_size: int = 0
     """environments of a step, those that are ready first; 0 takes all"""
     num_threads: int = 0
-    """threads that play; 0 takes one for each CPU that the process may use; never more than these,
-    nor than environments"""
+    """threads that play; 0 takes as many as a step has environments. There are never more than the
+    CPUs that the process may use"""
     thread_affinity_offset: int = -1
-    """core of the first thread, followed by those of the others; -1 binds none to a core"""
+    """core of the first thread, counted among those that the process may use, followed by those of
+    the others; -1 binds none to a core"""
     max_num_frames_per_episode: int = 108000
     """time limit of an episode, in frames"""
     repeat_action_probability: float = 0.0

@@ -24,8 +24,9 @@ from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores, presses_f
 from jaxrl.envs.callback import Calls
 from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
+from jaxrl.errors import UserError
 from jaxrl.runtime import cpus
-from jaxrl.types import FRAME_SKIP, EnvEngine, TimeStep
+from jaxrl.types import EnvEngine, TimeStep
 
 
 class EnvPoolState(NamedTuple):
@@ -74,7 +75,9 @@ def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: A
         seed=seed,
         img_height=config.env.frame_height,
         img_width=config.env.frame_width,
-        frame_skip=FRAME_SKIP,
+        frame_skip=config.env.frame_skip,
+        mode=config.env.mode,
+        difficulty=config.env.difficulty,
         noop_max=config.env.noop_max,
         episodic_life=config.env.episodic_life,
         reward_clip=config.env.reward_clip,
@@ -138,6 +141,20 @@ def _random_start(
             row[moving] = new
         lives[moving] = answer[-1]["lives"]
     return nothing.after(nothing.token, rows, lives), rows
+
+
+def check_config(config: Config) -> None:
+    """Raises `UserError` if the game has no such mode or difficulty: the emulator is asked."""
+    if not config.chooses_mode():
+        return
+    try:
+        make_pool(config, 1, 1, num_threads=1).close()
+    except RuntimeError as error:
+        env = config.env
+        raise UserError(
+            f"env.mode, env.difficulty = {env.mode}, {env.difficulty}: {config.game}: "
+            f"{str(error).lower()}; -1 is the default, ale.farama.org/environments has the others"
+        ) from None
 
 
 def has_custom_call() -> bool:

@@ -16,6 +16,10 @@ SAMPLE = (
     *("pitfall2", "adventure", "pooyan", "journey_escape"),
 )
 
+# Their rules say `keeps_collisions`.
+KEEP_COLLISIONS = ("crossbow", "gopher", "mr_do")
+ALL_PAIRS = 2**15 - 1
+
 
 def assert_equals_ale(name: str, frames: int, seed: int = 0, plain: bool = False) -> None:
     """Plays random actions in both; every frame's RAM, screen, reward, lives and end are equal."""
@@ -41,7 +45,7 @@ def assert_equals_ale(name: str, frames: int, seed: int = 0, plain: bool = False
             ends += 1
             oracle.reset_game()
             game.reset()
-    assert not game.doubtful
+    assert not game.doubtful, f"{name}: its rules must say keeps_collisions"
     game.close()
 
 
@@ -53,6 +57,14 @@ def test_games_equal_ale(name):
 @pytest.mark.parametrize("name", ["pong", "qbert"])
 def test_the_plain_interpreter_equals_ale(name):
     assert_equals_ale(name, 100, plain=True)
+
+
+@pytest.mark.parametrize("name", KEEP_COLLISIONS)
+def test_games_that_read_a_collision_late_keep_all_from_the_start(name):
+    """They read one for the first time long after frames that would not have kept it."""
+    game = Game(name)
+    assert game.needed == ALL_PAIRS
+    game.close()
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """The engine against EnvPool's, row by row; what must not change a game changes none."""
 
 import collections
+import os
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,8 @@ from jaxrl.atari.games import atari_games, minimal_actions
 from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.envs import make_engine, make_engines
+from jaxrl.envs import check_engine, engine_name, make_engine, make_engines
+from jaxrl.envs.atari2600 import engine as atari2600
 from jaxrl.envs.atari2600 import library
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.envpool.engine import make_pool
@@ -91,6 +94,9 @@ def test_rows_of_every_game_equal_envpools_for_long(game):
         {"frame_height": 105, "frame_width": 80},
         {"frame_height": 42, "frame_width": 44},
         {"max_episode_steps": 7},
+        {"frame_skip": 1},
+        {"frame_skip": 2, "max_episode_steps": 30},
+        {"frame_skip": 5},
     ],
     ids=lambda settings: "-".join(f"{key}={value}" for key, value in settings.items()),
 )
@@ -102,6 +108,22 @@ def test_frames_larger_than_the_screen_are_refused(capsys):
     arguments = ["--game", "pong", "--env.engine", "atari2600", "--env.frame-height", "212"]
     assert main(["train", "--config", "vtrace_cpu", *arguments]) == 2
     assert "210 x 160" in capsys.readouterr().err
+
+
+def test_frames_that_go_on_are_seen_as_envpool_sees_them_whatever_a_step_is():
+    """Qbert begins a picture in one frame and ends it in the next."""
+    assert_equals_envpool(BASE.replaced(game="qbert", env={"frame_skip": 1}), 150)
+
+
+def test_games_of_other_modes_are_envpools(capsys):
+    config = BASE.replaced(game="pong", env={"difficulty": 1})
+    with pytest.raises(UserError, match=r"env.mode, env.difficulty: .* --env.engine envpool"):
+        check_engine(config)
+    asked = config.replaced(env={"engine": "auto"})
+    atari2600._say_mode.cache_clear()
+    assert [engine_name(asked), engine_name(asked)] == ["envpool", "envpool"]
+    said = capsys.readouterr().err
+    assert said == "EnvPool plays, which is slower: it has env.mode and env.difficulty\n"
 
 
 # --- chance --------------------------------------------------------------------------------------
@@ -265,6 +287,29 @@ def test_stepping_before_init_or_after_close_is_refused(interface):
         jax.block_until_ready(step(state))
         with pytest.raises(EngineError, match="closed"):
             engine.check()
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_a_forked_process_is_told_that_it_has_no_threads():
+    engine = make_engine(BASE, 2)
+    engine.init(1)
+    if (child := os.fork()) == 0:
+        signal.alarm(20)  # kills it where it waits for threads
+        refused = 0
+        for call in (
+            lambda: engine.send.args[0].pools[0].send(np.zeros(2)),
+            engine.render,
+            engine.save,
+        ):
+            try:
+                call()
+            except EngineError as error:
+                refused += "forked" in str(error)
+        engine.close()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert engine.render().any()
+    engine.close()
 
 
 def test_a_game_that_is_not_known_is_refused():

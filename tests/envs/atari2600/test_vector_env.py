@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import inspect
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
-from jaxrl.envs.atari2600 import VectorEnv, vector_env
+from jaxrl.envs.atari2600 import VectorEnv, vector_env, vector_library
 from jaxrl.envs.atari2600.vector_options import VectorOptions
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.runtime import cpus
@@ -112,6 +113,22 @@ def test_options_are_ales_and_one_more():
     assert list(ours) == list(oracle)
     for name, parameter in list(oracle.items())[2:]:
         assert ours[name] == parameter.default
+
+
+@pytest.mark.parametrize(
+    "options", [{}, SAME_STEP | {"continuous": True, "grayscale": False}], ids=named
+)
+def test_attributes_are_ales(options):
+    both = Both("pong", 2, **options)
+    # Its own interface, and what its xla() remembers.
+    names = vars(both.oracle).keys() - {"ale", "is_xla_registered"}
+    assert {"autoreset_mode", "continuous_action_threshold", "map_action_idx"} < names
+    for name in names:
+        one, other = getattr(both.ours, name), getattr(both.oracle, name)
+        assert type(one) is type(other)
+        np.testing.assert_array_equal(one, other, name)
+    assert both.ours.map_action_idx.dtype == both.oracle.map_action_idx.dtype
+    both.close()
 
 
 @pytest.mark.parametrize(("game", "options"), OPTIONS, ids=[f"{g}-{named(o)}" for g, o in OPTIONS])
@@ -255,25 +272,66 @@ def test_a_step_that_was_given_up_leaves_no_final_observation():
     envs.close()
 
 
-def test_a_forked_process_ends():
+def test_a_forked_process_is_told_that_it_has_no_threads_and_ends():
     code = """
 import gc, os, sys
+import numpy as np
 from jaxrl.envs.atari2600 import VectorEnv
 envs = VectorEnv("pong", 2)
 envs.reset()
+actions, games = np.zeros(2, int), envs.save()
+calls = envs.reset, lambda: envs.step(actions), lambda: envs.send(actions), envs.recv, envs.save
 if os.fork() == 0:
-    del envs
+    refused = 0
+    for call in (*calls, lambda: envs.load(games)):
+        try:
+            call()
+        except RuntimeError as error:
+            refused += "the process that this one was forked from" in str(error)
+    own = VectorEnv("pong", 1)
+    own.reset()
+    del envs, calls, call
     gc.collect()
-    sys.exit(7)
+    sys.exit(10 * len(own.step(np.zeros(1, int))[0]) + refused)
 print(os.waitstatus_to_exitcode(os.wait()[1]))
+print(len(envs.step(actions)[0]))
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60
     )
-    assert done.stdout == "7\n", done.stderr
+    assert done.stdout == "16\n2\n", done.stderr
 
 
 # --- asynchronous --------------------------------------------------------------------------------
+
+
+def test_threads_are_as_many_as_the_process_may_use(monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1})
+    opens = vector_library.load().jaxrl_vector_open
+
+    def count(*arguments):
+        started.append(arguments[6])
+        return opens(*arguments)
+
+    monkeypatch.setattr(vector_library.load(), "jaxrl_vector_open", count)
+    for wanted in (0, 3):
+        VectorEnv("pong", 4, num_threads=wanted).close()
+    assert started == [1, 1]
+
+
+def test_threads_are_bound_to_cores_that_the_process_may_use():
+    """Core 0 of a process that may use one core is that one, whichever number it has."""
+    code = """
+import os, pathlib
+core = max(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {core})
+from jaxrl.envs.atari2600 import VectorEnv
+envs = VectorEnv("pong", 2, thread_affinity_offset=0)
+cores = [os.sched_getaffinity(int(task.name)) for task in pathlib.Path("/proc/self/task").iterdir()]
+print(len(cores) > 1 and all(own == {core} for own in cores))
+"""
+    assert run_alone(code).stdout == "True\n"
 
 
 def play(actions, batch_size, **options):

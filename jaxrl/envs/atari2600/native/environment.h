@@ -1,7 +1,7 @@
-// A game as a reinforcement learner sees it: a step is four frames of one action, and a row its reward,
+// A game as a reinforcement learner sees it: a step is some frames of one action, and a row its reward,
 // its ends and an observation. The conventions are EnvPool's, row for row:
 //
-// - an observation is the maximum of the last two of the four frames; a game that ends within the step
+// - an observation is the maximum of a step's last two frames; a game that ends within the step
 //   shows the frame of its end, or, where that is not one of the last two, what was seen before;
 // - the row after an end is the reset, which ignores its action: a new game after the end of one or at
 //   the time limit, else, after a lost life, the same game; then 1 to `noop_max` frames without input,
@@ -14,7 +14,7 @@
 
 namespace jaxrl {
 
-constexpr int kFrameSkip = 4;
+constexpr u8 kFrameSkip = 4;
 
 struct Rules {
   i32 max_steps = 27000;         // time limit of a game
@@ -26,6 +26,7 @@ struct Rules {
   u8 exact_resets = 0;           // start games as ALE does, not from the cache
   u8 num_actions = 0;
   u8 actions[kActions] = {};
+  u8 frame_skip = kFrameSkip;    // frames of a step
 };
 
 // One environment; plain data.
@@ -177,7 +178,7 @@ inline Row play_reset(Stepper& stepper, Environment& env, Draws draws, u8* out) 
   return row;
 }
 
-// Plays four frames of an action, of which the last two are seen.
+// Plays the frames of an action, of which the last two are seen.
 inline Row play_frames(Stepper& stepper, Environment& env, u8 action, Draws draws, u8* out) {
   const Rules& rules = stepper.rules;
   Screens& screens = stepper.screens;
@@ -185,10 +186,11 @@ inline Row play_frames(Stepper& stepper, Environment& env, u8 action, Draws draw
   i32 score = 0;
   int seen = 0;
   bool goes_on = false;
-  for (int frame = 0; frame < kFrameSkip && !progress.over; frame++) {
-    const bool last_two = frame >= kFrameSkip - 2;
+  const int frames = rules.frame_skip;
+  for (int frame = 0; frame < frames && !progress.over; frame++) {
+    const bool last_two = frame >= frames - 2;
     // A frame that goes on is drawn over what has been seen of it.
-    goes_on = draws != Draws::kNone && frame == kFrameSkip - 1 && env.game.console.goes_on;
+    goes_on = draws != Draws::kNone && 0 < frame && frame == frames - 1 && env.game.console.goes_on;
     if (goes_on) memcpy(screens.held, screens.last(), sizeof screens.held);
     const bool drawn = draws == Draws::kAll || (draws == Draws::kSeen && last_two);
     score += act_stickily(stepper, env, rules.actions[action], drawn);

@@ -30,13 +30,19 @@ std::shared_ptr<OpenEngine> find(i64 number) {
 }
 
 // What Python is told of a call.
-enum Answer : u8 { kIsClosed, kDone, kDeviceFailed };
+enum Answer : u8 { kIsClosed, kDone, kDeviceFailed, kIsForked };
+
+// Whether an engine is open, with its threads: they do not follow into a process that is forked.
+Answer answer_of(const OpenEngine* engine) {
+  if (!engine) return kIsClosed;
+  return engine->process == getpid() ? kDone : kIsForked;
+}
 
 // Calls `work(engine)` when nothing of the engine is left on a stream.
 template <typename Work>
 u8 when_still(i64 number, Work work) {
   const std::shared_ptr<OpenEngine> engine = find(number);
-  if (!engine) return kIsClosed;
+  if (const Answer answer = answer_of(engine.get()); answer != kDone) return answer;
   if (!engine->pinned.wait_for_device()) return kDeviceFailed;
   work(*engine);
   return kDone;
@@ -56,12 +62,18 @@ using Numbers = ffi::ResultBuffer<ffi::F32>;
 using Flags = ffi::ResultBuffer<ffi::PRED>;
 
 const char* const kClosed = "the engine of this program is closed";
+const char* const kForked =
+    "the games belong to the process that this one was forked from, and their threads are not here";
+
+ffi::Error error_of(Answer answer) {
+  return ffi::Error::Internal(answer == kIsForked ? kForked : kClosed);
+}
 
 // Calls `start(engine, actions)`.
 template <typename Start>
 ffi::Error send_by(i64 number, const Actions& actions, Start start) {
   const std::shared_ptr<OpenEngine> engine = find(number);
-  if (!engine) return ffi::Error::Internal(kClosed);
+  if (const Answer answer = answer_of(engine.get()); answer != kDone) return error_of(answer);
   if (actions.element_count() != engine->count())
     return ffi::Error::InvalidArgument("there must be one action for each environment");
   return start(*engine, actions.typed_data());
@@ -73,7 +85,7 @@ ffi::Error receive_by(i64 number, NewFrames frames, Numbers reward, Numbers scor
                       Flags terminated, Flags truncated, Flags game_over, Flags reset,
                       Receive receive) {
   const std::shared_ptr<OpenEngine> engine = find(number);
-  if (!engine) return ffi::Error::Internal(kClosed);
+  if (const Answer answer = answer_of(engine.get()); answer != kDone) return error_of(answer);
   bool fits = frames->element_count() == engine->count() * engine->pixels();
   for (size_t size : {reward->element_count(), score->element_count(), terminated->element_count(),
                       truncated->element_count(), game_over->element_count(),
@@ -192,8 +204,9 @@ void jaxrl_close(i64 number) {
     engine = std::move(found->second);
     engines.erase(found);
   }
-  if (!engine->pinned.wait_for_device()) {
-    new std::shared_ptr<OpenEngine>(engine);  // for ever: the device that failed may still name its rows
+  if (answer_of(engine.get()) == kIsForked || !engine->pinned.wait_for_device()) {
+    // For ever: its threads cannot be joined, or the device that failed may still name its rows.
+    new std::shared_ptr<OpenEngine>(engine);
     return;
   }
   engine->wait();

@@ -173,7 +173,7 @@ inline constexpr GameRules kIToP[] = {
     {"mario_bros", mario_bros, 0, 0, 0, menu(0x80, 0, 5), {}, kFireButton, 7, true, false, {0, 10}},
     {"miniature_golf", miniature_golf, 1},
     {"montezuma_revenge", montezuma_revenge, 6},
-    {"mr_do", mr_do, 4, 0, 0, menu(0x80, 0, 5), pal(), kFireButton, 1},
+    {"mr_do", mr_do, 4, 0, 0, menu(0x80, 0, 5), pal(), kFireButton, 1, true, true},
     {"ms_pacman", ms_pacman, 3, 0, 0, menu(ms_pacman_menu, 10), {34, 0}},
     {"name_this_game", name_this_game, 3, 0, 0, menu(0xDE, 8, 2)},
     {"othello", othello, 1, 0, 0, menu(0xDE, 1, 2)},

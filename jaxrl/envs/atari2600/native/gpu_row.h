@@ -24,7 +24,7 @@ struct RowPlay {
   u8 intended = kNoop;  // its action, which a sticky one may replace
   u8 start = 0;         // of the newest game that began
   bool starts_last = false;  // that game began after the last frame
-  u32 frame = 0, frames = kFrameSkip;
+  u32 frame = 0, frames = 0;
   u32 played = 0;       // instructions of the frame
   u32 pictures = 0;
   i32 score = 0;
@@ -44,6 +44,7 @@ struct RowPlay {
 
   void begin_row() {
     resets = env.done;
+    frames = rules().frame_skip;
     if (!resets) return;
     row.reset = 1;
     new_game = !rules().episodic_life || progress().over || env.steps >= rules().max_steps;
@@ -64,7 +65,7 @@ struct RowPlay {
     if (probability == 0 || !random_chance(env.random, probability)) env.held = intended;
     const bool no_button = !game_rules.has_fire && (kPressed[env.held] & kButton);
     set_controls(console(), cartridge().setup, no_button ? (u8)kNoop : env.held);
-    drawn = resets ? last : frame >= kFrameSkip - 2;
+    drawn = resets ? last : frame + 2 >= frames;
     went_on = console().goes_on;
     machine.writes = picture().writes;
     machine.capacity = kPictureWrites;

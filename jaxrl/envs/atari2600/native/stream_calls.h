@@ -6,6 +6,8 @@
 // copies, on the same stream.
 #pragma once
 
+#include <unistd.h>
+
 #include "cpu_engine.h"
 #include "driver.h"
 
@@ -75,6 +77,7 @@ class PinnedRows {
 // An engine, and what a device knows of it, which ends first: nothing of it is left on a stream.
 struct OpenEngine : CpuEngine {
   using CpuEngine::CpuEngine;
+  const pid_t process = getpid();  // whose threads play
   PinnedRows pinned;
 };
 

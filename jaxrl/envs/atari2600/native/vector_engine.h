@@ -7,6 +7,7 @@
 
 #if defined(__linux__)
 #include <pthread.h>
+#include <sched.h>
 #endif
 
 #include <condition_variable>
@@ -31,7 +32,8 @@ class VectorEngine {
  public:
   static constexpr i64 kKeepsSeed = -1;
 
-  // The threads keep to one core each from `first_core` on, or, where it is negative, to none.
+  // The threads keep to one core each, of those that the process may use, from the one with the number
+  // `first_core` among them on; or, where it is negative, to none.
   VectorEngine(const GameRules& game, const u8* image, u64 size, const VectorRules& rules,
                u32 count, u32 batch_size, u32 threads, i32 first_core, const VectorBatch& batch)
       : rules_(rules),
@@ -162,10 +164,13 @@ class VectorEngine {
 
   static void pin(std::thread& thread, u32 core) {
 #if defined(__linux__)
-    const u32 cores = std::thread::hardware_concurrency();
-    cpu_set_t chosen;
+    cpu_set_t allowed, chosen;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;  // more cores than a set has
+    u32 before = core % (u32)CPU_COUNT(&allowed);
+    int at = 0;
+    while (!CPU_ISSET(at, &allowed) || before-- > 0) at++;
     CPU_ZERO(&chosen);
-    CPU_SET(core % (cores ? cores : 1), &chosen);
+    CPU_SET(at, &chosen);
     pthread_setaffinity_np(thread.native_handle(), sizeof chosen, &chosen);
 #else
     (void)thread;
