@@ -22,7 +22,7 @@ StudyFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.t
 
 @dataclass(frozen=True)
 class Search:
-    """Search for the hyperparameters that score best, by Optuna (pip install 'jaxrl[search]').
+    """Search for the hyperparameters that score best, by Optuna (pip install -e '.[search]').
 
     STUDY.toml names a recipe (config), a game, and in a table [search] the values to try: a list,
     or { low = 1e-4, high = 1e-2, log = true }. The recipe itself is trained first. Each trial
@@ -58,7 +58,7 @@ def search(arguments: Search) -> int:
     try:
         import optuna  # noqa: F401
     except ImportError:
-        raise UserError("search needs Optuna: pip install 'jaxrl[search]'") from None
+        raise UserError("search needs Optuna: pip install -e '.[search]'") from None
     return _train(plan, root, arguments.words)
 
 

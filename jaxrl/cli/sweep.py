@@ -61,7 +61,7 @@ class Sweep:
     dry_run: bool = False
     """list the members in their order, with the progress of each; train nothing"""
     slurm: bool = False
-    """submit the members to SLURM, as one array of jobs (pip install 'jaxrl[slurm]')"""
+    """submit the members to SLURM, as one array of jobs (pip install -e '.[slurm]')"""
     slurm_partition: str | None = None
     """partition of the jobs; default is the cluster's"""
     slurm_time: int | None = None

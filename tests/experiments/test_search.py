@@ -265,7 +265,7 @@ def test_dry_run_shows_the_spaces(study, tmp_path, capsys):
 def test_without_optuna_it_says_how_to_get_it(study, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert main.main(["search", *study()]) == 2
-    assert "pip install 'jaxrl[search]'" in capsys.readouterr().err
+    assert "pip install -e '.[search]'" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
 
 

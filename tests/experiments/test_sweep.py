@@ -456,7 +456,7 @@ def submitit(monkeypatch):
 
 def test_without_submitit_it_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(UserError, match=r"pip install 'jaxrl\[slurm\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '\.\[slurm\]'"):
         slurm.submit(planned(tmp_path), tmp_path, slurm.Slurm())
 
 
