@@ -32,8 +32,8 @@ class Sweep:
     at the end.
 
     With --set KEY=VALUE,VALUE every configuration is trained with each value of that key; several
-    such keys are combined. CONFIG in the names of the members then ends in their values, as in
-    a2c_fast-learning_rate=0.001-torso=nips-pong-seed1.
+    such keys are combined. CONFIG in the names of the members then ends in the values of the keys
+    that have several, as in a2c_fast-learning_rate=0.001-torso=nips-pong-seed1.
 
     With --slurm the members become one array of jobs, which go on after they were preempted or
     their time was up. --dry-run shows the progress of each; when all have ended, the same command
