@@ -31,7 +31,8 @@ _UNITS: dict[Axis, tuple[Unit, ...]] = {
         Unit(1.0, "training time (seconds, compilation excluded)", 0.0),
     ),
 }
-LABELS = {axis: units[0].label for axis, units in _UNITS.items()}  # of long runs
+LONGEST = {axis: units[0] for axis, units in _UNITS.items()}
+LABELS = {axis: unit.label for axis, unit in LONGEST.items()}
 
 
 def unit_of(axis: Axis, last: float) -> Unit:
