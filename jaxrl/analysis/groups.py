@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
+from jaxrl.config.variations import short_names, shown
 from jaxrl.errors import UserError
 from jaxrl.runs.directory import load_config, settings_by_key
 from jaxrl.runs.paths import as_given
@@ -132,7 +133,9 @@ def _distinct_labels(kinds: list[Config], names: list[str]) -> list[str]:
     for name in {name for name in names if names.count(name) > 1}:
         alike = [i for i, other in enumerate(names) if other == name]
         for i, settings in zip(alike, differences([kinds[i] for i in alike]), strict=True):
-            labels[i] += f" ({', '.join(f'{key} {value}' for key, value in settings.items())})"
+            short = short_names(list(settings))
+            parts = [f"{short[key]} {shown(value)}" for key, value in settings.items()]
+            labels[i] += f" ({', '.join(parts)})"
     return labels
 
 

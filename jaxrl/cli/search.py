@@ -91,8 +91,9 @@ def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
             again = shlex.join(["jaxrl", "search", *words])
             print(f"stopped; go on with: {again}", file=sys.stderr)
             return 128 + stop.signal
-        search_results.write(root, plan, trials, search_results.importances(study))
-        pictures = search_results.draw(study, plan, root)
+        importance = search_results.importances(study)
+        search_results.write(root, plan, trials, importance)
+        pictures = search_results.draw(study, plan, root, importance)
     for path in (*pictures, root / search_results.STUDY_JSON):
         print(path)
     if search_results.best(trials, plan) is not None:

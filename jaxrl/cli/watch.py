@@ -24,7 +24,7 @@ from jaxrl.runs.lock import is_locked
 
 SECONDS = 1.0  # between two views
 ROWS = 12  # of the curve
-TICKS = {"nbins": 5, "steps": [1, 2, 5, 10]}  # at most six labels of an axis, round ones
+TICKS = 5  # intervals of an axis, at most
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _ticks(low: float, high: float) -> list[float]:
     """Returns round numbers, of which the first and the last enclose the range."""
     from matplotlib.ticker import MaxNLocator
 
-    return [float(tick) for tick in MaxNLocator(**TICKS).tick_values(low, high)]
+    return [float(tick) for tick in MaxNLocator(TICKS, steps=[1, 2, 5, 10]).tick_values(low, high)]
 
 
 def _numbers(row: dict[str, Any]) -> Table:

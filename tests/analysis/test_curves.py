@@ -117,8 +117,8 @@ def test_groups_with_one_name_are_distinguished_by_their_settings(tmp_path):
     one = make_run(tmp_path / "a", [1.0], Config())
     two = make_run(tmp_path / "b", [1.0], Config(optimizer=quick))
     assert [g.label for g in groups.group_runs([one, two])] == [
-        "a2c (optimizer.learning_rate 0.0007)",
-        "a2c (optimizer.learning_rate 0.001)",
+        "a2c (learning_rate 0.0007)",
+        "a2c (learning_rate 0.001)",
     ]
 
 

@@ -149,8 +149,9 @@ def sweep_of(folder, seeds=(1, 2), mean=(2.0, 12.0)):
 def test_a_sweep_begins_with_its_comparison(tmp_path):
     """Means 2 and 12 of seeds -1, 0 and 1 around them: ± 4.3027 / √3 = 2.484."""
     made = sweep_of(tmp_path / "s", seeds=(1, 2, 3))
+    (made[0] / "provenance.json").unlink()
     page = page_of(tmp_path, *made)
-    sections = ["comparison", "curves", "evaluation", "trained", "configuration"]
+    sections = ["comparison", "warnings", "curves", "evaluation", "trained", "configuration"]
     assert re.findall(r'<h2 id="(\w+)"', page) == sections
     text = visible(page)
     names = "learning_rate=0.003 against learning_rate=0.001"

@@ -124,9 +124,10 @@ def charts(
 def curve(run: ReportedRun, key: str, units: Units = LONGEST) -> dict[str, np.ndarray]:
     """Returns f32[N] of each axis, in its unit, and of y; N <= `POINTS` + 1."""
     rows = _rows(run, key)
-    columns = {axis: [row[axis] / units[axis].size for row in rows] for axis in AXES}
-    found: dict[str, list[Any]] = {**columns, "y": [row[key] for row in rows]}
-    return {name: np.asarray(values, np.float32) for name, values in found.items()}
+    columns: dict[str, list[float]] = {"y": [row[key] for row in rows]}
+    for axis in AXES:
+        columns[axis] = [row[axis] / units[axis].size for row in rows]
+    return {name: np.asarray(values, np.float32) for name, values in columns.items()}
 
 
 def mean_curve(seeds: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray] | None:
