@@ -56,7 +56,10 @@ help:
 	@echo "games: $(GAMES)" | fold -s -w 100
 
 setup: .venv/jaxrl-installed
+	@echo "jaxrl is in .venv: now .venv/bin/jaxrl play pong (films a trained policy), or make pong (trains)"
+
 setup-dev: .venv/jaxrl-dev-installed
+	@echo "jaxrl and its tools are in .venv: now make test"
 
 .venv/bin/pip:
 	$(PYTHON) -m venv .venv

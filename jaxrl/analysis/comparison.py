@@ -56,26 +56,36 @@ class ComparisonReport(NamedTuple):
             "notes": self.notes,
         }
 
+    @property
+    def verdict(self) -> str:
+        """Which is better, in words."""
+        if self.better is not None:
+            return f"{self.better} is better: the 95 % interval of the difference excludes 0"
+        if self.comparison.difference.low is None:
+            return "which is better is unknown: the scores are too few for an interval"
+        return "which is better is unknown: the 95 % interval of the difference includes 0"
+
+    @property
+    def figures(self) -> list[str]:
+        """The means with their difference, and the probability of improvement, in words."""
+        difference, improvement = self.comparison
+        return [
+            f"mean {self.means[0]:.2f} against {self.means[1]:.2f} {self.unit}: difference "
+            f"{with_interval(difference, '+.2f')}",
+            f"the first scores higher with probability {with_interval(improvement)}",
+        ]
+
     def describe(self) -> str:
         """Returns a few lines of text with the verdict last."""
         first, second = self.names
-        difference, improvement = self.comparison
-        if self.better is not None:
-            verdict = f"{self.better} is better: the 95 % interval of the difference excludes 0"
-        elif difference.low is None:
-            verdict = "which is better is unknown: the scores are too few for an interval"
-        else:
-            verdict = "which is better is unknown: the 95 % interval of the difference includes 0"
         return "\n".join(
             [
                 f"{first} against {second}",
                 f"{', '.join(self.games)}; protocol {self.protocol} ({self.played}); "
                 f"intervals over {self.resampled}",
-                f"mean {self.means[0]:.2f} against {self.means[1]:.2f} {self.unit}: difference "
-                f"{with_interval(difference, '+.2f')}",
-                f"the first scores higher with probability {with_interval(improvement)}",
+                *self.figures,
                 *(f"note: {note}" for note in self.notes),
-                verdict,
+                self.verdict,
             ]
         )
 

@@ -6,15 +6,19 @@ number of lines, and the label of the axis then shows it.
 """
 
 import contextlib
-import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxrl.analysis.curve_data import Band as Band
+from jaxrl.analysis.curve_data import band, curve, of_first_games
+from jaxrl.analysis.curve_data import time_to_score as time_to_score
 from jaxrl.analysis.drawing import GREY, legend_below, legend_beside, line_style, save
-from jaxrl.analysis.groups import RunGroup, groups_of_any, single_runs
+from jaxrl.analysis.groups import RunGroup, groups_of_any, short_labels, single_runs
+from jaxrl.analysis.units import LABELS as LABELS
+from jaxrl.analysis.units import Axis, Unit, unit_of
 from jaxrl.errors import UserError
 from jaxrl.formatting import no_game
 from jaxrl.runs import evaluation_record, metrics
@@ -23,95 +27,14 @@ from jaxrl.types import WINDOW
 
 if TYPE_CHECKING:
     import matplotlib
-    import pandas  # type: ignore[import-untyped]
 
-Axis = Literal["frames", "step", "seconds"]
-LABELS = {
-    "frames": "emulator frames (millions)",
-    "step": "agent steps (millions)",
-    "seconds": "training time (minutes, compilation excluded)",
-}
-UNITS = {"frames": 1e6, "step": 1e6, "seconds": 60.0}
-POINTS = 200  # of a mean over seeds
 MOST_ROWS = 6  # games that have a row of panels each; of more each has one panel
 COLUMNS = 4  # of the panels of many games
 EARLY = "mean of first games only,\nwhich favors short ones"
 UNKNOWN = f"{EARLY}\n(all, where num_envs is unknown)"
-
-
-class Band(NamedTuple):
-    """Mean and range of several seeds on P common points; P is 0 if their curves do not overlap."""
-
-    x: np.ndarray  # f64[P], in the unit of LABELS
-    mean: np.ndarray  # f64[P]
-    lowest: np.ndarray  # f64[P]
-    highest: np.ndarray  # f64[P]
-
-
-# --- data of curves ------------------------------------------------------------------------------
-
-
-def curve(run_dir: Path, axis: Axis = "frames", smooth: int = 1) -> tuple[list[float], list[float]]:
-    """Returns x, in the unit of LABELS, and the mean return of each line that has a game.
-
-    With `smooth` k > 1 each return is averaged with up to k - 1 returns before it.
-    """
-    if smooth < 1:
-        raise UserError(f"smooth = {smooth}: must be at least 1, a number of lines")
-    rows = [row for row in metrics.read(run_dir) if row["return_mean"] is not None]
-    returns = [row["return_mean"] for row in rows]
-    if smooth > 1:
-        ends = range(1, len(returns) + 1)
-        returns = [statistics.fmean(returns[max(0, end - smooth) : end]) for end in ends]
-    return [row[axis] / UNITS[axis] for row in rows], returns
-
-
-def of_first_games(run_dir: Path) -> list[bool]:
-    """Returns whether each line's mean covers first games, which favor short ones.
-
-    Every line does where the run's number of environments is unknown.
-    """
-    return metrics.of_first_games(metrics.read(run_dir), settings_by_key(run_dir))
-
-
-def band(run_dirs: Iterable[Path], axis: Axis = "frames", smooth: int = 1) -> Band:
-    """Returns mean, lowest and highest return of several seeds, interpolated on common points.
-
-    The points are spaced evenly over the range that all runs cover: each is a mean of all seeds.
-    """
-    curves = [curve(run_dir, axis, smooth) for run_dir in run_dirs]
-    none = np.zeros(0)
-    if not all(x for x, _ in curves):
-        return Band(none, none, none, none)
-    first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
-    if first > last:
-        return Band(none, none, none, none)
-    points = np.linspace(first, last, POINTS)
-    values = np.stack([np.interp(points, x, y) for x, y in curves])
-    return Band(points, values.mean(0), values.min(0), values.max(0))
-
-
-def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.DataFrame":
-    """Returns when each run's mean of the last 100 games first reached each score; needs pandas.
-
-    Columns: `run`, `score`, and `step`, `frames` and `minutes` of training of the first line at or
-    above the score, None if there is none. Means of first games do not count.
-    """
-    import pandas
-
-    found = []
-    for run_dir in run_dirs:
-        marked = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
-        rows = [row for row, first in marked if row["return_mean"] is not None and not first]
-        for score in scores:
-            reached = next((row for row in rows if row["return_mean"] >= score), None)
-            when = (reached["step"], reached["frames"], reached["seconds"] / 60) if reached else ()
-            found.append([run_dir.name, score, *(when or (None, None, None))])
-    columns = ["run", "score", "step", "frames", "minutes"]
-    return pandas.DataFrame(found, columns=columns, dtype=object)
-
-
-# --- learning curves -----------------------------------------------------------------------------
+BAND = "band from lowest to highest"
+BANDS = "bands from lowest to highest"  # of a legend of all panels
+CIRCLES = {label: f"circle: {' '.join(label.split())}" for label in (EARLY, UNKNOWN)}
 
 
 def draw(
@@ -132,16 +55,9 @@ def draw_seeds(
 
     `order` lists labels in the order of their colors; pictures side by side then agree.
     """
-    order = list(dict.fromkeys([*order, *(one.label for one in groups)]))
-    for one in groups:
-        _draw_group(axes, one, axis, smooth, line_style(order.index(one.label)))
-    colors = {
-        run_dir: line_style(order.index(one.label))["color"]
-        for one in groups
-        for run_dir in one.run_dirs
-    }
-    _mark_early(axes, colors, axis, smooth)
-    _finish(axes, list(colors), axis, smooth)
+    unit = _common_unit([run_dir for one in groups for run_dir in one.run_dirs], axis)
+    if _draw(axes, groups, axis, smooth, order, unit):
+        legend_beside(axes)
 
 
 def comparison(
@@ -152,37 +68,75 @@ def comparison(
 ) -> "matplotlib.figure.Figure":
     """Draws algorithms side by side with `draw_seeds`: a row per game, a column per axis.
 
-    A configuration has the same color in all panels, and legends stand beside them. Of more than
-    `MOST_ROWS` games each has one panel, against the first axis. `each` draws a curve for each run
-    in place of means over seeds.
+    A configuration has the same color in all panels, and one legend is below them, with what
+    differs between the names. Of more than `MOST_ROWS` games each has one panel, against the first
+    axis. `each` draws a curve for each run in place of means over seeds.
     """
     import matplotlib.figure
 
     run_dirs = list(run_dirs)
     alone = len(run_dirs) == 1
     found = single_runs(run_dirs) if each or alone else groups_of_any(run_dirs)
-    games = list(dict.fromkeys(one.game for one in found))
-    order = list(dict.fromkeys(one.label for one in found))
+    common, short = short_labels(list(dict.fromkeys(one.label for one in found)))
+    found = [one._replace(label=short[one.label]) for one in found]
+    games, order = list(dict.fromkeys(one.game for one in found)), list(short.values())
     if len(games) > MOST_ROWS:
         return _many_games(found, games, columns[0], smooth)
-    size = (3.6 * len(columns) + 2.6, 0.4 + max(3.4, 2.7 * len(games)))
+    size = (0.8 + 4.4 * len(columns), 0.4 + max(3.4, 2.7 * len(games)))
     figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(games), len(columns), squeeze=False, sharey="row")
+    units = {axis: _common_unit(run_dirs, axis) for axis in columns}
     for row, game in zip(grid, games, strict=True):
         of_game = [one for one in found if one.game == game]
         for axes, axis in zip(row, columns, strict=True):
-            draw_seeds(axes, of_game, axis, smooth, order)
-        for axes in row[:-1]:
-            if axes.legend_:
-                axes.legend_.remove()
-        for axes in row[1:]:
+            _draw(axes, of_game, axis, smooth, order, units[axis])
+        for axes in row[1 if len(games) == 1 else 0 :]:
             axes.set_ylabel("")
         row[0].set_title(game, loc="left", fontweight="bold", parse_math=False)
     for axes in grid[:-1].flat:
         axes.set_xlabel("")
+    if len(games) > 1:
+        figure.supylabel(_of_returns(smooth), fontsize="medium")
     if alone:
         _name_run(grid[0, 0], run_dirs[0])
+    _legend_of_games(figure, dict(zip(games, grid[:, 0], strict=True)), common)
     return figure
+
+
+def _common_unit(run_dirs: Iterable[Path], axis: Axis) -> Unit:
+    """Returns the unit of an axis that fits the longest of the runs."""
+    ends = [row[axis] for run_dir in run_dirs for row in metrics.read(run_dir)[-1:]]
+    return unit_of(axis, max(ends, default=0.0))
+
+
+def _legend_of_games(
+    figure: "matplotlib.figure.Figure", panels: dict[str, "matplotlib.axes.Axes"], title: str
+) -> None:
+    """Adds one legend of all panels; an entry that not all of them have names its games."""
+    handles: dict[str, Any] = {}
+    games: dict[str, list[str]] = {}
+    notes = [title] if title else []
+    drawn = {game: axes for game, axes in panels.items() if _has_curve(axes)}
+    for game, axes in drawn.items():
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entry, note = _without_note(label)
+            notes += [note] if note and note not in notes else []
+            handles |= {entry: handle} if entry else {}
+            games.setdefault(entry, []).append(game)
+    entries = {
+        entry if len(games[entry]) == len(drawn) else f"{entry} ({', '.join(games[entry])})": handle
+        for entry, handle in handles.items()
+    }
+    if entries:
+        legend_below(figure, entries, "; ".join(notes))
+
+
+def _without_note(label: str) -> tuple[str, str]:
+    """Returns a label without what many have in common, and that as a note on all of them."""
+    if label in CIRCLES:
+        return "", CIRCLES[label]
+    entry, is_band, _ = label.partition(f",\n{BAND}")
+    return entry, BANDS if is_band else ""
 
 
 def _many_games(
@@ -194,24 +148,22 @@ def _many_games(
 
     order = list(dict.fromkeys(one.label for one in groups))
     rows = -(-len(games) // COLUMNS)
-    height = 0.6 + 2.1 * rows + 0.25 * -(-len(order) // COLUMNS)
-    figure = matplotlib.figure.Figure(figsize=(3 * COLUMNS, height), layout="constrained")
+    size = (3 * COLUMNS, 0.6 + 2.1 * rows)
+    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
     panels = list(figure.subplots(rows, COLUMNS, squeeze=False).flat)
+    unit = _common_unit([run_dir for one in groups for run_dir in one.run_dirs], axis)
     for axes, game in zip(panels, games, strict=False):
-        draw_seeds(axes, [one for one in groups if one.game == game], axis, smooth, order)
-        if axes.legend_:
-            axes.legend_.remove()
+        _draw(axes, [one for one in groups if one.game == game], axis, smooth, order, unit)
         axes.set_title(game, parse_math=False)
         axes.set(xlabel="", ylabel="")
     for axes in panels[len(games) :]:
         axes.set_axis_off()
     for axes in panels[max(0, len(games) - COLUMNS) : len(games)]:  # a legend is below the figure
-        axes.set_xlabel(LABELS[axis])
+        axes.set_xlabel(unit.label)
     figure.supylabel(_of_returns(smooth), fontsize="medium")
-    lines = [Line2D([], [], label=label, **line_style(n)) for n, label in enumerate(order)]
+    lines = {label: Line2D([], [], **line_style(n)) for n, label in enumerate(order)}
     seeds = any(len(one.run_dirs) > 1 for one in groups)
-    title = "means of seeds, bands from lowest to highest; " * seeds + f"circle: {EARLY}"
-    legend_below(figure, handles=lines, ncols=COLUMNS, title=title.replace("\n", " "))
+    legend_below(figure, lines, f"means of seeds, {BANDS}; " * seeds + CIRCLES[EARLY])
     return figure
 
 
@@ -235,11 +187,40 @@ def _name_run(axes: "matplotlib.axes.Axes", run_dir: Path) -> None:
         axes.set_ylabel("return, mean of the games so far")
 
 
+def _draw(
+    axes: "matplotlib.axes.Axes",
+    groups: Sequence[RunGroup],
+    axis: Axis,
+    smooth: int,
+    order: Sequence[str],
+    unit: Unit,
+) -> bool:
+    """Draws groups into axes with labels, without a legend; returns whether there is a curve."""
+    order = list(dict.fromkeys([*order, *(one.label for one in groups)]))
+    lines = {one.label: line_style(order.index(one.label)) for one in groups}
+    for one in groups:
+        _draw_group(axes, one, axis, smooth, lines[one.label], unit)
+    colors = {run_dir: lines[one.label]["color"] for one in groups for run_dir in one.run_dirs}
+    _mark_early(axes, colors, axis, smooth, unit)
+    axes.set_xlabel(unit.label)
+    axes.set_ylabel(_of_returns(smooth))
+    axes.grid(alpha=0.3)
+    if not _has_curve(axes):
+        _explain(axes, _without_curve(list(colors)))
+        return False
+    return True
+
+
 def _draw_group(
-    axes: "matplotlib.axes.Axes", group: RunGroup, axis: Axis, smooth: int, line: dict[str, Any]
+    axes: "matplotlib.axes.Axes",
+    group: RunGroup,
+    axis: Axis,
+    smooth: int,
+    line: dict[str, Any],
+    unit: Unit,
 ) -> None:
     """Draws one curve, or the seeds that have one, their mean and their band."""
-    found = {run_dir: curve(run_dir, axis, smooth) for run_dir in group.run_dirs}
+    found = {run_dir: curve(run_dir, axis, smooth, unit) for run_dir in group.run_dirs}
     drawn = [run_dir for run_dir, (x, _) in found.items() if x]
     label = _label(group, len(drawn))
     if len(drawn) < 2:
@@ -250,11 +231,11 @@ def _draw_group(
         x, y = found[run_dir]
         marker = "." if len(x) == 1 else None
         axes.plot(x, y, **line, marker=marker, linewidth=0.7, alpha=0.45)
-    seeds = band(drawn, axis, smooth)
+    seeds = band(drawn, axis, smooth, unit)
     if not seeds.x.size:
         axes.plot([], [], label=f"{label},\nwhich have no range in common", **line)
         return
-    label = f"{label},\nband from lowest to highest"
+    label = f"{label},\n{BAND}"
     marker = "o" if seeds.x[0] == seeds.x[-1] else None
     axes.plot(seeds.x, seeds.mean, label=label, marker=marker, markevery=[0], **line)
     axes.fill_between(
@@ -268,8 +249,7 @@ def _label(group: RunGroup, drawn: int) -> str:
     if not drawn:
         return f"{group.label}: {no_game(all(map(_has_ended, group.run_dirs))).split(':')[0]}"
     if number == 1:
-        is_name = str(group.run_dirs[0]).endswith(group.label)
-        return group.label if is_name else f"{group.label}: 1 seed"
+        return group.label if group.is_run else f"{group.label}: 1 seed"
     seeds = {settings_by_key(run_dir).get("seed") for run_dir in group.run_dirs}
     noun = "seeds" if len(seeds) == number else "runs"
     share = f"{drawn} of {number}" if drawn < number else str(number)
@@ -277,7 +257,7 @@ def _label(group: RunGroup, drawn: int) -> str:
 
 
 def _mark_early(
-    axes: "matplotlib.axes.Axes", colors: dict[Path, Any], axis: Axis, smooth: int
+    axes: "matplotlib.axes.Axes", colors: dict[Path, Any], axis: Axis, smooth: int, unit: Unit
 ) -> None:
     """Draws a circle at each mean of first games, with one entry in the legend."""
     marks: dict[str, Any] = {"s": 14, "facecolors": "white", "linewidths": 0.8, "zorder": 3}
@@ -285,7 +265,7 @@ def _mark_early(
     for run_dir, color in colors.items():
         lines = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
         early = [first for row, first in lines if row["return_mean"] is not None]
-        x, y = (np.asarray(values)[early] for values in curve(run_dir, axis, smooth))
+        x, y = (np.asarray(values)[early] for values in curve(run_dir, axis, smooth, unit))
         if any(early):
             axes.scatter(x, y, edgecolors=color, **marks)
             any_early = True
@@ -318,15 +298,13 @@ def _of_returns(smooth: int) -> str:
     return f"return, mean of the last {WINDOW} games{smoothed}"
 
 
-def _finish(axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis, smooth: int) -> None:
-    """Adds labels, grid and legend, or a text if nothing has been drawn."""
-    axes.set_xlabel(LABELS[axis])
-    axes.set_ylabel(_of_returns(smooth))
-    axes.grid(alpha=0.3)
-    if any(np.size(line.get_xdata()) for line in axes.lines):
-        legend_beside(axes)
-        return
-    words = _without_curve(run_dirs)
+def _has_curve(axes: "matplotlib.axes.Axes") -> bool:
+    """Returns whether any line has a point."""
+    return any(np.size(line.get_xdata()) for line in axes.lines)
+
+
+def _explain(axes: "matplotlib.axes.Axes", words: str) -> None:
+    """Writes a text into axes without a curve."""
     axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", parse_math=False)
     axes.set_xticks([])
     axes.set_yticks([])

@@ -1,5 +1,6 @@
 """The colors, lines, legends and files of all pictures: plots, reports, notebooks and films."""
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ LINES = ("-", "--", ":", "-.")  # a further round of the colors takes the next o
 GOOD, BAD = COLORS[2], COLORS[1]  # rewards and their opposite
 GREY = "#808080"  # what curves are compared with: an ideal, a human, a frame around a screen
 SHADES = "cividis_r"  # from pale to dark, of values; distinct also with defective color vision
+CHARACTERS, LINE = 12.5, 0.18  # of a legend: how many are in an inch, inches of one line
 PALE = "#9FB8C8"  # what stands behind the thing that is meant
 
 
@@ -37,15 +39,37 @@ def legend_beside(axes: "matplotlib.axes.Axes", **options: Any) -> "matplotlib.l
     return _without_formulas(axes.legend(**({"fontsize": "small"} | place | options)))
 
 
-def legend_below(figure: "matplotlib.figure.Figure", **options: Any) -> "matplotlib.legend.Legend":
-    """Adds a legend for all axes below them, to a figure with constrained layout."""
-    given = {"fontsize": "small", "title_fontsize": "small"} | options
-    return _without_formulas(figure.legend(loc="outside lower center", **given))
+def legend_below(
+    figure: "matplotlib.figure.Figure", entries: dict[str, Any], title: str = ""
+) -> "matplotlib.legend.Legend":
+    """Adds a legend for all axes below them, and makes the figure as much higher.
+
+    Args:
+      figure: with constrained layout.
+      entries: label -> line or marker.
+      title: of the legend.
+    """
+    width, height = figure.get_size_inches()
+    most = int(CHARACTERS * width) - 8  # of a line, beside the marker
+    labels = [textwrap.fill(" ".join(label.split()), most) for label in entries]
+    columns = max(1, min(len(labels), (most + 8) // (8 + max(map(len, labels), default=1))))
+    lines = sum(label.count("\n") + 1 for label in labels) / columns + 2 * bool(title)
+    figure.set_size_inches(width, height + LINE * (lines + 1))
+    legend = figure.legend(
+        list(entries.values()),
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        title=textwrap.fill(title, most) or None,
+        fontsize="small",
+        title_fontsize="small",
+    )
+    return _without_formulas(legend)
 
 
 def _without_formulas(legend: "matplotlib.legend.Legend") -> "matplotlib.legend.Legend":
     """Returns the legend, which shows dollars as they are: a directory's name may have some."""
-    for words in legend.get_texts():
+    for words in (*legend.get_texts(), legend.get_title()):
         words.set_parse_math(False)
     return legend
 

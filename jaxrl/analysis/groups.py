@@ -1,5 +1,6 @@
 """Groups of runs: those of one configuration, over games and seeds, under one label."""
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
+from jaxrl.config.variations import short_names, shown
 from jaxrl.errors import UserError
 from jaxrl.runs.directory import load_config, settings_by_key
 from jaxrl.runs.paths import as_given
@@ -49,6 +51,7 @@ class RunGroup(NamedTuple):
     game: str
     label: str  # of the configuration, the same for all its games
     run_dirs: list[Path]
+    is_run: bool = False  # whether the label is the name of the only run
 
 
 def group_runs(run_dirs: Iterable[Path]) -> list[RunGroup]:
@@ -76,7 +79,7 @@ def group_runs(run_dirs: Iterable[Path]) -> list[RunGroup]:
 def single_runs(run_dirs: Sequence[Path]) -> list[RunGroup]:
     """Returns a group for each run, under its name. Raises `UserError` if one is given twice."""
     return [
-        RunGroup(_game(run_dir), name, [run_dir])
+        RunGroup(_game(run_dir), name, [run_dir], is_run=True)
         for run_dir, name in zip(run_dirs, distinct_names(run_dirs), strict=True)
     ]
 
@@ -130,8 +133,26 @@ def _distinct_labels(kinds: list[Config], names: list[str]) -> list[str]:
     for name in {name for name in names if names.count(name) > 1}:
         alike = [i for i, other in enumerate(names) if other == name]
         for i, settings in zip(alike, differences([kinds[i] for i in alike]), strict=True):
-            labels[i] += f" ({', '.join(f'{key} {value}' for key, value in settings.items())})"
+            short = short_names(list(settings))
+            parts = [f"{short[key]} {shown(value)}" for key, value in settings.items()]
+            labels[i] += f" ({', '.join(parts)})"
     return labels
+
+
+def short_labels(labels: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Returns the parts that all labels share, and each label without them.
+
+    Those of one sweep are "a2c_fast", and "learning_rate=0.001" and "learning_rate=0.003".
+    """
+    parts = [re.split(r"-(?!\d)", label) for label in labels]  # 1e-05 is one part
+    if len(set(labels)) < 2 or len({len(of_label) for of_label in parts}) > 1:
+        return "", {label: label for label in labels}
+    differs = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
+    short = {
+        label: "-".join(itertools.compress(of_label, differs))
+        for label, of_label in zip(labels, parts, strict=True)
+    }
+    return "-".join(itertools.compress(parts[0], [not one for one in differs])), short
 
 
 def by_configuration(run_dirs: Iterable[Path]) -> dict[str, list[Path]]:

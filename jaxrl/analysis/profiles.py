@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxrl.analysis import statistics
 from jaxrl.analysis.drawing import GREY, legend_beside, palette, save
+from jaxrl.analysis.groups import short_labels
 from jaxrl.analysis.statistics import GameScores
 from jaxrl.errors import UserError
 
@@ -25,6 +26,8 @@ def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
 
     if not scores:
         raise UserError("no game has a published human score: there is nothing to draw")
+    common, short = short_labels(list(scores))
+    scores = {short[label]: by_game for label, by_game in scores.items()}
     height = 3.4 + 0.3 * len(scores)
     figure = matplotlib.figure.Figure(figsize=(11, height + 2.4), layout="constrained")
     parts: Any = figure.subfigures(2, 1, height_ratios=[1 + 0.3 * len(scores), 3])
@@ -43,7 +46,7 @@ def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
     _profiles(below.subplots(), scores, colors)
     games = sorted({game for by_game in scores.values() for game in by_game})
     shown = ", ".join(games) if len(games) <= 6 else f"{len(games)} games"
-    figure.suptitle(f"{shown}, protocol {protocol}")
+    figure.suptitle(f"{f'{common}: ' * bool(common)}{shown}, protocol {protocol}", parse_math=False)
     save(figure, target)
 
 

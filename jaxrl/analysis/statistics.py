@@ -106,6 +106,19 @@ def _shares_above(scores: list[np.ndarray], thresholds: np.ndarray) -> np.ndarra
     return (values[..., None] > thresholds).mean(-2)
 
 
+def mean_over_seeds(scores: np.ndarray) -> Estimate:
+    """Returns the mean of scores f[seeds] ± t₀.₉₇₅(seeds - 1) · s/√seeds (Student).
+
+    There is no interval of a single score, or of equal ones that are fewer than `FEW_GAMES`.
+    """
+    value, number = float(scores.mean()), len(scores)
+    deviation = float(scores.std(ddof=1)) if number > 1 else 0.0
+    if not deviation and number < FEW_GAMES:
+        return Estimate(value, None, None)
+    half = float(scipy.stats.t.ppf(INTERVAL[1] / 100, number - 1)) * deviation / number**0.5
+    return Estimate(value, value - half, value + half)
+
+
 # --- comparison of two ---------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GREY, SHADES, legend_beside, save
+from jaxrl.analysis.drawing import COLORS, GREY, PALE, SHADES, legend_beside, save
 from jaxrl.config.variations import Settings, shown
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ class StudyTrial(NamedTuple):
     curve: dict[int, float]  # mean return at points of the training, over all seeds
     note: str  # why it ended so
     ended: bool  # whether nothing of it is left to train
+
+
+class Importance(NamedTuple):
+    """How much a key matters for good values: its share, and the 95 % interval of that."""
+
+    share: float
+    low: float  # by the bootstrap over the trials
+    high: float
 
 
 class Axis(NamedTuple):
@@ -94,21 +102,39 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
     save(figure, target)
 
 
-def importance(shares: dict[str, float], label: str, target: Path) -> None:
-    """Draws how much each key matters for good values, the most important on top."""
-    figure, axes = _figure(8, 1.4 + 0.4 * max(len(shares), 2))
+def importance(shares: dict[str, Importance], trials: int, label: str, target: Path) -> None:
+    """Draws how much each key matters for good values, the most important on top.
+
+    Args:
+      shares: name of a key -> its share, with the interval.
+      trials: with a value, from which the shares are estimated.
+      label: of the objective.
+      target: PNG to write.
+    """
+    figure, axes = _figure(8, 1.7 + 0.4 * max(len(shares), 2))
     if not shares:
         _say_nothing(axes)
         save(figure, target)
         return
-    ordered = sorted(shares.items(), key=lambda item: item[1])
-    bars = axes.barh(
-        [name for name, _ in ordered], [100 * share for _, share in ordered], color=COLORS[0]
+    ordered = sorted(shares.items(), key=lambda item: item[1].share)
+    names, found = zip(*ordered, strict=True)
+    values = 100 * np.array(found)  # [keys, 3]
+    # A resampled share may lie to one side of that of all trials, which then ends the bar.
+    errors = [
+        np.maximum(values[:, 0] - values[:, 1], 0),
+        np.maximum(values[:, 2] - values[:, 0], 0),
+    ]
+    axes.barh(names, values[:, 0], color=PALE)
+    axes.errorbar(
+        values[:, 0], names, xerr=errors, fmt="o", color=COLORS[0], markersize=4, capsize=3
     )
-    axes.bar_label(bars, fmt="%.0f %%", padding=4)
-    axes.set_xlim(0, 112)
+    for place, (share, low, high) in enumerate(values):
+        axes.text(103, place, f"{share:.0f} % ({low:.0f} to {high:.0f})", va="center")
+    axes.set_xlim(0, 132)
     axes.set_xticks(range(0, 101, 20))
-    axes.set_xlabel("importance (%), by PED-ANOVA")
+    axes.set_xlabel(
+        f"importance (%) by PED-ANOVA of {trials} trials; lines: 95 % bootstrap intervals"
+    )
     axes.set_title(label, fontsize="medium", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     save(figure, target)

@@ -23,7 +23,7 @@ StudyFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.t
 
 @dataclass(frozen=True)
 class Search:
-    """Search for the hyperparameters that score best, by Optuna (pip install 'jaxrl[search]').
+    """Search for the hyperparameters that score best, by Optuna (pip install -e '.[search]').
 
     STUDY.toml names a recipe (config), a game, and in a table [search] the values to try: a list,
     or { low = 1e-4, high = 1e-2, log = true }. The recipe itself is trained first. Each trial
@@ -59,7 +59,7 @@ def search(arguments: Search) -> int:
     try:
         import optuna  # noqa: F401
     except ImportError:
-        raise UserError("search needs Optuna: pip install 'jaxrl[search]'") from None
+        raise UserError("search needs Optuna: pip install -e '.[search]'") from None
     return _train(plan, root, arguments.words)
 
 
@@ -92,8 +92,9 @@ def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
             again = shlex.join(["jaxrl", "search", *words])
             print(f"stopped; go on with: {again}", file=sys.stderr)
             return 128 + stop.signal
-        search_results.write(root, plan, trials, search_results.importances(study))
-        pictures = search_results.draw(study, plan, root)
+        importance = search_results.importances(study)
+        search_results.write(root, plan, trials, importance)
+        pictures = search_results.draw(study, plan, root, importance)
     for path in (*pictures, root / search_results.STUDY_JSON):
         print(path)
     if search_results.best(trials, plan) is not None:

@@ -32,8 +32,8 @@ class Sweep:
     at the end.
 
     With --set KEY=VALUE,VALUE every configuration is trained with each value of that key; several
-    such keys are combined. CONFIG in the names of the members then ends in their values, as in
-    a2c_fast-learning_rate=0.001-torso=nips-pong-seed1.
+    such keys are combined. CONFIG in the names of the members then ends in the values of the keys
+    that have several, as in a2c_fast-learning_rate=0.001-torso=nips-pong-seed1.
 
     With --slurm the members become one array of jobs, which go on after they were preempted or
     their time was up. --dry-run shows the progress of each; when all have ended, the same command
@@ -61,7 +61,7 @@ class Sweep:
     dry_run: bool = False
     """list the members in their order, with the progress of each; train nothing"""
     slurm: bool = False
-    """submit the members to SLURM, as one array of jobs (pip install 'jaxrl[slurm]')"""
+    """submit the members to SLURM, as one array of jobs (pip install -e '.[slurm]')"""
     slurm_partition: str | None = None
     """partition of the jobs; default is the cluster's"""
     slurm_time: int | None = None

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from jaxrl.analysis.units import unit_of
 from jaxrl.cli.parsing import RunDir, check_runs
 from jaxrl.cli.streams import shows
 from jaxrl.config.plan import resolve
@@ -26,7 +27,7 @@ SECONDS = 1.0  # between two views
 ROWS = 12  # of the curve
 BRAILLE = "\N{BRAILLE PATTERN DOTS-12345678}"  # one of the characters of a fine curve
 LINES = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")  # the frame of a curve, in ASCII
-CURVE = ("frames", 1e6, "emulator frames (millions)")
+TICKS = 5  # intervals of an axis, at most
 
 
 @dataclass(frozen=True)
@@ -117,23 +118,32 @@ def _curve(rows: list[dict[str, Any]], width: int, fine: bool) -> Text:
     """Draws the mean return of the last 100 games; `fine` takes characters beyond ASCII."""
     import plotext
 
-    key, unit, label = CURVE
-    points = [
-        (row[key] / unit, row["return_mean"]) for row in rows if row["return_mean"] is not None
-    ]
-    if not points:
+    drawn = [row for row in rows if row["return_mean"] is not None]
+    if not drawn:
         return Text("no game over yet")
+    unit = unit_of("frames", drawn[-1]["frames"])
+    x, y = [row["frames"] / unit.size for row in drawn], [row["return_mean"] for row in drawn]
+    margin = 1 if min(y) == max(y) else 0
+    x_ticks, y_ticks = _ticks(0, max(x)), _ticks(min(y) - margin, max(y) + margin)
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plot_size(min(width, 100), ROWS + 4)
-    plotext.plot(*zip(*points, strict=True), marker="braille" if fine else "*")
-    values = [value for _, value in points]
-    if min(values) == max(values):
-        plotext.ylim(values[0] - 1, values[0] + 1)
+    plotext.plot(x, y, marker="braille" if fine else "*")
+    plotext.xlim(x_ticks[0], x_ticks[-1])
+    plotext.ylim(y_ticks[0], y_ticks[-1])
+    plotext.xticks(x_ticks, [f"{tick:g}" for tick in x_ticks])
+    plotext.yticks(y_ticks, [f"{tick:g}" for tick in y_ticks])
     plotext.title("return, mean of the last 100 games")
-    plotext.xlabel(label)
-    drawn = plotext.build().rstrip("\n")
-    return Text.from_ansi(drawn if fine else drawn.translate(LINES), no_wrap=True)
+    plotext.xlabel(unit.label)
+    text = plotext.build().rstrip("\n")
+    return Text.from_ansi(text if fine else text.translate(LINES), no_wrap=True)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Returns round numbers, of which the first and the last enclose the range."""
+    from matplotlib.ticker import MaxNLocator
+
+    return [float(tick) for tick in MaxNLocator(TICKS, steps=[1, 2, 5, 10]).tick_values(low, high)]
 
 
 def _numbers(row: dict[str, Any]) -> Table:

@@ -217,7 +217,7 @@ class LogConfig:
     interval: LongCount = 10_000
     """agent steps between two lines of metrics.jsonl"""
     wandb: bool = False
-    """send every line to Weights & Biases too (pip install 'jaxrl[wandb]'); WANDB_MODE,
+    """send every line to Weights & Biases too (pip install -e '.[wandb]'); WANDB_MODE,
     WANDB_ENTITY, WANDB_NAME and its other variables hold"""
     wandb_project: str = "jaxrl"
     """project of Weights & Biases that gets the run"""

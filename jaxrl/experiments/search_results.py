@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxrl.analysis import study_plots
-from jaxrl.analysis.study_plots import Axis, StudyTrial
+from jaxrl.analysis.statistics import INTERVAL
+from jaxrl.analysis.study_plots import Axis, Importance, StudyTrial
 from jaxrl.config import variations
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
@@ -30,6 +33,7 @@ MARKS = 20  # points of a run at which its learning curve is compared with those
 LAST = 0.1  # share of the steps whose returns are the objective
 FIRST_GAMES = "of first games only, which favors short ones"
 LEAST_TRIALS = 4  # that ended, for figures of importance
+RESAMPLES = 100  # of the trials, for intervals of the importance
 OBJECTIVES = {
     "return": "mean return of the last tenth of training",
     "evaluation": "mean score of the evaluation",
@@ -130,7 +134,10 @@ def best(trials: list[StudyTrial], plan: StudyPlan) -> StudyTrial | None:
 
 
 def write(
-    root: Path, plan: StudyPlan, trials: list[StudyTrial], shares: dict[str, float] | None = None
+    root: Path,
+    plan: StudyPlan,
+    trials: list[StudyTrial],
+    shares: dict[str, Importance] | None = None,
 ) -> None:
     """Writes study.json, and best.toml where a trial has a value, each whole or not at all.
 
@@ -141,7 +148,8 @@ def write(
     table = {
         "study": asked | {"config": plan.options.config, "trials": plan.options.trials},
         "best": None if found is None else found.number,
-        "importance": shares,
+        "importance": shares and {key: found.share for key, found in shares.items()},
+        "importance_interval": shares and {key: [x.low, x.high] for key, x in shares.items()},
         "trials": [_row(trial) for trial in trials],
     }
     replace_text(root / STUDY_JSON, json.dumps(table, indent=2, allow_nan=False) + "\n")
@@ -189,23 +197,68 @@ def best_toml(plan: StudyPlan, trials: list[StudyTrial], found: StudyTrial) -> s
     return "".join(f"# {' '.join(line.split())}\n" for line in lines) + recipe
 
 
-def importances(study: "optuna.Study") -> dict[str, float]:
-    """Returns the share of each key in good values (PED-ANOVA); empty where trials are too few."""
-    import optuna
+def importances(study: "optuna.Study") -> dict[str, Importance]:
+    """Returns the share of each key in good values (PED-ANOVA); empty where trials are too few.
 
-    complete = [t for t in study.get_trials(deepcopy=False) if t.value is not None]
-    complete = [t for t in complete if t.state == optuna.trial.TrialState.COMPLETE]
+    Intervals are of the bootstrap: what other trials from the same search would have said.
+    """
+    complete = _complete(study)
     if len(complete) < LEAST_TRIALS or len({t.value for t in complete}) < 2:
         return {}
+    found = _shares(study, len(complete))
+    rng = np.random.default_rng(0)
+    drawn = [
+        _shares(resampled, len(complete))
+        for _ in range(RESAMPLES)
+        if (resampled := _resample(study, complete, rng)) is not None
+    ]
+    bounds = {
+        key: np.percentile([shares.get(key, 0.0) for shares in drawn or [found]], INTERVAL)
+        for key in found
+    }
+    return {key: Importance(found[key], *map(float, bounds[key])) for key in found}
+
+
+def _complete(study: "optuna.Study") -> list["optuna.trial.FrozenTrial"]:
+    """Returns the trials with a value."""
+    from optuna.trial import TrialState
+
+    every = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return [trial for trial in every if trial.value is not None]
+
+
+def _resample(
+    study: "optuna.Study", trials: list["optuna.trial.FrozenTrial"], rng: np.random.Generator
+) -> "optuna.Study | None":
+    """Returns a study of as many trials, drawn with replacement; None if all values are equal."""
+    import optuna
+
+    drawn = [trials[place] for place in rng.integers(len(trials), size=len(trials))]
+    if len({trial.value for trial in drawn}) < 2:
+        return None
+    with quiet():
+        resampled = optuna.create_study(
+            storage=optuna.storages.InMemoryStorage(), direction=study.direction
+        )
+        resampled.add_trials(drawn)
+    return resampled
+
+
+def _shares(study: "optuna.Study", trials: int) -> dict[str, float]:
+    """Returns the shares of the keys, of a study with so many values."""
+    import optuna
+
     # Of few trials a tenth would be one: those above the quantile should be five.
-    quantile = min(0.5, max(0.1, 5 / len(complete)))
+    quantile = min(0.5, max(0.1, 5 / trials))
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=quantile)
     with quiet():
         return optuna.importance.get_param_importances(study, evaluator=evaluator)
 
 
-def draw(study: "optuna.Study", plan: StudyPlan, root: Path) -> list[Path]:
-    """Writes the pictures and returns their paths."""
+def draw(
+    study: "optuna.Study", plan: StudyPlan, root: Path, importance: dict[str, Importance]
+) -> list[Path]:
+    """Writes the pictures and returns their paths; `importance` is that of the study's keys."""
     trials = trials_of(study, plan)
     names = variations.short_names(list(plan.spaces))
     label = f"{plan.base.game}, {OBJECTIVES[plan.options.objective]}"
@@ -213,10 +266,10 @@ def draw(study: "optuna.Study", plan: StudyPlan, root: Path) -> list[Path]:
         Axis(key, names[key], isinstance(space, Range), isinstance(space, Range) and space.log)
         for key, space in plan.spaces.items()
     ]
-    shares = {names[key]: share for key, share in importances(study).items()}
+    shares = {names[key]: share for key, share in importance.items()}
     targets = [root / name for name in PICTURES]
     maximize = plan.options.direction == "maximize"
     study_plots.history(trials, maximize, label, targets[0])
-    study_plots.importance(shares, label, targets[1])
+    study_plots.importance(shares, len(_complete(study)), label, targets[1])
     study_plots.parallel_coordinates(trials, axes, maximize, label, targets[2])
     return targets

@@ -63,7 +63,7 @@ def submit(
     try:
         import submitit
     except ImportError:
-        raise UserError("--slurm needs submitit: pip install 'jaxrl[slurm]'") from None
+        raise UserError("--slurm needs submitit: pip install -e '.[slurm]'") from None
     try:
         executor = submitit.AutoExecutor(
             folder=root / "slurm",

@@ -69,7 +69,7 @@ class SweepMember:
 
     @property
     def name(self) -> str:
-        """CONFIG-GAME-seedSEED, where CONFIG ends in the values of the keys that vary."""
+        """CONFIG-GAME-seedSEED, where CONFIG ends in the values of the keys with several."""
         return self.run_dir.name
 
     @property
@@ -168,20 +168,19 @@ class _Variant(NamedTuple):
     file: Path
     recipe: Config
     settings: variations.Settings
-
-    @property
-    def label(self) -> str:
-        """Its part of its members' names."""
-        return "-".join([self.file.stem, *filter(None, [variations.label(self.settings)])])
+    label: str  # its part of its members' names
 
 
 def _variants(file: Path, varied: dict[str, list[Any]], settings: dict[str, Any]) -> list[_Variant]:
     """Returns a configuration with every combination of values. Raises `UserError`."""
     recipe = load_recipe(file).replaced(**settings)
-    return [
-        _Variant(file, variations.with_settings(recipe, chosen), chosen)
-        for chosen in variations.combinations(recipe, varied, GIVEN)
-    ]
+    found = []
+    for chosen in variations.combinations(recipe, varied, GIVEN):
+        # A key of one value would lengthen every name, and tell nothing apart.
+        named = {key: value for key, value in chosen.items() if len(varied[key]) > 1}
+        label = "-".join([file.stem, *filter(None, [variations.label(named)])])
+        found.append(_Variant(file, variations.with_settings(recipe, chosen), chosen, label))
+    return found
 
 
 def _check_name(name: str, members: dict[str, SweepMember], same: str) -> None:

@@ -30,7 +30,7 @@ def check_installed(config: Config) -> None:
     spec = importlib.util.find_spec("wandb") if config.log.wandb else None
     if config.log.wandb and (spec is None or spec.origin is None):
         raise UserError(
-            "log.wandb = true needs Weights & Biases: pip install 'jaxrl[wandb]', or leave "
+            "log.wandb = true needs Weights & Biases: pip install -e '.[wandb]', or leave "
             "--log.wandb out"
         )
 

@@ -5,6 +5,7 @@ import math
 import matplotlib.figure
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from jaxrl.analysis import bench_charts, curves, drawing, groups
 from jaxrl.config.schema import Config, OptimizerConfig
@@ -44,6 +45,13 @@ def axes():
 
 def legend(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def legend_of(figure):
+    """The entries of the only legend of a figure, and its title."""
+    (found,) = figure.legends
+    assert not any(axes.get_legend() for axes in figure.axes)
+    return [text.get_text() for text in found.get_texts()], found.get_title().get_text()
 
 
 def test_a_curve_has_the_lines_with_games_in_the_units_of_its_label(tmp_path):
@@ -109,8 +117,8 @@ def test_groups_with_one_name_are_distinguished_by_their_settings(tmp_path):
     one = make_run(tmp_path / "a", [1.0], Config())
     two = make_run(tmp_path / "b", [1.0], Config(optimizer=quick))
     assert [g.label for g in groups.group_runs([one, two])] == [
-        "a2c (optimizer.learning_rate 0.0007)",
-        "a2c (optimizer.learning_rate 0.001)",
+        "a2c (learning_rate 0.0007)",
+        "a2c (learning_rate 0.001)",
     ]
 
 
@@ -163,15 +171,14 @@ def test_a_comparison_has_a_row_for_each_game_and_one_color_for_each_configurati
     figure = curves.comparison(runs, ("step", "frames", "seconds"), smooth=2)
     assert len(figure.axes) == 6
     assert [a.get_title(loc="left") for a in figure.axes[::3]] == ["pong", "boxing"]
-    assert [legend(figure.axes[place]) for place in (2, 5)] == [
-        ["a: 1 seed", "b: 1 seed"],
-        ["b: 1 seed"],
-    ]
+    assert legend_of(figure) == (["a: 1 seed (pong)", "b: 1 seed"], "")
     of_b = figure.axes[0].lines[1], figure.axes[3].lines[0]
     assert of_b[0].get_color() == of_b[1].get_color() != figure.axes[0].lines[0].get_color()
     assert [a.get_xlabel() for a in figure.axes[3:]] == [
         curves.LABELS[axis] for axis in ("step", "frames", "seconds")
     ]
+    assert figure.get_supylabel() == "return, mean of the last 100 games,\ntrailing mean of 2 lines"
+    assert not any(a.get_ylabel() for a in figure.axes)  # of rows, they would overlap
 
 
 def titles(figure):
@@ -183,7 +190,8 @@ def test_a_single_run_is_named_with_its_game_algorithm_and_seed(tmp_path):
     figure = curves.comparison([run])
     assert titles(figure) == ["boxing, a2c, seed 7"]
     assert figure.axes[0].get_ylabel() == "return, mean of the last 100 games"
-    assert legend(figure.axes[-1]) == ["x", curves.EARLY]
+    circle = "circle: mean of first games only, which favors short ones"
+    assert legend_of(figure) == (["x"], circle)
 
 
 @pytest.mark.parametrize(("games", "words"), [(1, "1 game so far"), (99, "99 games so far")])
@@ -194,7 +202,7 @@ def test_a_run_of_few_games_shows_their_mean_and_says_how_many(games, words, tmp
     left = figure.axes[0]
     assert left.get_ylabel() == "return, mean of the games so far"
     assert (list(left.lines[0].get_ydata()), left.lines[0].get_marker()) == ([-20.5], "o")
-    assert legend(figure.axes[-1])[-1] == curves.EARLY
+    assert legend_of(figure)[1] == curves.CIRCLES[curves.EARLY]
 
 
 def test_runs_without_a_game_are_named_beside_the_others(tmp_path):
@@ -206,11 +214,9 @@ def test_runs_without_a_game_are_named_beside_the_others(tmp_path):
     ]
     silent = make_run(tmp_path / "pong-y-seed1", [None], Config(num_envs=4, total_steps=250_000))
     figure = curves.comparison([*seeds, silent])
-    assert legend(figure.axes[1]) == [
-        "x: mean of 2 of 3 seeds,\nband from lowest to highest",
-        "y: no game ended in this run",
-        curves.EARLY,
-    ]
+    entries, title = legend_of(figure)
+    assert entries == ["x: mean of 2 of 3 seeds", "y: no game ended in this run"]
+    assert title == f"{curves.BANDS}; {curves.CIRCLES[curves.EARLY]}"
     (mean,) = [line for line in figure.axes[0].lines if line.get_label().startswith("x: mean")]
     assert (mean.get_ydata()[0], mean.get_marker()) == (-19.0, "o")
 
@@ -218,8 +224,8 @@ def test_runs_without_a_game_are_named_beside_the_others(tmp_path):
 def test_seeds_without_a_common_range_and_runs_of_one_seed_are_named_so(tmp_path):
     early = make_run(tmp_path / "pong-x-seed1", [0.0, 1.0], Config(seed=1), steps=[1, 2])
     late = make_run(tmp_path / "pong-x-seed1-20261121-101500", [2.0, 3.0], Config(seed=1), [3, 4])
-    (label, _) = legend(curves.comparison([early, late]).axes[1])
-    assert label == "x: mean of 2 runs,\nwhich have no range in common"
+    ((label,), _) = legend_of(curves.comparison([early, late]))
+    assert label == "x: mean of 2 runs, which have no range in common"
 
 
 def test_names_with_dollars_are_no_formulas(tmp_path):
@@ -241,8 +247,8 @@ def test_each_run_has_a_curve_if_that_is_asked_for(tmp_path):
         for n in (1, 2)
     ]
     together, apart = curves.comparison(runs), curves.comparison(runs, each=True)
-    assert legend(together.axes[1]) == ["x: mean of 2 seeds,\nband from lowest to highest"]
-    assert legend(apart.axes[1]) == ["pong-x-seed1", "pong-x-seed2"]
+    assert legend_of(together) == (["x: mean of 2 seeds"], curves.BANDS)
+    assert legend_of(apart) == (["seed1", "seed2"], "pong-x")
     assert len({line.get_color() for line in apart.axes[0].lines}) == 2
 
 
@@ -252,8 +258,74 @@ def test_a_run_without_a_configuration_is_compared_under_its_name(tmp_path):
     (runs[1] / "config.toml").write_text('game = "pong"\nlog_interval = 5\n')  # of older versions
     figure = curves.comparison(runs)
     assert titles(figure) == ["pong", "unknown game"]
-    assert legend(figure.axes[1])[:2] == ["a2c: 1 seed", "b"]
-    assert legend(figure.axes[3])[0] == "a"
+    assert legend_of(figure)[0] == ["a2c: 1 seed (pong)", "b (pong)", "a (unknown game)"]
+
+
+def test_a_sweep_is_named_by_what_differs_below_panels_that_keep_their_width(tmp_path):
+    """Also with long names and many members: a panel is 4 inches wide at least, and 2 high."""
+    rates = (1e-5, 1e-4, 3e-3)
+    runs = [
+        make_run(
+            tmp_path
+            / f"a2c_fast-a_long_key_of_one_value=44-learning_rate={rate:g}-pong-seed{seed}",
+            [1.0, 2.0],
+            Config(seed=seed, optimizer=OptimizerConfig(learning_rate=rate)),
+            episodes=[100, 200],
+        )
+        for seed in (1, 2)
+        for rate in rates
+    ]
+    figure = curves.comparison(runs)
+    entries, title = legend_of(figure)
+    assert entries == [f"learning_rate={rate:g}: mean of 2 seeds" for rate in rates]
+    assert title.split("; ")[:2] == ["a2c_fast-a_long_key_of_one_value=44", curves.BANDS]
+    each = curves.comparison(runs, each=True)
+    assert legend_of(each)[0][0] == "learning_rate=1e-05-seed1"
+    long = make_run(tmp_path / ("long-name-" * 20), [1.0, 2.0])
+    for drawn in (figure, each, curves.comparison([*runs, long], each=True)):
+        FigureCanvasAgg(drawn).draw()
+        for panel in drawn.axes:
+            size = panel.get_window_extent().size / drawn.dpi
+            assert size[0] > 4, size
+            assert size[1] > 2, size
+        assert not overlapping(drawn)
+
+
+def overlapping(figure):
+    """Labels of axes and ticks that overlap those of other axes."""
+    shown = [[a.xaxis.label, a.yaxis.label, *a.get_xticklabels()] for a in figure.axes]
+    boxes = [[text.get_window_extent() for text in texts if text.get_text()] for texts in shown]
+    return [
+        (one, other)
+        for place, of_axes in enumerate(boxes)
+        for others in boxes[place + 1 :]
+        for one in of_axes
+        for other in others
+        if one.overlaps(other)
+    ]
+
+
+def test_a_short_run_is_drawn_in_units_that_fit(tmp_path):
+    """400 and 800 agent steps, 1,600 and 3,200 frames, 1.5 and 3 seconds."""
+    run = make_run(tmp_path / "x", [1.0, 2.0])
+    lines = [
+        {"step": 400 * n, "frames": 1600 * n, "seconds": 1.5 * n, "return_mean": n, "episodes": n}
+        for n in (1, 2)
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    figure = curves.comparison([run], ("step", "frames", "seconds"))
+    assert [axes.get_xlabel() for axes in figure.axes] == [
+        "agent steps",
+        "emulator frames (thousands)",
+        "training time (seconds, compilation excluded)",
+    ]
+    assert [list(axes.lines[0].get_xdata()) for axes in figure.axes] == [
+        [400, 800], [1.6, 3.2], [1.5, 3.0],
+    ]  # fmt: skip
+    assert curves.curve(run, "seconds") == ([0.025, 0.05], [1.0, 2.0])  # minutes, in tables
+    alone = axes()
+    curves.draw(alone, [run], "seconds")
+    assert alone.get_xlabel() == "training time (seconds, compilation excluded)"
 
 
 @pytest.mark.parametrize(("games", "panels"), [(1, 2), (6, 12), (7, 7), (9, 9)])

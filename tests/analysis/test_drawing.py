@@ -12,7 +12,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from jaxrl.analysis import bench_charts, curves, drawing, profiles
-from jaxrl.analysis.report import charts
+from jaxrl.analysis.report import entries
 from tests.analysis.test_curves import make_run
 
 ROOT = Path(__file__).parents[2]
@@ -75,8 +75,8 @@ def test_colors_are_visible_on_white_and_on_the_dark_page():
 
 def test_a_report_and_a_plot_have_the_same_colors_and_lines():
     places = range(len(drawing.COLORS) * len(drawing.LINES))
-    assert [charts.style(n)[0] for n in places] == [drawing.line_style(n)["color"] for n in places]
-    assert len({charts.style(n) for n in places}) == len(places)
+    assert [entries.style(n)[0] for n in places] == [drawing.line_style(n)["color"] for n in places]
+    assert len({entries.style(n) for n in places}) == len(places)
 
 
 def sources():

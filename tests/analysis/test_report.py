@@ -6,13 +6,16 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jaxrl.analysis import drawing
 from jaxrl.analysis.report import charts as report_charts
 from jaxrl.analysis.report import page as report_page
 from jaxrl.analysis.report import reader
+from jaxrl.analysis.report import study as report_study
 from jaxrl.analysis.report.charts import _early
+from jaxrl.analysis.report.entries import entries_of
 from jaxrl.analysis.report.page import differing, write
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
@@ -82,7 +85,7 @@ def test_labels_of_the_page_refer_to_its_headings(tmp_path):
 def test_the_runs_are_in_a_table(tmp_path):
     text = visible(page_of(tmp_path, make_run(tmp_path / "x")))
     # 300 steps are 1,200 frames, and took 30 seconds.
-    assert "x pong a2c 7 5.5 300 1,200 0:00:30 2 × cpu 0123456789ab" in text
+    assert "x 5.5 7 300 1,200 0:00:30 pong a2c 2 × cpu 0123456789ab" in text
     assert "Warnings" not in text
     assert "No run has an evaluation" in text
     assert "agent.gamma 0.99" in text
@@ -91,12 +94,12 @@ def test_the_runs_are_in_a_table(tmp_path):
 def test_an_evaluation_stands_beside_scores_of_the_same_protocol(tmp_path):
     noop = make_run(tmp_path / "x", evaluation=evaluation())
     text = visible(page_of(tmp_path, noop))
-    assert "x pong noop not recorded 300 3 2.0 1.0 0.5 1.0 3.5 0.64" in text
+    assert "x 2.0 0.64 1.0 0.5 1.0 3.5 3 300 pong noop" in text
     assert "Rainbow 20.9 200,000,000 Hessel 2018" in text
     assert "Dopamine" not in text  # plays with sticky actions
     sticky = make_run(tmp_path / "y", evaluation=evaluation(protocol="sticky", mean=-3.25))
     text = visible(page_of(tmp_path, sticky))
-    assert "y pong sticky not recorded 300 3 −3.2" in text
+    assert "y −3.2 0.49 1.0" in text  # (-3.25 + 20.7) / (14.6 + 20.7)
     assert "Dopamine" in text
     assert "Hessel" not in text
 
@@ -115,10 +118,97 @@ def test_how_games_were_played_and_means_of_first_games_are_shown(tmp_path):
     assert any("evaluation.json cannot be read" in warning for warning in warnings(wrong))
 
 
-@pytest.mark.parametrize("changes", [{"game": "catch"}, {"protocol": "mine"}])
-def test_no_published_score_is_said(tmp_path, changes):
-    run_dir = make_run(tmp_path / "x", evaluation=evaluation(**changes))
+def test_no_published_score_is_said_of_a_game_that_papers_play(tmp_path):
+    run_dir = make_run(tmp_path / "x", evaluation=evaluation(protocol="mine"))
     assert "No published score of the same protocol is known" in visible(page_of(tmp_path, run_dir))
+    catch = CONFIG.replace("pong", "catch")
+    run_dir = make_run(tmp_path / "y", config=catch, evaluation=evaluation(game="catch"))
+    text = visible(page_of(tmp_path, run_dir))
+    assert "published" not in text.lower()
+    assert "Human-normalized" not in text  # no human has played it either
+
+
+def sweep_of(folder, seeds=(1, 2), mean=(2.0, 12.0)):
+    """Runs of two learning rates; a seed more scores a point more, around each rate's mean."""
+    middle = sum(seeds) / len(seeds)
+    return [
+        make_run(
+            folder / f"a2c_fast-learning_rate={rate:g}-pong-seed{seed}",
+            [row(n, return_mean=score + seed + n / 100, episodes=n) for n in (100, 200, 300)],
+            config=CONFIG.replace("7", str(seed)) + f"[optimizer]\nlearning_rate = {rate}\n",
+            evaluation=evaluation(
+                mean=score + seed - middle,
+                scores=[score + seed - middle + part for part in (-1.0, 0.0, 1.0)],
+            ),
+        )
+        for seed in seeds
+        for rate, score in zip((1e-3, 3e-3), mean, strict=True)
+    ]
+
+
+def test_a_sweep_begins_with_its_comparison(tmp_path):
+    """Means 2 and 12 of seeds -1, 0 and 1 around them: ± 4.3027 / √3 = 2.484."""
+    made = sweep_of(tmp_path / "s", seeds=(1, 2, 3))
+    (made[0] / "provenance.json").unlink()
+    page = page_of(tmp_path, *made)
+    sections = ["comparison", "warnings", "curves", "evaluation", "trained", "configuration"]
+    assert re.findall(r'<h2 id="(\w+)"', page) == sections
+    text = visible(page)
+    names = "learning_rate=0.003 against learning_rate=0.001"
+    assert f"Comparison {names}: learning_rate=0.003 is better: the 95 % interval" in text
+    assert "mean 12.00 against 2.00 points: difference +10.00 [+7.73, +12.27]" in text
+    # (12 + 20.7) / 35.3 and (2 + 20.7) / 35.3
+    assert "learning_rate=0.003 12.00 0.93 9.52 to 14.48 3 17.00 14.52 to 19.48" in text
+    assert "learning_rate=0.001 2.00 0.64 −0.48 to 4.48 3 7.00" in text
+    assert "fewer than 5 seeds prove little" in text
+    assert "All of a2c_fast-pong. Written" in text
+    first, second = entries_of(reader.read(made))
+    assert (first.name, second.name) == ("learning_rate=0.001", "learning_rate=0.003")
+    assert [len(entry.runs) for entry in (first, second)] == [3, 3]
+    (chart,) = report_charts.return_charts([first, second], report_charts.LONGEST)
+    drawn = set(re.findall(r"#[0-9A-F]{6}", str(chart.item)))
+    assert drawn & set(drawing.COLORS) == {first.color, second.color}
+    assert report_charts.OF_SEEDS in chart.caption
+
+
+def test_a_study_has_no_verdict_without_evaluations_or_with_many_settings(tmp_path, monkeypatch):
+    made = sweep_of(tmp_path / "s")
+    (made[0] / "evaluation.json").unlink()
+    text = visible(page_of(tmp_path, *made))
+    assert "no verdict: there is no evaluation of learning_rate=0.001-seed1" in text
+    assert "is better" not in text
+    monkeypatch.setattr(report_study, "MOST_COMPARED", 1)
+    assert "no verdict on more than 1" in visible(page_of(tmp_path, *sweep_of(tmp_path / "t")))
+    mixed = sweep_of(tmp_path / "u")
+    monkeypatch.undo()
+    (mixed[0] / "evaluation.json").write_text(json.dumps(evaluation(protocol="sticky")))
+    text = visible(page_of(tmp_path, *mixed))
+    assert "no verdict: scores of different protocols cannot be compared" in text
+    assert str(tmp_path) not in text
+    assert "Comparison " not in visible(page_of(tmp_path, mixed[0]))
+
+
+def test_the_mean_of_seeds_is_at_equal_steps_of_all_of_them():
+    """Steps 2 to 3 are common; at 3 the second is half way from 10 to 30."""
+    columns = {"frames": [4, 8, 12], "step": [1, 2, 3], "seconds": [1, 2, 3], "y": [0, 1, 2]}
+    others = {"frames": [8, 16], "step": [2, 4], "seconds": [4, 8], "y": [10, 30]}
+    seeds = [{key: np.float32(values) for key, values in one.items()} for one in (columns, others)]
+    mean = report_charts.mean_curve(seeds)
+    ends = {key: [values[0], values[-1]] for key, values in mean.items()}
+    assert ends == {
+        "step": [2, 3], "frames": [8, 12], "seconds": [3, 4.5],
+        "y": [5.5, 11], "low": [1, 2], "high": [10, 20],
+    }  # fmt: skip
+    assert report_charts.mean_curve(seeds[:1]) is None
+    assert report_charts.mean_curve([seeds[0], others | {"step": np.float32([5, 6])}]) is None
+
+
+def test_a_plain_resume_is_no_warning(tmp_path):
+    """Ctrl-C and `jaxrl resume`: nothing about the figures is in doubt."""
+    provenance = {"git_commit": COMMIT, "resumed": [{"overridden": {}}]}
+    run_dir = make_run(tmp_path / "x", provenance=provenance)
+    assert warnings(run_dir) == []
+    assert "This run was resumed once." in visible(page_of(tmp_path, run_dir))
 
 
 def test_differing_settings_are_shown(tmp_path):
@@ -247,12 +337,13 @@ def test_each_game_has_a_panel_with_its_runs_in_their_colors(tmp_path):
         make_run(tmp_path / "e", [row(300)], config=CONFIG.replace("pong", "catch")),
     ]
     runs = reader.read(made)
-    pong, other = report_charts.return_charts(runs)
+    pong, other = report_charts.return_charts(entries_of(runs), report_charts.LONGEST)
     assert [chart.target for chart in (pong, other)] == ["return-0", "return-1"]
     assert [chart.caption.split(":")[0] for chart in (pong, other)] == ["pong", "boxing"]
     assert [chart.without for chart in (pong, other)] == [[], ["d"]]
     drawn = set(re.findall(r"#[0-9A-F]{6}", str(pong.item)))
-    assert drawn & set(drawing.COLORS) == {report_charts.style(n)[0] for n in (0, 2)}
+    # They differ in game only, and the two of pong in nothing: one configuration, one color.
+    assert drawn & set(drawing.COLORS) == {drawing.COLORS[0]}
     assert report_charts.without_return(runs) == ["e"]
     text = visible(page_of(tmp_path, *made))
     assert "Left out, because no game has ended: d" in text

@@ -6,9 +6,10 @@ import shutil
 
 import pytest
 
-from jaxrl.analysis.report import charts
+from jaxrl.analysis.drawing import COLORS
+from jaxrl.analysis.report import entries
 from jaxrl.analysis.report.page import write
-from tests.analysis.test_report import DEMO, evaluation, hostile_run, make_run, row
+from tests.analysis.test_report import DEMO, evaluation, hostile_run, make_run, row, sweep_of
 
 ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -101,11 +102,12 @@ def hover(page, share):
 @pytest.mark.slow
 def test_curves_are_drawn_and_hidden_by_a_click(opened):
     page = opened(*DEMO)
-    colors = [charts.style(place)[0] for place in range(3)]
+    colors = [entries.style(place)[0] for place in range(3)]
     assert [has_color(picture(page), color) for color in colors] == [True] * 3
     page.click("button.run >> nth=1")
     assert [has_color(picture(page), color) for color in colors] == [True, False, True]
-    assert "pong-c51_fast-seed1" not in hover(page, 0.15)
+    assert "a2c_fast" in (shown := hover(page, 0.15))
+    assert "c51_fast" not in shown
     page.click("button.run >> nth=1")
     assert has_color(picture(page), colors[1])
 
@@ -113,8 +115,8 @@ def test_curves_are_drawn_and_hidden_by_a_click(opened):
 def test_pointing_at_a_curve_tells_run_and_return(opened, tmp_path):
     page = opened(make_run(tmp_path / "mine", [row(s, return_mean=7.25) for s in range(100, 200)]))
     shown = hover(page, 0.5)
-    # 100 to 199 steps are 0.0004 to 0.0008 million frames.
-    assert re.fullmatch(r"mine\s+7\.25\s+at 0\.000[4-7]\d*", shown.strip()), shown
+    # 100 to 199 steps are 400 to 796 frames.
+    assert re.fullmatch(r"mine\s+7\.25\s+at [4-7]\d\d", shown.strip()), shown
 
 
 @pytest.mark.slow
@@ -165,7 +167,7 @@ def test_losses_are_drawn_when_they_are_asked_for(opened):
     assert number >= 10
     page.wait_for_selector(f"#loss-{number - 1} > *", timeout=30_000)
     assert page.evaluate("Bokeh.documents.length") == before + number
-    assert has_color(picture(page, "#loss-1"), charts.COLORS[0])
+    assert has_color(picture(page, "#loss-1"), COLORS[0])
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -175,6 +177,34 @@ def test_the_page_is_never_wider_than_the_window(opened, tmp_path, width):
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.wait_for_timeout(500)
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_scores_are_in_sight(opened, tmp_path, width):
+    """Of a run with a long name, and of a sweep: without scrolling a table sideways."""
+    long = make_run(tmp_path / "a2c_fast-with-a-long-name-pong-seed1", evaluation=evaluation())
+    page = opened(long, width=width)
+    scores = page.locator("[aria-labelledby=evaluation] td.strong")
+    assert scores.all_inner_texts()[:2] == ["2.0", "0.64"]
+    edges = [box["x"] + box["width"] for box in (scores.nth(n).bounding_box() for n in range(2))]
+    page = opened(*sweep_of(tmp_path / "sweep"), width=width)
+    means = page.locator("[aria-labelledby=comparison] td.strong")
+    assert means.all_inner_texts() == ["12.00", "0.93", "2.00", "0.64"]
+    edges += [box["x"] + box["width"] for box in (means.nth(n).bounding_box() for n in range(4))]
+    assert max(edges) < width - 16, edges
+
+
+def test_a_button_hides_all_seeds_of_a_configuration(opened, tmp_path):
+    page = opened(*sweep_of(tmp_path))
+    colors = [entries.style(place)[0] for place in range(2)]
+    assert [has_color(picture(page), color) for color in colors] == [True, True]
+    assert page.locator("button.run").all_inner_texts() == [
+        "learning_rate=0.001", "learning_rate=0.003",
+    ]  # fmt: skip
+    assert "learning_rate=0.001: mean of 2 seeds" in hover(page, 0.5)
+    page.click("button.run >> nth=0")
+    assert [has_color(picture(page), color) for color in colors] == [False, True]
+    assert "0.001" not in hover(page, 0.5)
 
 
 def hints(page):
@@ -240,7 +270,7 @@ def test_every_game_has_a_panel_beside_the_others(opened, tmp_path):
     page = opened(*made)
     boxes = [page.locator(f"#return-{n}").bounding_box() for n in range(3)]
     assert boxes[0]["y"] == boxes[1]["y"] < boxes[2]["y"]
-    assert all(has_color(picture(page, f"#return-{n}"), charts.style(n)[0]) for n in range(3))
+    assert all(has_color(picture(page, f"#return-{n}"), entries.style(n)[0]) for n in range(3))
     assert page.locator("#return-3").count() == 0
 
 

@@ -85,6 +85,23 @@ def test_a_constant_curve_and_a_narrow_terminal(run_dir):
     assert (ticks[0], ticks[-1]) == (-20, -22)
 
 
+def test_ticks_are_round_and_of_a_unit_that_fits(run_dir):
+    """From -19.7 to 19.6 by tens, and the 4 million frames of the run by millions from 0."""
+
+    def ticks() -> tuple[list[str], list[str], str]:
+        lines = shown(run_dir).splitlines()
+        bottom = next(n for n, line in enumerate(lines) if "└" in line)
+        left = [line.partition("┤")[0].strip() for line in lines if "┤" in line]
+        return left, lines[bottom + 1].split(), lines[bottom + 2].strip()
+
+    millions = "emulator frames (millions)"
+    assert ticks() == (["20", "10", "0", "-10", "-20"], ["0", "1", "2", "3", "4"], millions)
+    row = metrics.read(run_dir)[0] | {"frames": 32_000, "return_mean": 0.25}
+    (run_dir / layout.METRICS).write_text(json.dumps(row) + "\n")
+    _, below, label = ticks()
+    assert (below, label) == (["0", "10", "20", "30", "40"], "emulator frames (thousands)")
+
+
 def test_strange_values_are_shown_or_left_out(run_dir):
     row = metrics.read(run_dir)[-1]
     del row["return_mean"]

@@ -73,3 +73,26 @@ def test_each_extra_is_described():
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(
         PROJECT["optional-dependencies"]
     )
+
+
+@pytest.mark.parametrize("target", ["setup", "setup-dev"])
+def test_what_sets_up_ends_with_what_to_do_next(target):
+    """The commands that the last line names exist."""
+    command = ["make", "--no-print-directory", "--dry-run", target]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    *_, last = done.stdout.strip().splitlines()
+    assert last.startswith("echo ")
+    targets = re.findall(r"make ([a-z]+)", last)
+    subprocess.run(["make", "--dry-run", *targets], cwd=ROOT, capture_output=True, check=True)
+    assert targets
+    assert set(re.findall(r"bin/jaxrl (\w+)", last)) <= set(COMMANDS)
+
+
+def test_extras_are_installed_from_the_clone():
+    """No registry has the package: `pip install 'jaxrl[search]'` would find nothing."""
+    extras = set()
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("jaxrl/**/*.py")]:
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r"pip install[^\n]*\bjaxrl\b[^\n]*", text), path
+        extras |= set(re.findall(r"pip install -e '\.\[(\w+)\]'", text))
+    assert {"search", "slurm", "wandb"} <= extras <= set(PROJECT["optional-dependencies"])

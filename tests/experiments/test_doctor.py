@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -23,6 +24,7 @@ from jaxrl.program import rollout
 from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import TimeStep
+from tests.survival import ROOT
 
 GOOD = machine.Machine(
     date="2026-01-01T00:00:00+00:00",
@@ -109,6 +111,8 @@ def test_versions_out_of_range_are_warnings(versions, mark, remedy):
     check = host_checks.check_versions(changed(versions=versions))
     assert check.mark == mark
     assert remedy in check.remedy
+    for folder in re.findall(r"(\S*constraints\S*) has", check.remedy):
+        assert list((ROOT / folder).glob("3.*.txt"))
 
 
 def test_an_untested_python_is_a_warning():

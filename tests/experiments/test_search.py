@@ -8,9 +8,13 @@ import subprocess
 import sys
 
 import matplotlib.image
+import numpy as np
+import optuna
 import pytest
 import sqlalchemy
+from optuna.distributions import FloatDistribution, IntDistribution
 
+from jaxrl.analysis import study_plots
 from jaxrl.cli import main
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, load_recipe, to_toml
@@ -60,6 +64,7 @@ def fake(monkeypatch):
     """Runs that train nothing; returns how each ends, by name, and the names that ran."""
     ends, ran = {}, []
     monkeypatch.setattr(search, "STARTUP", 2)
+    monkeypatch.setattr(search_results, "RESAMPLES", 5)
 
     def train(member, stop, shown):
         ran.append(member.name)
@@ -265,7 +270,7 @@ def test_dry_run_shows_the_spaces(study, tmp_path, capsys):
 def test_without_optuna_it_says_how_to_get_it(study, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert main.main(["search", *study()]) == 2
-    assert "pip install 'jaxrl[search]'" in capsys.readouterr().err
+    assert "pip install -e '.[search]'" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
 
 
@@ -363,9 +368,10 @@ def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsy
     text = (tmp_path / "s" / "best.toml").read_text()
     assert f"# trial-{best['number']:03}, the best of 8: " in text
     assert "the recipe a2c_fast: -3.84\n" in text
-    shares = json.loads((tmp_path / "s" / "study.json").read_text())["importance"]
+    written = json.loads((tmp_path / "s" / "study.json").read_text())
+    shares = written["importance"]
     assert sum(shares.values()) == pytest.approx(1)
-    assert set(shares) == {RATE, TORSO}
+    assert set(shares) == set(written["importance_interval"]) == {RATE, TORSO}
     for name in search_results.PICTURES:
         assert matplotlib.image.imread(tmp_path / "s" / name)[..., :3].std() > 0.05
 
@@ -648,3 +654,32 @@ def test_a_search_that_is_killed_goes_on_and_finds_a_better_recipe(study, tmp_pa
     assert {trial["status"] for trial in trials} <= {"done", "pruned"}
     found = load(tmp_path / "s" / "best.toml")
     assert found.optimizer.learning_rate > 5e-4
+
+
+def trials_at(rates, values):
+    """A study of two keys, of which the second says nothing."""
+    space = {"rate": FloatDistribution(1e-4, 1e-2, log=True), "units": IntDistribution(1, 4)}
+    found = optuna.create_study(direction="maximize")
+    for place, (rate, value) in enumerate(zip(rates, values, strict=True)):
+        params = {"rate": rate, "units": 1 + place % 4}
+        found.add_trial(optuna.create_trial(params=params, distributions=space, value=value))
+    return found
+
+
+def test_importance_has_an_interval_that_four_trials_leave_wide(tmp_path, monkeypatch):
+    few = search_results.importances(trials_at([1e-4, 1e-3, 3e-3, 1e-2], [0.0, 0.9, 1.0, 0.5]))
+    assert sum(found.share for found in few.values()) == pytest.approx(1)
+    assert few["rate"].low <= 0.5  # which of the two matters is not known
+    assert few["rate"].high > 0.9
+    rates = np.geomspace(1e-4, 1e-2, 40)
+    clear = search_results.importances(trials_at(rates, -np.abs(np.log10(rates) + 3)))
+    assert 0.5 < clear["rate"].low <= clear["rate"].share <= clear["rate"].high <= 1
+    drawn = []
+    monkeypatch.setattr(study_plots, "save", lambda figure, target: drawn.append(figure))
+    study_plots.importance(few, 4, "catch", tmp_path / "x.png")
+    (axes,) = drawn[0].axes
+    assert "of 4 trials; lines: 95 % bootstrap intervals" in axes.get_xlabel()
+    words = [text.get_text() for text in axes.texts]
+    best = max(few.values())
+    assert words[-1] == "{:.0f} % ({:.0f} to {:.0f})".format(*(100 * x for x in best))
+    assert len(axes.collections) == 1  # the lines of the intervals

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,8 +22,6 @@ from jaxrl.cli import main
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config import variations
-from jaxrl.config.overrides import value_of
-from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.experiments import slurm, sweep, sweep_plan
@@ -213,18 +212,32 @@ def test_set_makes_every_combination_and_the_names_tell_them_apart(tmp_path, cap
     assert row["settings"] == {"optimizer.learning_rate": 3e-4, "network.torso": "nips"}
 
 
-def test_names_of_values_are_short_and_safe():
+def test_a_key_of_one_value_is_in_no_name():
+    words = ("env.frame_height=44", "optimizer.learning_rate=1e-3,3e-3", "num_envs=16")
+    low, high = sweep_plan.plan(FILES[:1], ("catch",), (1,), Path("s"), words)
+    assert low.name == "a2c_fast-learning_rate=0.001-catch-seed1"
+    assert high.name == "a2c_fast-learning_rate=0.003-catch-seed1"
+    assert low.config.env.frame_height == high.config.env.frame_height == 44
+    assert dict(low.settings) == {
+        "env.frame_height": 44, "optimizer.learning_rate": 1e-3, "num_envs": 16,
+    }  # fmt: skip
+    (one,) = sweep_plan.plan(FILES[:1], ("catch",), (1,), Path("s"), words[:1])
+    assert (one.name, one.recipe.name) == ("a2c_fast-catch-seed1", "a2c_fast.toml")
+    assert "with env.frame_height = 44" in one.recipe_text()
+
+
+def test_names_of_values_are_short_and_safe(tmp_path):
     settings = {"log.interval": 100, "checkpoint.interval": 10**6, "optimizer.eps": 1e-5}
     settings |= {"network.dueling": True, "env.engine": "a/b c", "agent.gamma": 0.1 + 0.2}
     assert variations.label(settings) == (
         "log.interval=100-checkpoint.interval=1000000-eps=1e-05-dueling=true-engine=a_b_c-"
         "gamma=0.30000000000000004"
     )
-    keys = [f"{s}.{f.name}" for s, k in SECTIONS.items() for f in dataclasses.fields(k)]
-    config = Config()
-    long = [f"{key}={variations.shown(value_of(config, key))}" for key in keys]
+    long = Path(shutil.copy(FILES[0], tmp_path / f"{'x' * (sweep_plan.LONGEST_NAME - 12)}.toml"))
+    (member,) = sweep_plan.plan((long,), ("catch",), (1,), Path("s"))
+    assert len(member.name) == sweep_plan.LONGEST_NAME
     with pytest.raises(UserError, match="vary fewer keys"):
-        sweep_plan.plan(FILES[:1], ("catch",), (1,), Path("s"), tuple(long))
+        sweep_plan.plan((long,), ("catch",), (1,), Path("s"), ("num_envs=16,32",))
 
 
 def test_a_member_trains_from_its_values_as_a_whole_recipe(tmp_path):
@@ -456,7 +469,7 @@ def submitit(monkeypatch):
 
 def test_without_submitit_it_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(UserError, match=r"pip install 'jaxrl\[slurm\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '\.\[slurm\]'"):
         slurm.submit(planned(tmp_path), tmp_path, slurm.Slurm())
 
 

@@ -240,7 +240,7 @@ def test_a_missing_package_is_named_before_anything_compiles(found, monkeypatch,
     run_dir = tmp_path / "x"
     assert main(["train", *SMALL, "--log.wandb", "--run-dir", str(run_dir)]) == 2
     said = capsys.readouterr().err
-    assert "pip install 'jaxrl[wandb]'" in said
+    assert "pip install -e '.[wandb]'" in said
     assert said.count("\n") == 1
     assert not run_dir.exists()
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl.analysis.curves import LABELS, UNITS
-from jaxrl.analysis.drawing import COLORS, LINES
-from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number, text
+from jaxrl.analysis.report.entries import Entry
+from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number
+from jaxrl.analysis.units import AXES, LONGEST, Axis, Unit, unit_of
 from jaxrl.runs.metrics import of_first_games
 
-BOKEHS = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dotdash"}  # names of the lines
 POINTS = 1000  # of a curve; more are not visible, and enlarge the page
 LARGEST = 1e38  # about the largest float32
+MEAN_POINTS = 200  # of a mean over seeds
 FEW = 40  # curves of at most this many points mark each point
 RETURN = "return_mean"
 LOSSES = ("loss/", "policy/", "value/")
@@ -30,7 +30,8 @@ PROGRESS = ("steps_per_second", "goodput", "memory_gb")
 
 
 HOLLOW = "hollow"  # circles that the page fills with its own color
-UNKNOWN_GAME = "unknown game"
+OF_SEEDS = "; thick: means over seeds, with bands from lowest to highest"
+Units = dict[Axis, Unit]
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,21 @@ class Chart:
     item: dict[str, Any] = dataclasses.field(repr=False)  # Bokeh's JSON
 
 
-def style(place: int) -> tuple[str, str]:
-    """Returns color and dashes of the run at this place."""
-    line = LINES[place // len(COLORS) % len(LINES)]
-    return COLORS[place % len(COLORS)], BOKEHS[line]
+@dataclass(frozen=True)
+class Curve:
+    """One line of a chart."""
+
+    name: str  # beside the pointer
+    entry: Entry  # whose button hides it
+    columns: dict[str, np.ndarray]  # axis or y, of a mean also low and high -> f32[N]
+    early: list[bool] = dataclasses.field(default_factory=list)  # points that cover first games
+    thin: bool = False  # a seed behind the mean of several
 
 
-def axes() -> dict[str, str]:
-    """Returns the labels of the axes that a reader may choose from."""
-    return dict(LABELS)
+def units_of(runs: list[ReportedRun]) -> Units:
+    """Returns the unit of each axis that fits the longest run."""
+    ends = {axis: [row[axis] for run in runs for row in run.rows] for axis in AXES}
+    return {axis: unit_of(axis, max(found, default=0.0)) for axis, found in ends.items()}
 
 
 def loss_keys(runs: list[ReportedRun]) -> list[str]:
@@ -61,58 +68,87 @@ def loss_keys(runs: list[ReportedRun]) -> list[str]:
     return sorted(keys)
 
 
-def game(run: ReportedRun) -> str:
-    """Returns the run's game."""
-    return text(run.config.get("game")) or UNKNOWN_GAME
-
-
-def return_charts(runs: list[ReportedRun]) -> list[Chart]:
+def return_charts(entries: list[Entry], units: Units) -> list[Chart]:
     """Returns a chart of returns for each game in which any run has ended one.
 
-    A run has the color of its place among all runs, as in the other charts.
+    Of several seeds of an entry their mean stands out.
     """
     found: list[Chart] = []
-    for name in dict.fromkeys(map(game, runs)):
-        of_game = [run for run in runs if game(run) == name]
-        curves = {run.name: curve(run, RETURN) for run in of_game}
-        without = [run for run, columns in curves.items() if not len(columns["y"])]
-        if len(without) < len(curves):
+    for name in dict.fromkeys(run.game for entry in entries for run in entry.runs):
+        curves, without, several = [], [], False
+        for entry in entries:
+            of_game = [run for run in entry.runs if run.game == name]
+            columns = {run.name: curve(run, RETURN, units) for run in of_game}
+            without += [run.name for run in of_game if not len(columns[run.name]["y"])]
+            drawn = [run for run in of_game if run.name not in without]
+            mean = mean_curve([columns[run.name] for run in drawn])
+            curves += [
+                Curve(run.name, entry, columns[run.name], _early(run), thin=mean is not None)
+                for run in drawn
+            ]
+            if mean is not None:
+                curves.append(Curve(f"{entry.name}: mean of {len(drawn)} seeds", entry, mean))
+            several |= mean is not None
+        if curves:
             target, caption = f"return-{len(found)}", f"{name}: {CAPTIONS[RETURN]}"
-            early = {run.name: _early(run) for run in of_game}
-            item = _item(curves, early, _styles(runs), 380, target)
-            found.append(Chart(target, RETURN, caption, without, item))
+            item = _item(curves, 380, target, units)
+            found.append(Chart(target, RETURN, caption + OF_SEEDS * several, without, item))
     return found
 
 
 def without_return(runs: list[ReportedRun]) -> list[str]:
     """Returns the names of runs whose game has no chart of returns, because none has ended."""
-    shown = {game(run) for run in runs if len(_rows(run, RETURN))}
-    return [run.name for run in runs if game(run) not in shown]
+    shown = {run.game for run in runs if len(_rows(run, RETURN))}
+    return [run.name for run in runs if run.game not in shown]
 
 
-def charts(runs: list[ReportedRun], keys: list[str] | tuple[str, ...], prefix: str) -> list[Chart]:
+def charts(
+    entries: list[Entry], keys: list[str] | tuple[str, ...], prefix: str, units: Units
+) -> list[Chart]:
     """Returns a chart for each key with a number in any run; their ids begin with `prefix`."""
     found: list[Chart] = []
     for key in keys:
-        curves = {run.name: curve(run, key) for run in runs}
-        if any(len(columns["y"]) for columns in curves.values()):
+        every = [
+            Curve(run.name, entry, curve(run, key, units))
+            for entry in entries
+            for run in entry.runs
+        ]
+        curves = [one for one in every if len(one.columns["y"])]
+        if curves:
             target = f"{prefix}-{len(found)}"
-            item = _item(curves, {}, _styles(runs), 200, target)
+            item = _item(curves, 200, target, units)
             found.append(Chart(target, key, CAPTIONS.get(key, key), [], item))
     return found
 
 
-def _styles(runs: list[ReportedRun]) -> dict[str, tuple[str, str]]:
-    """Returns color and dashes of each run."""
-    return {run.name: style(place) for place, run in enumerate(runs)}
-
-
-def curve(run: ReportedRun, key: str) -> dict[str, np.ndarray]:
-    """Returns f32[N] of each axis, in the unit of its label, and of y; N <= `POINTS` + 1."""
+def curve(run: ReportedRun, key: str, units: Units = LONGEST) -> dict[str, np.ndarray]:
+    """Returns f32[N] of each axis, in its unit, and of y; N <= `POINTS` + 1."""
     rows = _rows(run, key)
-    columns = {axis: [row[axis] / UNITS[axis] for row in rows] for axis in LABELS}
-    columns["y"] = [row[key] for row in rows]
+    columns: dict[str, list[float]] = {"y": [row[key] for row in rows]}
+    for axis in AXES:
+        columns[axis] = [row[axis] / units[axis].size for row in rows]
     return {name: np.asarray(values, np.float32) for name, values in columns.items()}
+
+
+def mean_curve(seeds: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray] | None:
+    """Returns the mean of several seeds, and the lowest and highest of them, at equal steps.
+
+    Frames and seconds are means too. None for a single seed, and where they share no range.
+    """
+    if len(seeds) < 2:
+        return None
+    first = max(columns["step"][0] for columns in seeds)
+    last = min(columns["step"][-1] for columns in seeds)
+    if first > last:
+        return None
+    steps = np.linspace(first, last, MEAN_POINTS if first < last else 1)
+    at_steps = {
+        name: np.stack([np.interp(steps, columns["step"], columns[name]) for columns in seeds])
+        for name in (*AXES, "y")
+    }
+    found = {name: values.mean(0) for name, values in at_steps.items()}
+    found |= {"low": at_steps["y"].min(0), "high": at_steps["y"].max(0)}
+    return {name: values.astype(np.float32) for name, values in found.items()}
 
 
 def _rows(run: ReportedRun, key: str) -> list[dict[str, Any]]:
@@ -136,43 +172,49 @@ def _drawable(value: Any) -> bool:
     return found is not None and abs(found) < LARGEST
 
 
-def _item(
-    curves: dict[str, dict[str, np.ndarray]],
-    early: dict[str, list[bool]],
-    styles: dict[str, tuple[str, str]],
-    height: int,
-    target: str,
-) -> dict[str, Any]:
+def _item(curves: list[Curve], height: int, target: str, units: Units) -> dict[str, Any]:
     """Returns a plot of the curves as Bokeh's JSON.
 
     Args:
-      curves: run -> axis or y -> f32[N].
-      early: run -> whether each point covers first games; such points are circles.
-      styles: run -> color and dashes.
+      curves: of runs and of means.
       height: of the plot in pixels.
       target: id of the HTML element that holds the plot.
+      units: of the axes.
     """
     from bokeh.core.types import ID
     from bokeh.embed import json_item
 
-    plot = _empty_plot(height)
-    for name, columns in curves.items():
-        if not len(columns["y"]):
-            continue
-        color, dash = styles[name]
-        line = plot.line(
-            "frames", "y", source=columns, name=name, color=color, line_dash=dash, line_width=2
-        )
-        if len(columns["y"]) <= FEW:
-            plot.scatter("frames", "y", source=line.data_source, name=name, color=color, size=5)
-        if any(early.get(name, [])):
-            first = {axis: values[early[name]] for axis, values in columns.items()}
-            circles = plot.scatter("frames", "y", source=first, name=name, size=6, line_color=color)
-            circles.tags = [HOLLOW]
+    plot = _empty_plot(height, units)
+    for one in curves:
+        _add(plot, one)
     return dict(json_item(plot, ID(target)))
 
 
-def _empty_plot(height: int) -> Any:
+def _add(plot: Any, one: Curve) -> None:
+    """Draws a curve into a Bokeh figure; its first tag is the button that hides it."""
+    color, name, is_mean = one.entry.color, one.name, "low" in one.columns
+    width, alpha = (1, 0.45) if one.thin else (3 if is_mean else 2, 1)
+    line = plot.line(
+        "frames", "y", source=one.columns, name=name, color=color, line_dash=one.entry.dash,
+        line_width=width, line_alpha=alpha,
+    )  # fmt: skip
+    drawn, data = [line], line.data_source
+    if is_mean:
+        drawn.append(
+            plot.varea("frames", "low", "high", source=data, name=name, color=color, alpha=0.15)
+        )
+    if len(one.columns["y"]) <= FEW:
+        size = 3 if one.thin else 5
+        drawn.append(plot.scatter("frames", "y", source=data, name=name, color=color, size=size))
+    for renderer in drawn:
+        renderer.tags = [one.entry.name]
+    if any(one.early):
+        first = {axis: values[one.early] for axis, values in one.columns.items()}
+        circles = plot.scatter("frames", "y", source=first, name=name, size=6, line_color=color)
+        circles.tags = [one.entry.name, HOLLOW]
+
+
+def _empty_plot(height: int, units: Units) -> Any:
     """Returns a Bokeh figure with its tools and without curves."""
     from bokeh.models import (
         BoxZoomTool,
@@ -190,7 +232,7 @@ def _empty_plot(height: int) -> Any:
         height=height,
         sizing_mode="stretch_width",
         tools=[BoxZoomTool(), PanTool(), wheel, ResetTool(), SaveTool()],
-        x_axis_label=LABELS["frames"],
+        x_axis_label=units["frames"].label,
         toolbar_location="above",
         active_drag=None,
         # Transparent, for the light and the dark page.

@@ -15,14 +15,26 @@ from jaxrl.analysis.report.charts import (
     POINTS,
     PROGRESS,
     Chart,
-    axes,
+    Units,
     loss_keys,
     return_charts,
-    style,
+    units_of,
     without_return,
 )
 from jaxrl.analysis.report.charts import charts as make_charts
-from jaxrl.analysis.report.reader import ReportedEvaluation, ReportedRun, number, read, short, text
+from jaxrl.analysis.report.entries import common_name, entries_of
+from jaxrl.analysis.report.reader import (
+    ReportedEvaluation,
+    ReportedRun,
+    number,
+    read,
+    resumes,
+    short,
+    text,
+)
+from jaxrl.analysis.report.study import study_of
+from jaxrl.analysis.statistics import Estimate
+from jaxrl.atari.games import atari_games
 from jaxrl.atari.scores import PublishedScore, published_scores
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record, layout
@@ -83,11 +95,13 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
     )
     environment.filters |= {
         "figure": figure, "count": count, "duration": duration, "short": short, "shown": shown,
+        "interval": interval, "resumes": resumes,
     }  # fmt: skip
     template = environment.from_string(_asset(TEMPLATE))
-    main = return_charts(runs)
-    progress = make_charts(runs, PROGRESS, "progress")
-    losses = make_charts(runs, loss_keys(runs), "loss")
+    entries, units = entries_of(runs), units_of(runs)
+    main = return_charts(entries, units)
+    progress = make_charts(entries, PROGRESS, "progress", units)
+    losses = make_charts(entries, loss_keys(runs), "loss", units)
     thinned = any(len(run.rows) > POINTS for run in runs)
     return template.render(
         title=title(runs),
@@ -96,14 +110,18 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
         warnings=warnings(runs),
         left_out=[(text(path.name), text(reason)) for path, reason in left_out.items()],
         without=without_return(runs),
-        styles={run.name: style(place) for place, run in enumerate(runs)},
+        common=common_name(runs),
+        entries=entries,
+        keys={run.name: entry for entry in entries for run in entry.runs},
+        study=study_of(entries),
+        ways=ways(runs),
         devices={run.name: devices(run) for run in runs},
         differing=differing(runs),
         main=main,
         progress=progress,
         losses=losses,
         points=POINTS if thinned else 0,
-        axes=axes(),
+        axes=labels(units),
         evaluated=[run for run in runs if run.evaluation],
         published=_published([run.evaluation for run in runs if run.evaluation]),
         protocols=evaluation_record.PUBLISHED,
@@ -111,7 +129,7 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
         style=_asset("page.css"),
         script=_asset("page.js"),
         bokeh=_bokeh(),
-        charts=_script_json(_chart_data(main + progress + losses)),
+        charts=_script_json(_chart_data(main + progress + losses, units)),
     )
 
 
@@ -131,10 +149,15 @@ def _bokeh() -> str:
     return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
 
 
-def _chart_data(charts: list[Chart]) -> dict[str, Any]:
+def _chart_data(charts: list[Chart], units: Units) -> dict[str, Any]:
     """Returns the data that assets/page.js draws."""
     items = [{"target": chart.target, "item": chart.item} for chart in charts]
-    return {"axes": axes(), "charts": items}
+    return {"axes": labels(units), "charts": items}
+
+
+def labels(units: Units) -> dict[str, str]:
+    """Returns the labels of the axes that a reader may choose from."""
+    return {axis: unit.label for axis, unit in units.items()}
 
 
 def _script_json(value: Any) -> str:
@@ -172,6 +195,13 @@ def figure(value: Any, digits: int = 1) -> str:
     """Returns a number with `digits` digits after the point; a dash if it is none."""
     found = number(value)
     return "–" if found is None else f"{found:,.{digits}f}".replace("-", "−")
+
+
+def interval(estimate: Estimate | None, digits: int = 2) -> str:
+    """Returns the bounds of a 95 % interval; a dash without one."""
+    if estimate is None or estimate.low is None:
+        return "–"
+    return f"{figure(estimate.low, digits)} to {figure(estimate.high, digits)}"
 
 
 def count(value: Any) -> str:
@@ -215,9 +245,20 @@ def differing(runs: list[ReportedRun]) -> dict[str, list[Any]]:
     return {key: row for key, row in values.items() if len({shown(c.get(key)) for c in known}) > 1}
 
 
+def ways(runs: list[ReportedRun]) -> dict[str, list[str]]:
+    """Returns the ways in which games were played, each with the runs evaluated so."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        if run.evaluation:
+            way = f"{run.evaluation.protocol}: {run.evaluation.played or 'not recorded'}"
+            found.setdefault(way, []).append(run.name)
+    return found
+
+
 def _published(evaluations: list[ReportedEvaluation]) -> list[Published]:
     """Returns published scores, the best first, of each game and protocol of the evaluations."""
-    pairs = dict.fromkeys((one.game, one.protocol) for one in evaluations)
+    atari = [one for one in evaluations if one.game in atari_games()]  # papers play no Catch
+    pairs = dict.fromkeys((one.game, one.protocol) for one in atari)
     found = [Published(*pair, published_scores(*pair)) for pair in pairs]
     return [
         Published(p.game, p.protocol, sorted(p.scores, key=lambda s: s.score, reverse=True))

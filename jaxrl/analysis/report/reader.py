@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxrl.analysis.groups import distinct_names
+from jaxrl.analysis.groups import distinct_names, short_labels
 from jaxrl.atari.scores import human_normalized
 from jaxrl.errors import UserError
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
@@ -14,6 +14,7 @@ from jaxrl.runs.directory import check_links, load_config, settings_by_key
 from jaxrl.runs.lock import is_locked
 from jaxrl.runs.paths import as_given
 
+UNKNOWN_GAME = "unknown game"
 SKIPPED = "loss/skipped_updates"
 LEAST_GOODPUT = 0.9  # below it, a warning
 LONG_RUN = 600  # seconds; compilation weighs too much in shorter runs
@@ -42,7 +43,7 @@ class ReportedRun:
     """A run directory's contents, as a report shows them."""
 
     path: Path
-    name: str  # different from those of the other runs
+    name: str  # different from those of the other runs, without the parts that all have
     rows: list[dict[str, Any]]  # of metrics.jsonl, with finite axes
     config: dict[str, Any] = field(default_factory=dict)  # "agent.gamma" -> value; empty if unknown
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +54,11 @@ class ReportedRun:
     def commit(self) -> str:
         """Commit of jaxrl when the run was started; empty if unknown."""
         return text(self.provenance.get("git_commit"))
+
+    @property
+    def game(self) -> str:
+        """The game that it trains on."""
+        return text(self.config.get("game")) or UNKNOWN_GAME
 
     @property
     def resumed(self) -> list[Any]:
@@ -90,8 +96,15 @@ def read(run_dirs: list[Path]) -> list[ReportedRun]:
 
 def _names(run_dirs: list[Path]) -> list[str]:
     """Returns distinct names of the directories that a page can show."""
+    names = distinct_names(run_dirs)
+    _, short_names = short_labels(names)
+    return distinct_texts([short_names[name] for name in names])
+
+
+def distinct_texts(names: list[str]) -> list[str]:
+    """Returns names that a page can show; equal ones are numbered."""
     # Bokeh typesets text between two pairs of dollars as mathematics.
-    names = [text(name).replace("$$", "$ $") for name in distinct_names(run_dirs)]
+    names = [text(name).replace("$$", "$ $") for name in names]
     return [
         name if names.count(name) == 1 else f"{name} ({place})"
         for place, name in enumerate(names, start=1)
@@ -222,8 +235,8 @@ def _concerns(run: ReportedRun) -> list[str]:
                      "restarts or lost work")  # fmt: skip
     if (sticks := _stickiness(run)) is not None:
         found.append(sticks)
-    if run.resumed:
-        found.append(_resumes(run.resumed))
+    if overridden(run):  # a plain resume changes nothing
+        found.append(resumes(run))
     if run.commit.endswith("-dirty"):
         found.append("trained by code with uncommitted changes")
     if (run.path / checkpoint_files.DAMAGED).is_dir():
@@ -242,13 +255,19 @@ def _stickiness(run: ReportedRun) -> str | None:
             "evaluation: published agents have the same in both")  # fmt: skip
 
 
-def _resumes(entries: list[Any]) -> str:
-    """Returns how often a run was resumed, and which settings changed."""
+def overridden(run: ReportedRun) -> list[str]:
+    """Returns the sorted keys of the settings that resumes have changed."""
     keys = {
         text(key)
-        for entry in entries
+        for entry in run.resumed
         if isinstance(entry, dict) and isinstance(entry.get("overridden"), dict)
         for key in entry["overridden"]
     }
-    changed = f", with changed {', '.join(sorted(keys))}" if keys else ""
-    return f"resumed {'once' if len(entries) == 1 else f'{len(entries)} times'}{changed}"
+    return sorted(keys)
+
+
+def resumes(run: ReportedRun) -> str:
+    """Returns how often a run was resumed, and which settings changed; empty if it never was."""
+    number, keys = len(run.resumed), overridden(run)
+    changed = f", with changed {', '.join(keys)}" if keys else ""
+    return f"resumed {'once' if number == 1 else f'{number} times'}{changed}" if number else ""

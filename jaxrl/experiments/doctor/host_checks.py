@@ -109,7 +109,7 @@ def check_versions(machine: Machine) -> Check:
     ]
     remedies = []
     if untested:
-        remedies.append(f"tested with {', '.join(untested)}: constraints.txt has such versions")
+        remedies.append(f"tested with {', '.join(untested)}: constraints/ has such versions")
     if apart:
         remedies.append(f"give {' and '.join(apart)} the version of jaxlib, {jaxlib}")
     mark: Mark = "warning" if remedies else "ok"

@@ -4,7 +4,7 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tip = document.getElementById("tip");
   const plots = [];  // {plot, place} of all drawn charts
-  const hidden = new Set();  // names of hidden runs
+  const hidden = new Set();  // names of hidden entries: runs, or all seeds of a configuration
   let axis = Object.keys(given.axes)[0];
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -21,7 +21,7 @@
         major_tick_line_color: line, minor_tick_line_color: null,
       });
     }
-    for (const renderer of lines(plot).filter(({tags}) => tags.includes("hollow"))) {
+    for (const renderer of lines(plot).filter(({tags}) => tags[1] === "hollow")) {
       renderer.glyph.fill_color = color("--page");
     }
     for (const grid of plot.center) {
@@ -80,7 +80,7 @@
 
   function hide({plot}) {
     for (const renderer of lines(plot)) {
-      renderer.visible = !hidden.has(renderer.name);
+      renderer.visible = !hidden.has(renderer.tags[0]);
     }
   }
 

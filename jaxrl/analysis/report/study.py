@@ -1,0 +1,137 @@
+"""The comparison at the top of a report: configurations over their seeds, and which is better."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jaxrl.analysis import comparison
+from jaxrl.analysis.comparison import ComparisonReport
+from jaxrl.analysis.report.entries import Entry
+from jaxrl.analysis.report.reader import ReportedRun
+from jaxrl.analysis.statistics import Estimate, mean_over_seeds
+from jaxrl.errors import UserError
+
+MOST_COMPARED = 12  # entries with a verdict; of more the best is mostly the luckiest
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration on one game."""
+
+    entry: Entry
+    runs: int
+    score: Estimate | None  # over seeds, of the mean scores of their evaluations
+    human: float | None  # the same, human-normalized
+    final: Estimate | None  # over seeds, of the final returns of training
+
+
+@dataclass(frozen=True)
+class GameTable:
+    """The configurations on one game, the best first."""
+
+    game: str
+    rows: list[Row]
+    played: str  # protocol and conditions of the evaluations; empty without any
+
+
+@dataclass
+class Study:
+    """What a report says about its configurations."""
+
+    tables: list[GameTable]
+    reports: list[ComparisonReport] = field(default_factory=list)  # best against each other one
+    notes: list[str] = field(default_factory=list)
+
+
+def study_of(entries: list[Entry]) -> Study | None:
+    """Returns the comparison of the entries; None where there is one entry with one run a game."""
+    games = dict.fromkeys(run.game for entry in entries for run in entry.runs)
+    several = any(_on(entry, game)[1:] for entry in entries for game in games)
+    if len(entries) < 2 and not several:
+        return None
+    study = Study([_table(entries, game) for game in games])
+    if len(entries) > 1:
+        _judge(study, entries)
+    return study
+
+
+def _on(entry: Entry, game: str) -> list[ReportedRun]:
+    return [run for run in entry.runs if run.game == game]
+
+
+def _table(entries: list[Entry], game: str) -> GameTable:
+    """Returns the entries that have runs of a game; without scores if their protocols differ."""
+    evaluations = [
+        run.evaluation for entry in entries for run in _on(entry, game) if run.evaluation
+    ]
+    protocols = {one.protocol for one in evaluations}
+    ways = sorted({one.played for one in evaluations if one.played})
+    played = ""
+    if len(protocols) == 1:
+        played = ": ".join([f"protocol {protocols.pop()}", *filter(None, ["; or ".join(ways)])])
+    rows = [
+        _row(entry, runs, scored=bool(played)) for entry in entries if (runs := _on(entry, game))
+    ]
+    rows.sort(key=lambda row: (_value(row.score), _value(row.final)), reverse=True)
+    return GameTable(game, rows, played)
+
+
+def _value(estimate: Estimate | None) -> float:
+    return estimate.value if estimate else float("-inf")
+
+
+def _row(entry: Entry, runs: list[ReportedRun], scored: bool) -> Row:
+    evaluations = [run.evaluation for run in runs if run.evaluation and scored]
+    human = [one.human_normalized for one in evaluations if one.human_normalized is not None]
+    return Row(
+        entry,
+        len(runs),
+        _estimate([one.mean for one in evaluations]),
+        float(np.mean(human)) if human else None,
+        _estimate([final for run in runs if (final := run.final("return_mean")) is not None]),
+    )
+
+
+def _estimate(values: list[float]) -> Estimate | None:
+    return mean_over_seeds(np.asarray(values)) if values else None
+
+
+def _judge(study: Study, entries: list[Entry]) -> None:
+    """Adds the verdict of `jaxrl compare` on the best entry and each other one."""
+    runs = [run for entry in entries for run in entry.runs]
+    if missing := [run.name for run in runs if not run.evaluation]:
+        names = "of any run" if len(missing) == len(runs) else f"of {', '.join(missing)}"
+        study.notes.append(f"no verdict: there is no evaluation {names}")
+        return
+    if len(entries) > MOST_COMPARED:
+        study.notes.append(f"no verdict on more than {MOST_COMPARED}: of so many the best is "
+                           "mostly the luckiest; train it again with new seeds")  # fmt: skip
+        return
+    best, *others = sorted(entries, key=_mean_score, reverse=True)
+    try:
+        study.reports = [_compare(best, other) for other in others]
+    except UserError as error:
+        study.notes.append(f"no verdict: {_without_paths(error, runs)}")
+        return
+    study.notes += dict.fromkeys(note for report in study.reports for note in report.notes)
+    if len(others) > 1:
+        study.notes.append("each interval is of one pair: with many pairs one excludes 0 by chance")
+
+
+def _mean_score(entry: Entry) -> float:
+    """Returns the mean over games of the human-normalized scores, or of the scores without them."""
+    found = [run.evaluation for run in entry.runs if run.evaluation]
+    human = [one.human_normalized for one in found if one.human_normalized is not None]
+    return float(np.mean(human or [one.mean for one in found]))
+
+
+def _compare(best: Entry, other: Entry) -> ComparisonReport:
+    report = comparison.compare([run.path for run in (*best.runs, *other.runs)])
+    return report._replace(names=(best.name, other.name))
+
+
+def _without_paths(error: UserError, runs: list[ReportedRun]) -> str:
+    words = str(error)
+    for run in runs:
+        words = words.replace(str(run.path), run.name)
+    return words
