@@ -136,7 +136,7 @@ def unwritable(run_dir: Path) -> str:
             with tempfile.TemporaryFile(dir=folder):  # it has no name, and leaves nothing
                 pass
     except OSError as error:
-        return error.strerror
+        return error.strerror or str(error)
     return ""
 
 
