@@ -6,10 +6,8 @@ that ended. The first trial is the recipe itself, so that the best is never wors
 """
 
 import json
-import os
 import statistics
 import time
-import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,12 +66,10 @@ def open_study(plan: StudyPlan, root: Path) -> optuna.Study:
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     file = root / layout.STUDY
-    # As SQLite's URI: in SQLAlchemy's own a question mark ends the path.
-    address = f"file:{urllib.parse.quote(os.fsencode(file))}"
-    url = sqlalchemy.URL.create("sqlite", database=address, query={"uri": "true"})
+    url = sqlalchemy.URL.create("sqlite", database=str(file)).render_as_string()
     try:
         study = optuna.create_study(
-            storage=url.render_as_string(),
+            storage=url,
             study_name=NAME,
             direction=plan.options.direction,
             pruner=_pruner(plan),

@@ -14,7 +14,7 @@ from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.experiments import search, search_plan, sweep
 from jaxrl.formatting import no_option
-from jaxrl.runs import checkpoint_files, layout
+from jaxrl.runs import checkpoint_files, evaluation_record, layout
 from jaxrl.runs.directory import check_new_run
 from tests.conftest import recipe_file
 from tests.experiments.test_sweep import planned
@@ -149,7 +149,7 @@ def test_files_of_any_name_are_read(here, call, name):
 
 @pytest.mark.parametrize("name", ["r?x#%41", "r[1]", "\\"])
 def test_a_study_of_any_name_is_where_it_belongs(here, name):
-    """A question mark ended the path of Optuna's file."""
+    """Its file is named by an address, of which a question mark could be the end."""
     Path("s.toml").write_text(STUDY)
     Path(name).mkdir()
     plan = search_plan.load(Path("s.toml"))
@@ -168,6 +168,15 @@ def test_a_member_s_directory_is_no_option(here):
     member.run_dir.mkdir(parents=True)
     (member.run_dir / layout.CONFIG).touch()
     assert "./-s/a2c_fast-catch-seed7" in sweep.command(member)
+
+
+def test_commands_in_messages_can_be_repeated(trained, here):
+    """With quotes where a shell needs them, and no name that is taken for an option."""
+    shutil.copytree(trained, here / "-a [1]")
+    with pytest.raises(UserError, match=r"or `jaxrl resume './-a \[1\]'`$"):
+        check_new_run(Config(run_dir="-a [1]"))
+    with pytest.raises(UserError, match=r"run `jaxrl evaluate './-a \[1\]'`$"):
+        evaluation_record.read(Path("-a [1]"))
 
 
 @pytest.mark.slow
