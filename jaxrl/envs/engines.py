@@ -13,6 +13,7 @@ from jaxrl.envs.envpool.engine import check_config as check_envpool
 from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
 from jaxrl.envs.flicker import flicker
 from jaxrl.errors import UserError
+from jaxrl.runtime import jax_settings
 from jaxrl.types import EnvEngine
 
 MAKERS = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2600}
@@ -21,7 +22,11 @@ MAKERS = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2
 def make_engine(
     config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
-    """Returns the engine of the configured game, with `num_envs` on each local device."""
+    """Returns the engine of the configured game, with `num_envs` on each local device.
+
+    Raises `UserError` where JAX's settings would let nothing run.
+    """
+    jax_settings.check()
     name = engine_name(config)
     make: Any = MAKERS.get(name) or extensions.load(extensions.ENGINES, name).make
     engine: EnvEngine = make(config, num_envs, num_local_devices, group)
@@ -76,6 +81,7 @@ def check_engine(config: Config) -> None:
 
     Devices are looked for here, and the emulator is built if it has to be.
     """
+    jax_settings.check()
     name = engine_name(config)
     if name not in MAKERS:
         module = extensions.load(extensions.ENGINES, name)

@@ -19,6 +19,7 @@ from jaxrl.networks.core import first_observation
 from jaxrl.runs import checkpoint_files
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
 from jaxrl.runs.paths import as_run_dir, naming_as_given
+from jaxrl.runtime import jax_settings
 from jaxrl.types import (
     ActorState,
     Agent,
@@ -194,6 +195,7 @@ class Policy:
 
     def _batch(self, observation: np.ndarray) -> tuple[np.ndarray, bool]:
         """Returns a batch, and whether it is of one observation. Raises `UserError`."""
+        jax_settings.check()
         array = np.asarray(observation)
         shape = (*self.config.frame_shape(), self.config.env.stack)
         if array.ndim not in (3, 4) or array.shape[-3:] != shape or array.dtype != np.uint8:
