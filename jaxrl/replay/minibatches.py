@@ -72,7 +72,8 @@ def take(rollout: Batch, steps: jax.Array) -> Batch:
         words = jax.lax.bitcast_convert_type(rollout.observation, jnp.uint32)
         rollout = rollout._replace(observation=words)
     batch = batches.flatten(jax.tree.map(pick, rollout))
-    if as_words:
-        stacks = jax.lax.bitcast_convert_type(batch.observation, jnp.uint8)
-        batch = batch._replace(observation=stacks)
-    return batch._replace(weight=row_weights(batch.weight > 0))
+    stacks = batch.observation
+    return batch._replace(
+        observation=jax.lax.bitcast_convert_type(stacks, jnp.uint8) if as_words else stacks,
+        weight=row_weights(batch.weight > 0),
+    )

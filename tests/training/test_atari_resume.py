@@ -40,7 +40,8 @@ def cut(path, copy):
     ("recipe", "game", "devices", "more"),
     [
         ("a2c_fast", "breakout", 1, ()),
-        pytest.param("a2c_fast", "catch", 1, ("--env.engine", "auto", *FLICKER),
+        pytest.param("a2c_fast", "catch", 1,
+                     ("--env.engine", "auto", "--env.stack", "2", *FLICKER),
                      marks=pytest.mark.slow),
         pytest.param("vtrace_cpu", "pong", 1,
                      (*WINDOWS, "--parallel.groups", "2", "--parallel.order", "overlapped"),
