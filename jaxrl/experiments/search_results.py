@@ -148,8 +148,8 @@ def write(
     table = {
         "study": asked | {"config": plan.options.config, "trials": plan.options.trials},
         "best": None if found is None else found.number,
-        "importance": shares and {key: found.share for key, found in shares.items()},
-        "importance_interval": shares and {key: [x.low, x.high] for key, x in shares.items()},
+        "importance": None if shares is None else {k: x.share for k, x in shares.items()},
+        "importance_interval": None if shares is None else {k: x[1:] for k, x in shares.items()},
         "trials": [_row(trial) for trial in trials],
     }
     replace_text(root / STUDY_JSON, json.dumps(table, indent=2, allow_nan=False) + "\n")
