@@ -217,7 +217,7 @@ def test_our_emulator_plays_evaluations_on_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_auto_does_not_take_kernels_that_no_gpu_has_run(exact, monkeypatch):
+def test_auto_takes_threads_where_kernels_could_play(exact, monkeypatch):
     """Nor are they compiled to decide it."""
     monkeypatch.delattr(build_gpu, "kernels")
     names = {
