@@ -18,11 +18,11 @@ def part() -> int:
     """Returns JAXRL_PART, or the commit's first digits as a number; 0 without git."""
     if chosen := os.environ.get("JAXRL_PART"):
         return int(chosen)
-    command = ["git", "rev-parse", "--short=7", "HEAD"]
+    command = ["git", "rev-parse", "HEAD"]
     done = subprocess.run(
         command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
     )
-    return int(done.stdout, 16) if done.returncode == 0 else 0
+    return int(done.stdout[:7], 16) if done.returncode == 0 else 0
 
 
 def pytest_report_header(config) -> str:

@@ -16,7 +16,7 @@ FIXTURE = '<property name="fixture trained" value="3.0" />'
 def report(tmp_path):
     cases = [
         ("tests.ops.test_returns", "test_a", 2.0, 0.25, 1.0, ""),
-        ("tests.ops.test_returns.TestGroup", "test_b[x]", 9.0, 3.5, 7.0, FIXTURE),
+        ("tests.ops.test_returns.TestGroup", "test_b[x]", 9.0, 3.5, 10.0, FIXTURE),
         ("tests.test_public", "test_c", 100.0, 0.0, 120.5, SLOW),
     ]
     text = "".join(
@@ -31,19 +31,19 @@ def report(tmp_path):
 def test_seconds_are_summed_by_file_and_fixture(report, capsys):
     assert times.sums(times.read(report)) == {
         "tests/test_public.py": 121.0,  # 0 + 120.5 + 0.5
-        "tests/ops/test_returns.py": 1.75 + 11.0,  # 0.25 + 1 + 0.5, and 3.5 + 7 + 0.5
+        "tests/ops/test_returns.py": 1.75 + 14.0,  # 0.25 + 1 + 0.5, and 3.5 + 10 + 0.5
     }
     assert times.main([str(report)]) == 0
     table = capsys.readouterr().out
-    assert "| tests/ops/test_returns.py | 2 | 13 | 11 | test_b[x] (11) |" in table
-    assert "| all 2 files | 3 | 134 | 111 | |" in table
+    assert "| tests/ops/test_returns.py | 2 | 16 | 11 | test_b[x] (14) |" in table
+    assert "| all 2 files | 3 | 137 | 111 | |" in table
     assert "| trained | 1 | 3 |" in table
 
 
 def test_what_is_over_twice_its_budget_is_named(report):
     lines = times.excesses(times.read(report), {})
     assert [line.partition(" takes ")[0] for line in lines] == [
-        "tests/ops/test_returns.py::test_b[x]",  # 11 s of 5
+        "tests/ops/test_returns.py::test_b[x]",  # 14 s without the 3 s of a fixture, of 5
         "tests/test_public.py",  # 121 s of 60
     ]
     assert "121 s of the processor, its budget is 60" in lines[1]
@@ -58,6 +58,8 @@ def test_the_status_tells_whether_a_budget_holds(report, tmp_path, capsys):
 
 
 def test_budgets_are_of_files_that_exist():
-    for file, seconds in times.budgets().items():
+    budgets = times.budgets()
+    assert budgets
+    for file, seconds in budgets.items():
         assert (ROOT / file).is_file()
         assert seconds > times.FILE

@@ -35,6 +35,11 @@ class MeasuredTest:
     slow: bool
     fixtures: dict[str, float]  # those that were set up for it, as far as they took long
 
+    @property
+    def own(self) -> float:
+        """Seconds without fixtures, which others may share."""
+        return self.seconds - sum(self.fixtures.values())
+
 
 def read(report: Path) -> list[MeasuredTest]:
     """Returns the tests of a report."""
@@ -83,10 +88,10 @@ def budgets(path: Path = BUDGETS) -> dict[str, float]:
 def excesses(tests: list[MeasuredTest], allowed: dict[str, float]) -> list[str]:
     """Returns a line for each quick test and each file that is over its budget."""
     lines = [
-        f"{test.file}::{test.name} takes {test.seconds:.0f} s of the processor, a quick test "
+        f"{test.file}::{test.name} takes {test.own:.0f} s of the processor, a quick test "
         f"{QUICK_TEST:g}: mark it slow, or make it cheaper"
         for test in tests
-        if not test.slow and test.seconds > NOISE * QUICK_TEST
+        if not test.slow and test.own > NOISE * QUICK_TEST
     ]
     for file, seconds in sums(tests).items():
         if seconds > NOISE * allowed.get(file, FILE):

@@ -76,9 +76,7 @@ _URI = re.compile(r"[A-Za-z][\w.+-]+:/")  # pathlib makes one slash of two
 def check_local(path: str | os.PathLike[str]) -> None:
     """Refuses an address of another machine, of which a path makes a folder here, named "gs:"."""
     if _URI.match(os.fspath(path)):
-        raise UserError(
-            f"'{path}' is no path of this machine: mount that storage, or copy from and to it"
-        )
+        raise UserError(f"'{path}' is not a local path: mount that storage, or copy the files")
 
 
 def describe(bounds: tuple[Any, ...]) -> str:
