@@ -105,7 +105,7 @@ def run(name: str, words: Sequence[str]) -> int:
         if option in words:
             words = [word for word in words if word != option]
             name, command = f"{name} {option}", selected
-    arguments = parse(command.arguments, name, words)
+    arguments: Any = parse(command.arguments, name, words)
     with contextlib.nullcontext() if command.handles_signals else _signals_as_exits():
         return command.run(arguments)
 

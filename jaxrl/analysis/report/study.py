@@ -136,12 +136,13 @@ def _mean_score(entry: Entry, games: set[str], normalized: bool) -> float:
     """Returns the mean over the games of the means over the seeds."""
     by_game: dict[str, list[float]] = {}
     for run in entry.runs:
-        score = run.evaluation and (
-            run.evaluation.human_normalized if normalized else run.evaluation.mean
-        )
-        if run.game in games and score is not None:
+        if run.evaluation is None or run.game not in games:
+            continue
+        score = run.evaluation.human_normalized if normalized else run.evaluation.mean
+        if score is not None:
             by_game.setdefault(run.game, []).append(score)
-    return float(np.mean([np.mean(scores) for scores in by_game.values()] or [-np.inf]))
+    means = [float(np.mean(scores)) for scores in by_game.values()]
+    return float(np.mean(means)) if means else -np.inf
 
 
 def _compare(best: Entry, other: Entry) -> ComparisonReport:
