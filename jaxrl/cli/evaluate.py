@@ -131,21 +131,25 @@ def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "tuple[dict[Path,
     from jaxrl.runs import evaluation_record
 
     found: dict[Path, Evaluation] = {}
+    lines: list[str] = []  # to be printed
     status = 0
-    for run_dir in run_dirs:
-        result = (
-            evaluation_record.read(run_dir, arguments.protocol)
-            if arguments.recorded
-            else _played(run_dir, arguments)
-        )
-        found[run_dir] = result
-        try:  # first: standard output may be a closed pipe or a full disk
+    try:
+        for run_dir in run_dirs:
+            found[run_dir] = result = (
+                evaluation_record.read(run_dir, arguments.protocol)
+                if arguments.recorded
+                else _played(run_dir, arguments)
+            )
+            shown = run_dir.name if is_policy(run_dir) else run_dir
+            name = f"{shown}: " if len(run_dirs) > 1 else ""
+            lines += [name + evaluation_record.describe(result)] * (not arguments.json)
+            # First: standard output may be a closed pipe or a full disk.
             status = max(status, _keep(found, arguments, len(run_dirs)))
-        finally:
-            if not arguments.json:
-                shown = run_dir.name if is_policy(run_dir) else run_dir
-                name = f"{shown}: " if len(run_dirs) > 1 else ""
-                print(name + evaluation_record.describe(result), flush=True)
+            if lines and not arguments.recorded:  # those are in the file of --output at the end
+                print(lines.pop(), flush=True)
+    finally:
+        if lines:
+            print("\n".join(lines), flush=True)
     return found, status
 
 

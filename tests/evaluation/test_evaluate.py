@@ -157,7 +157,13 @@ def test_scores_that_cannot_be_printed_are_saved(run_dir, scores, monkeypatch, n
         monkeypatch.setattr(sys, "stderr", io.StringIO())  # main closes it
         assert main(["evaluate", str(run_dir), *arguments]) == status
     assert evaluation_record.read(run_dir).scores == [1, -1]
-    assert json.loads((run_dir.parent / "s.json").read_text())["scores"] == [1, -1]
+    target = run_dir.parent / "s.json"
+    assert json.loads(target.read_text())["scores"] == [1, -1]
+    other = shutil.copytree(run_dir, run_dir.parent / "y")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    words = ["evaluate", str(run_dir), str(other), "--recorded", "--output", str(target)]
+    assert main(words) == status
+    assert len(json.loads(target.read_text())["evaluations"]) == 2
 
 
 def test_a_file_of_scores_holds_those_of_every_run_so_far(run_dir, tmp_path, monkeypatch, capsys):
