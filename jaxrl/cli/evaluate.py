@@ -145,12 +145,17 @@ def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "tuple[dict[Path,
             lines += [name + evaluation_record.describe(result)] * (not arguments.json)
             # First: standard output may be a closed pipe or a full disk.
             status = max(status, _keep(found, arguments, len(run_dirs)))
-            if lines and not arguments.recorded:  # those are in the file of --output at the end
-                print(lines.pop(), flush=True)
+            # Recorded ones are in the file of --output only after the last.
+            _print_off([] if arguments.recorded else lines)
     finally:
-        if lines:
-            print("\n".join(lines), flush=True)
+        _print_off(lines)
     return found, status
+
+
+def _print_off(lines: list[str]) -> None:
+    """Prints lines, and takes them off the list."""
+    while lines:
+        print(lines.pop(0), flush=True)
 
 
 def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
