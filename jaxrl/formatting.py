@@ -43,3 +43,8 @@ def no_option(path: object) -> str:
 def shell_word(path: object) -> str:
     """Returns a path as a shell takes it, for commands in messages."""
     return shlex.quote(no_option(path))
+
+
+def fault(error: Exception) -> str:
+    """Returns in one line why a file cannot be read; of a `KeyError`, that the key is missing."""
+    return f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())

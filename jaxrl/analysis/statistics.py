@@ -112,9 +112,11 @@ def mean_over_seeds(scores: np.ndarray) -> Estimate:
     There is no interval of a single score, or of equal ones that are fewer than `FEW_GAMES`.
     """
     value, number = float(scores.mean()), len(scores)
-    deviation = float(scores.std(ddof=1)) if number > 1 else 0.0
-    if not deviation and number < FEW_GAMES:
+    # The deviation of equal scores may be a rounding error.
+    equal = not np.ptp(scores)
+    if equal and number < FEW_GAMES:
         return Estimate(value, None, None)
+    deviation = 0.0 if equal else float(scores.std(ddof=1))
     half = float(scipy.stats.t.ppf(INTERVAL[1] / 100, number - 1)) * deviation / number**0.5
     return Estimate(value, value - half, value + half)
 
@@ -165,9 +167,12 @@ def difference(x: list[np.ndarray], y: list[np.ndarray]) -> Estimate:
     samples = [*x, *y]
     if min(map(len, samples)) < 2:
         return Estimate(value, None, None)
-    parts = np.array([of_game.var(ddof=1) / len(of_game) for of_game in samples]) / len(x) ** 2
+    # The variance of equal scores may be a rounding error.
+    variances = [of_game.var(ddof=1) if np.ptp(of_game) else 0.0 for of_game in samples]
+    parts = np.array(variances) / [len(of_game) for of_game in samples] / len(x) ** 2
     variance = parts.sum()
     if not variance:
+        value = float(np.mean([a[0] - b[0] for a, b in zip(x, y, strict=True)]))  # no rounding
         bound = value if min(map(len, samples)) >= FEW_GAMES else None
         return Estimate(value, bound, bound)
     # Satterthwaite's degrees of freedom

@@ -125,8 +125,6 @@ def _sweep(arguments: Bench) -> int:
             raise
         status = 130 if isinstance(error, KeyboardInterrupt) else 0
         print(f"jaxrl: {str(error) or 'stopped'}; the picture shows those before", file=sys.stderr)
-    if arguments.json:
-        print(json.dumps([_object(num_envs, rates) for num_envs, rates in found.items()]))
     drawn = {
         num_envs: {load: rate.steps_per_second for load, rate in rates.items()}
         for num_envs, rates in found.items()
@@ -134,7 +132,12 @@ def _sweep(arguments: Bench) -> int:
     config = arguments.settings
     title = f"{config.algorithm} on {config.game}, {config.network.torso} network, "
     title += config.parallel.order
-    bench_charts.throughput(drawn, arguments.output, title + f", groups: {config.parallel.groups}")
+    title += f", groups: {config.parallel.groups}"
+    try:
+        bench_charts.throughput(drawn, arguments.output, title)
+    finally:
+        if arguments.json:
+            print(json.dumps([_object(num_envs, rates) for num_envs, rates in found.items()]))
     print(arguments.output, file=sys.stderr)
     return status
 

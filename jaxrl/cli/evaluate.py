@@ -75,21 +75,15 @@ def evaluate(arguments: Evaluate) -> int:
     if not arguments.recorded and arguments.protocol is None:
         arguments = dataclasses.replace(arguments, protocol=_like_training(run_dirs))
     elsewhere = arguments.output is not None and arguments.output.suffix == ".json"
-    saves = not (arguments.recorded or elsewhere)
-    if saves:
+    if not (arguments.recorded or elsewhere):
         _warn_of_unwritable(run_dirs)
-    found, status = _evaluations(run_dirs, arguments, saves)
+    found, status = _evaluations(run_dirs, arguments)
     if len(run_dirs) > 1 or (arguments.output and not elsewhere):
         _print_aggregates(found, arguments)
     elif arguments.json:
-        print(_as_json(found))
-    if arguments.output and elsewhere:
-        from jaxrl.runs.files import writing
-
-        with writing(arguments.output) as temporary:
-            temporary.write_text(_as_json(found) + "\n", encoding="utf-8")
-        if not arguments.json:
-            print(arguments.output)
+        print(_as_json(found, several=False))
+    if elsewhere and not (arguments.json or status):
+        print(arguments.output)
     return status
 
 
@@ -129,30 +123,39 @@ def _warn_of_unwritable(run_dirs: list[Path]) -> None:
                   file=sys.stderr)  # fmt: skip
 
 
-def _evaluations(
-    run_dirs: list[Path], arguments: Evaluate, saves: bool
-) -> "tuple[dict[Path, Evaluation], int]":
+def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "tuple[dict[Path, Evaluation], int]":
     """Plays or reads the evaluation of each run, and prints it unless an object is asked for.
 
     Returns them with the exit status, which tells whether those to be saved were.
     """
     from jaxrl.runs import evaluation_record
 
-    found, status = {}, 0
-    for run_dir in run_dirs:
-        result = (
-            evaluation_record.read(run_dir, arguments.protocol)
-            if arguments.recorded
-            else _played(run_dir, arguments)
-        )
-        if not arguments.json:
+    found: dict[Path, Evaluation] = {}
+    lines: list[str] = []  # to be printed
+    status = 0
+    try:
+        for run_dir in run_dirs:
+            found[run_dir] = result = (
+                evaluation_record.read(run_dir, arguments.protocol)
+                if arguments.recorded
+                else _played(run_dir, arguments)
+            )
             shown = run_dir.name if is_policy(run_dir) else run_dir
             name = f"{shown}: " if len(run_dirs) > 1 else ""
-            print(name + evaluation_record.describe(result), flush=True)
-        found[run_dir] = result
-        if saves and not is_policy(run_dir):  # a policy keeps the scores that it came with
-            status = max(status, _save(run_dir, result, arguments.checkpoint))
+            lines += [name + evaluation_record.describe(result)] * (not arguments.json)
+            # First: standard output may be a closed pipe or a full disk.
+            status = max(status, _keep(found, arguments, len(run_dirs)))
+            # Recorded ones are in the file of --output only after the last.
+            _print_off([] if arguments.recorded else lines)
+    finally:
+        _print_off(lines)
     return found, status
+
+
+def _print_off(lines: list[str]) -> None:
+    """Prints lines, and takes them off the list."""
+    while lines:
+        print(lines.pop(0), flush=True)
 
 
 def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
@@ -169,11 +172,36 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     )
 
 
-def _save(run_dir: Path, result: "Evaluation", checkpoint: str | None) -> int:
-    """Records an evaluation unless the run was evaluated later meanwhile; returns the status.
+def _keep(found: "dict[Path, Evaluation]", arguments: Evaluate, number: int) -> int:
+    """Saves the newest of `number` evaluations in its run, or all so far in the file of --output.
 
-    A failure is reported only, because the scores are still to be printed.
+    Returns the status. A failure is reported only, because the scores are still to be printed.
     """
+    run_dir, result = list(found.items())[-1]
+    if arguments.output is not None and arguments.output.suffix == ".json":
+        # Recorded ones are safe already.
+        whole = len(found) == number or not arguments.recorded
+        return _write_json(found, arguments.output, number > 1) if whole else 0
+    if arguments.recorded or is_policy(run_dir):  # a policy keeps the scores that it came with
+        return 0
+    return _save(run_dir, result, arguments.checkpoint)
+
+
+def _write_json(found: "dict[Path, Evaluation]", target: Path, several: bool) -> int:
+    """Writes the scores so far into a file whole or not at all; returns the status."""
+    from jaxrl.runs.files import writing
+
+    text = _as_json(found, several) + "\n"
+    try:
+        with writing(target) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except (UserError, StorageError) as error:
+        return print_error(error)
+    return 0
+
+
+def _save(run_dir: Path, result: "Evaluation", checkpoint: str | None) -> int:
+    """Records an evaluation unless the run was evaluated later meanwhile; returns the status."""
     from jaxrl.runs import evaluation_record
 
     before = evaluation_record.read_all(run_dir).get(result.protocol)
@@ -192,13 +220,14 @@ def _save(run_dir: Path, result: "Evaluation", checkpoint: str | None) -> int:
     return 0
 
 
-def _as_json(found: "dict[Path, Evaluation]") -> str:
+def _as_json(found: "dict[Path, Evaluation]", several: bool) -> str:
     """Returns the object of one evaluation, or that of several with their aggregates."""
     from jaxrl.analysis import aggregates
 
-    (first, *others) = found.values()
-    table = aggregates.to_json(aggregates.summarize(found)) if others else dataclasses.asdict(first)
-    return json.dumps(table, indent=2)
+    if several:
+        return json.dumps(aggregates.to_json(aggregates.summarize(found)), indent=2)
+    (only,) = found.values()
+    return json.dumps(dataclasses.asdict(only), indent=2)
 
 
 def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> None:
@@ -206,20 +235,22 @@ def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> N
     from jaxrl.analysis import aggregates
 
     summary = aggregates.summarize(found)
-    print(
-        json.dumps(aggregates.to_json(summary), indent=2)
-        if arguments.json
-        else aggregates.describe(summary),
-        flush=True,
-    )
-    if arguments.output is None or arguments.output.suffix != ".png":
-        return
-    from jaxrl.analysis import profiles
+    drawn = arguments.output if arguments.output and arguments.output.suffix == ".png" else None
+    try:
+        if drawn:
+            from jaxrl.analysis import profiles
 
-    protocol = f"{summary.protocol} ({summary.played})"
-    profiles.draw(summary.scores, protocol, arguments.output)
-    if not arguments.json:
-        print(arguments.output)
+            protocol = f"{summary.protocol} ({summary.played})"
+            profiles.draw(summary.scores, protocol, drawn)
+    finally:
+        print(
+            json.dumps(aggregates.to_json(summary), indent=2)
+            if arguments.json
+            else aggregates.describe(summary),
+            flush=True,
+        )
+    if drawn and not arguments.json:
+        print(drawn)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,14 @@ cannot train (doctor). All but the last are reported in one line. Each command i
 only after its options are checked, because a mistake must be reported at once.
 """
 
+import contextlib
 import difflib
 import shutil
+import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -46,11 +49,12 @@ class Command:
     arguments: type  # a dataclass, whose docstrings are the help
     run: Callable[[Any], int]  # takes such arguments, returns the exit status
     by_option: "dict[str, Command]" = field(default_factory=dict)  # commands that an option selects
+    handles_signals: bool = False  # it saves, and then ends
 
 
 COMMANDS = {
-    "train": Command(Train, train),
-    "resume": Command(Resume, resume),
+    "train": Command(Train, train, handles_signals=True),
+    "resume": Command(Resume, resume, handles_signals=True),
     "watch": Command(Watch, watch),
     "evaluate": Command(Evaluate, evaluate),
     "compare": Command(Compare, compare),
@@ -59,11 +63,11 @@ COMMANDS = {
     "report": Command(Report, report),
     "export": Command(Export, export),
     "policies": Command(Policies, list_policies),
-    "sweep": Command(Sweep, sweep),
-    "search": Command(Search, search),
+    "sweep": Command(Sweep, sweep, handles_signals=True),
+    "search": Command(Search, search, handles_signals=True),
     "configs": Command(Configs, configs),
     "games": Command(Games, games),
-    "bench": Command(Bench, bench, {"--suite": Command(Suite, suite)}),
+    "bench": Command(Bench, bench, {"--suite": Command(Suite, suite, handles_signals=True)}),
     "tune": Command(Tune, tune),
     "doctor": Command(Doctor, doctor),
 }
@@ -101,7 +105,31 @@ def run(name: str, words: Sequence[str]) -> int:
         if option in words:
             words = [word for word in words if word != option]
             name, command = f"{name} {option}", selected
-    return command.run(parse(command.arguments, name, words))
+    arguments: Any = parse(command.arguments, name, words)
+    with contextlib.nullcontext() if command.handles_signals else _signals_as_exits():
+        return command.run(arguments)
+
+
+@contextlib.contextmanager
+def _signals_as_exits() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP raise `SystemExit`, so that a command removes its temporary files."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
+    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+
+    def leave(number: int, _: object) -> None:
+        for each in numbers:  # `timeout` sends a second one, which would end the removal
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -120,7 +148,7 @@ def main(words: list[str] | None = None) -> int:
         return run(words[0], words[1:])
     except BrokenPipeError:  # `jaxrl games | head`
         sys.stderr.close()
-        return int(words[0] in ("train", "resume"))
+        return int(words[0] in ("train", "resume", "evaluate"))  # it may not have done all
     except (UserError, RunError, OSError, KeyboardInterrupt) as error:
         return print_error(error)
     except (RuntimeError, AssertionError) as error:  # JAX raises both

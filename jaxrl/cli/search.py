@@ -87,14 +87,17 @@ def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
         study = searching.open_study(plan, root)
         with Display() as display:
             trials = searching.run(searching.Search(plan, study, root, display, stop))
-        _print(trials, plan)
         if stop.signal is not None:
+            _print(trials, plan)
             again = shlex.join(["jaxrl", "search", *words])
             print(f"stopped; go on with: {again}", file=sys.stderr)
             return 128 + stop.signal
-        importance = search_results.importances(study)
-        search_results.write(root, plan, trials, importance)
-        pictures = search_results.draw(study, plan, root, importance)
+        try:
+            importance = search_results.importances(study)
+            search_results.write(root, plan, trials, importance)
+            pictures = search_results.draw(study, plan, root, importance)
+        finally:
+            _print(trials, plan)
     for path in (*pictures, root / search_results.STUDY_JSON):
         print(path)
     if search_results.best(trials, plan) is not None:

@@ -135,8 +135,8 @@ def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> in
     with held(root), SignalRelay().watching() as stop:
         with Display() as display:
             rows = run(members, root, display, stop)
-        _print(rows)
         if stop.signal is not None:
+            _print(rows)
             again = shlex.join(["jaxrl", "sweep", *words])
             print(f"stopped; go on with: {again}", file=sys.stderr)
             return 128 + stop.signal
@@ -145,6 +145,7 @@ def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> in
     except (UserError, StorageError, OSError) as error:
         print(f"jaxrl: no report: {' '.join(str(error).split())}", file=sys.stderr)
         written = None
+    _print(rows)
     print(written or root / "sweep.json")
     return int(any(row["status"] != "done" for row in rows))
 

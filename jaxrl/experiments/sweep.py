@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxrl.config.toml import from_table
 from jaxrl.errors import EngineError, UserError
 from jaxrl.experiments import sweep_plan
 from jaxrl.experiments.sweep_plan import Row, SweepMember
@@ -119,12 +121,23 @@ def copy_recipes(members: list[SweepMember]) -> None:
     for recipe, member in {member.recipe: member for member in members}.items():
         try:
             text = member.recipe_text()
-            if recipe.exists() and recipe.read_text(encoding="utf-8") != text:
+            if recipe.exists() and not _same(recipe.read_text(encoding="utf-8"), text):
                 raise UserError(f"'{recipe}' is there and differs from '{member.file}': choose "
                                 "another --root")  # fmt: skip
             replace_text(recipe, text)
         except (OSError, ValueError) as error:
             raise UserError(f"cannot copy '{member.file}' to '{recipe}': {error}") from None
+
+
+def _same(first: str, second: str) -> bool:
+    """Returns whether two recipes have the same values; an older version's has fewer keys."""
+    if first == second:
+        return True
+    try:
+        one, other = (from_table(tomllib.loads(text)) for text in (first, second))
+    except UserError:  # a key that has gone
+        return False
+    return one == other
 
 
 def train(member: SweepMember, stop: SignalRelay, shown: Callable[[], None] | None = None) -> int:

@@ -137,8 +137,8 @@ def plan(
 
     All games with the first seed come before the second seed, because games differ more than
     seeds. The configurations are innermost, each with every combination of the values of `sets`,
-    words like `num_envs=16,32`: each game compares them as soon as it is trained. Raises
-    `UserError`.
+    words like `num_envs=16,32`: each game compares them as soon as it is trained. A sweep that an
+    older version has begun in `root` keeps its names. Raises `UserError`.
     """
     for name, given in (("games", words), ("seeds", seeds), ("configs", files)):
         if not given:
@@ -149,6 +149,9 @@ def plan(
             raise UserError(f"--set {key}: it is given by an option of sweep too: leave one out")
     games = games_of(words)
     variants = [one for file in files for one in _variants(find(file), varied, settings)]
+    endings = [f"-{game}-seed{seed}" for game, seed in itertools.product(games, seeds)]
+    if any(os.path.isdir(root / f"{one.former}{end}") for one in variants for end in endings):
+        variants = [one._replace(label=one.former) for one in variants]
     members: dict[str, SweepMember] = {}
     names: dict[Config, str] = {}
     for seed, game, variant in itertools.product(seeds, games, variants):
@@ -169,6 +172,7 @@ class _Variant(NamedTuple):
     recipe: Config
     settings: variations.Settings
     label: str  # its part of its members' names
+    former: str  # the same of older versions, which name keys of one value too
 
 
 def _variants(file: Path, varied: dict[str, list[Any]], settings: dict[str, Any]) -> list[_Variant]:
@@ -178,8 +182,12 @@ def _variants(file: Path, varied: dict[str, list[Any]], settings: dict[str, Any]
     for chosen in variations.combinations(recipe, varied, GIVEN):
         # A key of one value would lengthen every name, and tell nothing apart.
         named = {key: value for key, value in chosen.items() if len(varied[key]) > 1}
-        label = "-".join([file.stem, *filter(None, [variations.label(named)])])
-        found.append(_Variant(file, variations.with_settings(recipe, chosen), chosen, label))
+        label, former = (
+            "-".join([file.stem, *filter(None, [variations.label(keys)])])
+            for keys in (named, chosen)
+        )
+        config = variations.with_settings(recipe, chosen)
+        found.append(_Variant(file, config, chosen, label, former))
     return found
 
 

@@ -11,7 +11,6 @@ from jaxrl import extensions
 from jaxrl.config.schema import CONVOLUTIONS, TORSOS, NetworkConfig, convolutions
 from jaxrl.errors import UserError
 from jaxrl.networks.layers import Conv, Dense, NoisyDense
-from jaxrl.types import STACK_SIZE
 
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
 
@@ -64,11 +63,16 @@ def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, in
     return features.astype(x.dtype), module.UNITS
 
 
-def check_torso(config: NetworkConfig, frame_shape: tuple[int, int]) -> None:
-    """Raises `UserError` if another package's torso cannot be trained; computes nothing."""
+def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int]) -> None:
+    """Raises `UserError` if another package's torso cannot be trained; computes nothing.
+
+    Args:
+      config: of the network.
+      image_shape: height, width and number of the frames that the agent sees at once.
+    """
     if config.torso in TORSOS.own:
         return
-    torso, frames = Torso(config), jax.ShapeDtypeStruct((2, *frame_shape, STACK_SIZE), jnp.float32)
+    torso, frames = Torso(config), jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
     variables: Any = jax.eval_shape(lambda x: torso.init(jax.random.key(0), x), frames)
     if others := variables.keys() - {"params"}:
         raise UserError(f"network.torso = '{config.torso}': has variables beside its parameters "

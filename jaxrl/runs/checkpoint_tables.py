@@ -17,10 +17,10 @@ from jaxrl.runs.checkpoint_files import TABLES
 from jaxrl.types import PyTree
 
 ITEMS = (*TABLES, "progress")
-# Orbax lists folders by patterns, where `[` and `*` are special, and takes /gs and /s3 for clouds;
-# TensorStore takes a backslash for a slash, and wants UTF-8. Paths with anything but these
+# Orbax lists folders by patterns, where `[` and `*` are special, and takes /gs, /s3 and gs:/ for
+# clouds; TensorStore takes a backslash for a slash, and wants UTF-8. Paths with anything but these
 # characters are given to them as the number of the open folder.
-_LITERAL = re.compile(r"(?!/(gs|s3|az|hf)/)[\w /.,:;=+@%~#&()'-]*")
+_LITERAL = re.compile(r"(?!/(gs|s3|az|hf)/)[\w /.,;=+@%~#&()'-]*")
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from jaxrl.atari.games import atari_games, known_games
 from jaxrl.atari.scores import human_normalized
 from jaxrl.config.schema import Config
 from jaxrl.errors import StorageError, UserError
-from jaxrl.formatting import games, shell_word
+from jaxrl.formatting import fault, games, shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
 
@@ -232,9 +232,8 @@ def _read(run_dir: Path, path: Path) -> Evaluation:
             f"'{run_dir}' has no {layout.EVALUATION}: run `jaxrl evaluate {shell_word(run_dir)}`"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        reason = " ".join(str(error).split())
         raise UserError(
-            f"'{path}' cannot be read ({reason}): run `jaxrl evaluate {shell_word(run_dir)}`"
+            f"'{path}' cannot be read ({fault(error)}): run `jaxrl evaluate {shell_word(run_dir)}`"
         ) from None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxrl.config.diff import differences
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
-from jaxrl.formatting import shell_word
+from jaxrl.formatting import fault, shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.directory import check_new_run, create_run
 from jaxrl.runs.files import replace_text
@@ -69,7 +69,8 @@ def check_new(root: Path, configs: Sequence[Config]) -> None:
     again = f", or `jaxrl resume {shell_word(root)}`" if is_population(root) else ""
     try:
         if root.exists() and not (
-            root.is_dir() and {path.name for path in root.iterdir()} <= names
+            root.is_dir()
+            and {path.name for path in root.iterdir() if path.suffix != ".tmp"} <= names
         ):
             raise UserError(f"'{root}' exists: choose another --run-dir{again}")
     except (OSError, ValueError) as error:
@@ -109,7 +110,7 @@ def seeds(root: Path) -> list[int]:
             return found
         raise ValueError("'seeds' is no list of whole numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"cannot read '{path}': {error}") from None
+        raise UserError(f"cannot read '{path}': {fault(error)}") from None
 
 
 def run_dirs(path: Path) -> tuple[Path, ...]:

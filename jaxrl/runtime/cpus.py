@@ -39,7 +39,7 @@ def time_limit(root: Path = Path("/")) -> float | None:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """Returns the folders of the process's group and of all above it, of versions 1 and 2."""
+    """Yields the folders of the process's group and of all above it, of versions 1 and 2."""
     mounts = [found.groups() for line in _lines(root / "proc/self/mountinfo")
               if (found := MOUNT.match(line))]  # fmt: skip
     groups = [line.split(":", 2) for line in _lines(root / "proc/self/cgroup")]

@@ -95,11 +95,13 @@ def join(launch: Launch) -> None:
             heartbeat_timeout_seconds=round(2 * launch.lost_after) + 20,
             shutdown_timeout_seconds=60,
         )
-    except (ValueError, RuntimeError, KeyError) as error:  # KeyError: a variable is missing
+    except (ValueError, RuntimeError, KeyError) as error:
         if not together and isinstance(error, ValueError):
             return  # one host of a TPU, outside a pod
+        missing = isinstance(error, KeyError)
+        reason = f"the environment lacks {error.args[0]}" if missing else str(error).splitlines()[0]
         raise UserError(
-            f"cannot join the other processes: {str(error).splitlines()[0]} (give each of them "
+            f"cannot join the other processes: {reason} (give each of them "
             "--coordinator HOST:PORT, --num-processes N and its --process-id)"
         ) from None
     if count() > 1:

@@ -178,7 +178,7 @@ def _open_mesh(config: Config, members: int = 1) -> jax.sharding.Mesh:
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
     check_engine(config)
-    check_torso(config.network, config.frame_shape())
+    check_torso(config.network, (*config.frame_shape(), config.env.stack))
     if members > 1:
         check_starts_many(config)
         population.check_processes(processes.count())
@@ -341,8 +341,10 @@ def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
             protocol = evaluation_record.protocol_of(config)
             games = config.evaluation.episodes
             result = evaluate.evaluate(config, actor, protocol, games, step=step)
-        display.say(session.name + evaluation_record.describe(result))
-        evaluation_record.write(run_dir, result)  # last: the scores are shown if it fails
+        try:
+            evaluation_record.write(run_dir, result)
+        finally:  # the scores are shown if it fails
+            display.say(session.name + evaluation_record.describe(result))
     # A picture without games shows the evaluation.
     curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
     display.say(

@@ -15,7 +15,7 @@ from jaxrl.analysis.report import page as report_page
 from jaxrl.analysis.report import reader
 from jaxrl.analysis.report import study as report_study
 from jaxrl.analysis.report.charts import _early
-from jaxrl.analysis.report.entries import entries_of
+from jaxrl.analysis.report.entries import Entry, entries_of
 from jaxrl.analysis.report.page import differing, write
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
@@ -96,7 +96,12 @@ def test_an_evaluation_stands_beside_scores_of_the_same_protocol(tmp_path):
     text = visible(page_of(tmp_path, noop))
     assert "x 2.0 0.64 1.0 0.5 1.0 3.5 3 300 pong noop" in text
     assert "Rainbow 20.9 200,000,000 Hessel 2018" in text
+    assert "x 2.0 1,200 this report" in text
     assert "Dopamine" not in text  # plays with sticky actions
+    one_frame = make_run(
+        tmp_path / "one", config=CONFIG + "[env]\nframe_skip = 1\n", evaluation=evaluation()
+    )
+    assert "one 2.0 300 this report" in visible(page_of(tmp_path, one_frame))
     sticky = make_run(tmp_path / "y", evaluation=evaluation(protocol="sticky", mean=-3.25))
     text = visible(page_of(tmp_path, sticky))
     assert "y −3.2 0.49 1.0" in text  # (-3.25 + 20.7) / (14.6 + 20.7)
@@ -158,8 +163,9 @@ def test_a_sweep_begins_with_its_comparison(tmp_path):
     assert f"Comparison {names}: learning_rate=0.003 is better: the 95 % interval" in text
     assert "mean 12.00 against 2.00 points: difference +10.00 [+7.73, +12.27]" in text
     # (12 + 20.7) / 35.3 and (2 + 20.7) / 35.3
-    assert "learning_rate=0.003 12.00 0.93 9.52 to 14.48 3 17.00 14.52 to 19.48" in text
-    assert "learning_rate=0.001 2.00 0.64 −0.48 to 4.48 3 7.00" in text
+    assert "learning_rate=0.003 12.00 9.52 to 14.48 0.93 3 17.00 14.52 to 19.48" in text
+    assert "learning_rate=0.001 2.00 −0.48 to 4.48 0.64 3 7.00" in text
+    assert "Setting Mean score Interval Human-normalized Runs Final return Interval" in text
     assert "fewer than 5 seeds prove little" in text
     assert "All of a2c_fast-pong. Written" in text
     first, second = entries_of(reader.read(made))
@@ -186,6 +192,47 @@ def test_a_study_has_no_verdict_without_evaluations_or_with_many_settings(tmp_pa
     assert "no verdict: scores of different protocols cannot be compared" in text
     assert str(tmp_path) not in text
     assert "Comparison " not in visible(page_of(tmp_path, mixed[0]))
+
+
+def entry_of(name, scores):
+    """Of runs with these (game, mean score)."""
+    runs = []
+    for game, mean in scores:
+        run = reader.ReportedRun(Path(name), name, [], {"game": game})
+        run.evaluation = reader._parse_evaluation(evaluation(game=game, mean=mean))
+        runs.append(run)
+    return Entry(name, "", "", runs)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        # (x + 20.7) / 35.3 of pong, (x - 1.7) / 28.8 of breakout: 0.7 twice, and 1 and 0.
+        ([("pong", 4.01), ("breakout", 21.86)], [*[("pong", 14.6)] * 3, ("breakout", 1.7)]),
+        # Only catch is common, which no human plays: 5 points are more than 1.
+        ([("pong", -20.7), ("catch", 5.0)], [("catch", 1.0)]),
+        # A game that one entry alone has played counts for none.
+        ([("pong", 10.0)], [("pong", 0.0), ("breakout", 300.0)]),
+    ],
+)
+def test_the_best_of_a_study_is_by_the_games_that_all_have_played(scores):
+    better, worse = (entry_of(name, of) for name, of in zip("ab", scores, strict=True))
+    for entries in ([better, worse], [worse, better]):
+        assert report_study._best_first(entries) == [better, worse]
+
+
+def test_only_whole_paths_become_names():
+    runs = [
+        reader.ReportedRun(Path(path), name, [])
+        for path, name in (("s/a", "first"), ("s/a-2", "second"))
+    ]
+    told = report_study._without_paths(
+        UserError("'s/a': apps/a, s/abc and pass/a are s/a, s/a-2; 's/a-2/config.toml' as 2: s/a"),
+        runs,
+    )
+    assert told == (
+        "'first': apps/a, s/abc and pass/a are first, second; 'second/config.toml' as 2: first"
+    )
 
 
 def test_the_mean_of_seeds_is_at_equal_steps_of_all_of_them():

@@ -218,3 +218,11 @@ def test_the_mean_over_seeds_has_students_interval():
     assert statistics.mean_over_seeds(np.array([5.0])) == (5.0, None, None)
     assert statistics.mean_over_seeds(np.array([5.0, 5.0])) == (5.0, None, None)
     assert statistics.mean_over_seeds(np.full(10, 5.0)) == (5.0, 5.0, 5.0)
+
+
+def test_equal_scores_have_no_deviation_by_rounding():
+    for seeds in range(2, 10):  # the deviation of three times 0.7 is computed as 1.4e-16
+        equal = np.full(seeds, 0.7)
+        assert statistics.mean_over_seeds(equal)[1:] == (None, None)
+        assert statistics.difference([equal], [np.full(3, 0.6)])[1:] == (None, None)
+    assert statistics.difference([np.full(10, 0.7)], [np.full(13, 0.7)]) == (0.0, 0.0, 0.0)

@@ -1,7 +1,9 @@
 """A user's mistake: exit status 2, one line that says what to do, nothing written."""
 
+import dataclasses
 import errno
 import os
+import signal
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ import pytest
 import jaxrl
 from jaxrl.cli.main import COMMANDS, main
 from jaxrl.cli.outcome import print_error
+from jaxrl.runs.files import writing
 from tests.conftest import CONFIGS
 
 TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-capacity", "1e9"]
@@ -213,3 +216,33 @@ def test_a_path_that_cannot_be_used_is_one_line(number, status, capsys):
     assert print_error(OSError(number, os.strerror(number), "x")) == status
     said = capsys.readouterr().err
     assert said == f"jaxrl: cannot read or write 'x': {os.strerror(number)}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_killed_command_leaves_no_temporary_file(tmp_path, monkeypatch, number):
+    before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGTERM, signal.SIGHUP)}
+
+    def killed(_):
+        with writing(tmp_path / "x.mp4") as temporary:
+            temporary.write_text("half")
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.raise_signal(number)  # `timeout` sends it twice
+
+    monkeypatch.setitem(COMMANDS, "games", dataclasses.replace(COMMANDS["games"], run=killed))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["games"])
+        assert ended.value.code == 128 + number
+        assert signal.getsignal(number) == signal.SIG_DFL
+        assert not list(tmp_path.iterdir())
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def test_commands_that_save_after_a_signal_handle_it_themselves():
+    handle = {name for name, command in COMMANDS.items() if command.handles_signals}
+    assert handle == {"train", "resume", "sweep", "search"}
+    assert COMMANDS["bench"].by_option["--suite"].handles_signals

@@ -1,8 +1,13 @@
 """Which games an evaluation counts, and which rows of them; where its scores go."""
 
+import contextlib
 import errno
+import io
 import json
+import os
 import shutil
+import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +15,12 @@ import numpy as np
 import pytest
 
 from jaxrl.cli.main import main
-from jaxrl.errors import StorageError
+from jaxrl.config.schema import Config
+from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
 from jaxrl.program import episode_statistics, rollout
 from jaxrl.runs import evaluation_record, layout
+from jaxrl.training import train
 from jaxrl.types import ActorState, Agent, EnvEngine, EnvSpec, TimeStep
 
 # Rows of three environments. The first loses a life, is reset within its game, ends it and plays
@@ -128,3 +135,83 @@ def test_a_disk_that_fills_up_meanwhile_costs_no_scores(run_dir, scores, capsys)
     assert main(["evaluate", str(run_dir), "--json"]) == StorageError.status
     assert scores == [""]
     assert json.loads(capsys.readouterr().out)["mean"] == 0
+
+
+class Refusing(io.StringIO):
+    """A stream that takes nothing: its reader has gone, or its disk is full."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def write(self, _):
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(errno.EPIPE, 1), (errno.ENOSPC, StorageError.status)]
+)
+def test_scores_that_cannot_be_printed_are_saved(run_dir, scores, monkeypatch, number, status):
+    for arguments in ([], ["--output", str(run_dir.parent / "s.json")]):
+        monkeypatch.setattr(sys, "stdout", Refusing(number))
+        monkeypatch.setattr(sys, "stderr", io.StringIO())  # main closes it
+        assert main(["evaluate", str(run_dir), *arguments]) == status
+    assert evaluation_record.read(run_dir).scores == [1, -1]
+    target = run_dir.parent / "s.json"
+    assert json.loads(target.read_text())["scores"] == [1, -1]
+    other = shutil.copytree(run_dir, run_dir.parent / "y")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    words = ["evaluate", str(run_dir), str(other), "--recorded", "--output", str(target)]
+    assert main(words) == status
+    assert len(json.loads(target.read_text())["evaluations"]) == 2
+
+
+def test_a_file_of_scores_holds_those_of_every_run_so_far(run_dir, tmp_path, monkeypatch, capsys):
+    target, played = tmp_path / "s.json", []
+
+    def play(run_dir, _):
+        played.append(json.loads(target.read_text())["evaluations"] if target.exists() else None)
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        return evaluation_record.summarize("catch", "noop", 400, np.ones(2), np.ones(2))
+
+    monkeypatch.setattr("jaxrl.cli.evaluate._played", play)
+    runs = [str(run_dir), *(str(shutil.copytree(run_dir, tmp_path / name)) for name in "yz")]
+    assert main(["evaluate", *runs, "--output", str(target)]) == 130
+    assert played[0] is None
+    for found, expected in zip(played[1:], (runs[:1], runs[:2]), strict=True):
+        assert [own["run"] for own in found] == expected
+        assert all(own["scores"] == [1, 1] for own in found)
+
+
+def test_a_file_of_scores_that_cannot_be_written_costs_no_games(
+    run_dir, scores, tmp_path, monkeypatch, capsys
+):
+    shutil.copytree(run_dir, tmp_path / "y")
+    words = ["evaluate", str(run_dir), str(tmp_path / "y"), "--output", str(tmp_path / "s.json")]
+
+    def refuse(path, target):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.replace", refuse)
+    assert main(words) == UserError.status
+    assert len(scores) == 2
+    assert "2 games: mean 0.0" in capsys.readouterr().out
+
+
+def test_the_scores_at_the_end_of_training_are_saved_first(run_dir, monkeypatch):
+    class Silent:
+        def busy(self, _):
+            return contextlib.nullcontext()
+
+        def say(self, _):
+            raise BrokenPipeError
+
+    result = evaluation_record.summarize("catch", "noop", 400, np.array([2.0]), np.ones(1))
+    monkeypatch.setattr("jaxrl.evaluation.evaluate.evaluate", lambda *_, **__: result)
+    session = types.SimpleNamespace(
+        config=Config(game="catch"), run_dir=run_dir, display=Silent(), name=""
+    )
+    with pytest.raises(BrokenPipeError):
+        train._finish(session, jnp.zeros(1), 400)
+    assert evaluation_record.read(run_dir) == result

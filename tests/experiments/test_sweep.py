@@ -19,6 +19,7 @@ from jaxrl.analysis.groups import group_runs
 from jaxrl.atari.games import known_games
 from jaxrl.atari.scores import reference_scores
 from jaxrl.cli import main
+from jaxrl.cli import sweep as cli_sweep
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config import variations
@@ -224,6 +225,39 @@ def test_a_key_of_one_value_is_in_no_name():
     (one,) = sweep_plan.plan(FILES[:1], ("catch",), (1,), Path("s"), words[:1])
     assert (one.name, one.recipe.name) == ("a2c_fast-catch-seed1", "a2c_fast.toml")
     assert "with env.frame_height = 44" in one.recipe_text()
+
+
+def test_a_sweep_of_the_former_names_goes_on(tmp_path):
+    """Older versions name keys of one value too, and have written fewer keys into the recipe."""
+    words = ("env.frame_height=44", "num_envs=16,32")
+    former = tmp_path / "a2c_fast-frame_height=44-num_envs=32-pong-seed2"
+    former.mkdir()
+    found = sweep_plan.plan(FILES[:1], ("catch", "pong"), (1, 2), tmp_path, words)
+    assert [member.label for member in found[:2]] == [
+        "a2c_fast-frame_height=44-num_envs=16", "a2c_fast-frame_height=44-num_envs=32",
+    ]  # fmt: skip
+    assert found[-1].run_dir == former
+    recipe = found[-1].recipe
+    text = found[-1].recipe_text()
+    recipe.write_text(text.replace("difficulty = -1\n", ""))
+    sweep.copy_recipes(found)
+    assert recipe.read_text() == text
+    # A key that gets one value only keeps the name, too.
+    (one,) = sweep_plan.plan(FILES[:1], ("pong",), (2,), tmp_path, (words[0], "num_envs=32"))
+    assert one.run_dir == former
+
+
+def test_the_report_is_written_before_anything_is_printed(tmp_path, monkeypatch):
+    def broken(rows):
+        raise BrokenPipeError
+
+    written = []
+    monkeypatch.setattr(sweep, "run", lambda *_: [])
+    monkeypatch.setattr(sweep, "report", lambda _, root: written.append(root))
+    monkeypatch.setattr("jaxrl.cli.sweep._print", broken)
+    with pytest.raises(BrokenPipeError):
+        cli_sweep._train([], tmp_path, [])
+    assert written == [tmp_path]
 
 
 def test_names_of_values_are_short_and_safe(tmp_path):

@@ -359,6 +359,16 @@ def test_a_launchers_variable_that_makes_no_sense_is_named(environment, named, m
     processes.join(Launch(num_processes=1))  # alone: nothing of them is read
 
 
+def test_a_variable_that_a_launcher_has_not_set_is_named(monkeypatch):
+    def initialize(**_):
+        raise KeyError("SLURM_JOB_ID")
+
+    monkeypatch.setattr("jax.distributed.initialize", initialize)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="processes: the environment lacks SLURM_JOB_ID \\(give"):
+        processes.join(Launch())
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -13,9 +13,12 @@ from jaxrl.config.schema import Config, NetworkConfig
 from jaxrl.config.toml import from_table
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
+from jaxrl.experiments import bench
 from jaxrl.networks.actors import forward, init_params
 from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork
 from jaxrl.networks.torsos import check_torso
+from jaxrl.training import train
+from tests.conftest import catch_config
 from tests.survival import ROOT
 
 START = "import flax.linen as nn, jax, jax.numpy as jnp\nUNITS = 8\n"
@@ -48,7 +51,7 @@ def of(body, start=START):
 def test_every_network_takes_it(register):
     register("mine", of("nn.Conv(3, (8, 8), 8, name='mine')(x)"))
     config = NetworkConfig(torso="mine")
-    check_torso(config, (84, 84))
+    check_torso(config, (84, 84, 4))
     frames = jnp.zeros((2, 84, 84, 4), jnp.uint8)
     params = init_params(PolicyValueNetwork(6, config), jax.random.key(0))
     assert params["Torso_0"]["mine"]["kernel"].shape == (8, 8, 4, 3)
@@ -100,17 +103,26 @@ def test_a_module_that_is_wrong_is_refused_with_the_options(register, text, mess
 def test_a_torso_that_cannot_be_trained_is_refused_before_anything_starts(register, body, message):
     register("bad", of(body))
     with pytest.raises(UserError) as error:
-        check_torso(NetworkConfig(torso="bad"), (84, 84))
+        check_torso(NetworkConfig(torso="bad"), (84, 84, 4))
     assert message in str(error.value)
     assert str(error.value).startswith("network.torso = 'bad': ")
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("prepare", [train._open_mesh, bench.prepare])
+def test_it_is_checked_with_the_frames_that_the_agent_sees(register, prepare):
+    register("bad", of("x.reshape(-1)"))
+    changes = {"env": {"stack": 1, "frame_height": 44, "frame_width": 44}}
+    config = catch_config(network={"torso": "bad"}, **changes)
+    with pytest.raises(UserError, match=r"must map frames float32\[2, 44, 44, 1\]"):
+        prepare(config)
+
+
 def test_a_torso_may_refuse_in_its_own_words(register):
     register("patches", (ROOT / "docs" / "examples" / "patches.py").read_text())
-    check_torso(NetworkConfig(torso="patches"), (84, 96))
+    check_torso(NetworkConfig(torso="patches"), (84, 96, 4))
     with pytest.raises(UserError, match="frames of 84 x 80 pixels have no whole patches: take mul"):
-        check_torso(NetworkConfig(torso="patches"), (84, 80))
+        check_torso(NetworkConfig(torso="patches"), (84, 80, 4))
 
 
 def test_without_its_package_the_message_names_the_entry_point(register):

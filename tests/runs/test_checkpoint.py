@@ -185,8 +185,12 @@ def tiny_state(value):
     return LoopState(AgentState(actor, (), ()), games, jax.random.key(0), {"loss": jnp.float32(0)})
 
 
-# Orbax lists folders by patterns, and TensorStore writes a path with a backslash elsewhere.
-@pytest.mark.parametrize("name", ["r[1]", "r*", "r\\x", "r?\n", "[!a]/seed1", "\udcff"])
+# Orbax lists folders by patterns and takes `gs:/` for a cloud, and TensorStore writes a path with a
+# backslash elsewhere.
+NAMES = ["r[1]", "r*", "r\\x", "r?\n", "[!a]/seed1", "\udcff", "gs:/r"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_folder_of_any_name_keeps_checkpoints_that_can_be_restored(tmp_path, name):
     run_dir = tmp_path / "in" / name
     run_dir.mkdir(parents=True)

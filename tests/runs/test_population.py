@@ -67,6 +67,7 @@ def test_a_population_lists_its_seeds(tmp_path):
 
 def test_one_that_never_trained_is_taken_over(tmp_path):
     make(tmp_path / "x")
+    (tmp_path / "x" / ".0123456789abcdef.tmp").touch()  # of a kill within a write
     make(tmp_path / "x")
 
 
@@ -91,6 +92,12 @@ def test_one_that_trained_is_to_be_resumed(tmp_path):
     (tmp_path / "x" / "seed2" / "checkpoints" / "400").mkdir(parents=True)
     with pytest.raises(UserError, match=r"or `jaxrl resume .*x`"):
         make(tmp_path / "x")
+
+
+def test_a_list_without_seeds_says_so(tmp_path):
+    (tmp_path / layout.POPULATION).write_text("{}")
+    with pytest.raises(UserError, match="json': it has no 'seeds'"):
+        population.run_dirs(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"seeds": 3}', '{"seeds": ["../y"]}', '{"seeds": []}'])

@@ -9,6 +9,7 @@ from typing import Any
 from jaxrl.analysis.groups import distinct_names, short_labels
 from jaxrl.atari.scores import human_normalized
 from jaxrl.errors import UserError
+from jaxrl.formatting import fault
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.directory import check_links, load_config, settings_by_key
 from jaxrl.runs.lock import is_locked
@@ -59,6 +60,11 @@ class ReportedRun:
     def game(self) -> str:
         """The game that it trains on."""
         return text(self.config.get("game")) or UNKNOWN_GAME
+
+    @property
+    def frame_skip(self) -> int:
+        """Emulator frames of an agent step; older configurations do not say it."""
+        return int(number(self.config.get("env.frame_skip")) or 4)
 
     @property
     def resumed(self) -> list[Any]:
@@ -210,7 +216,7 @@ def _played(conditions: Any) -> str:
     try:
         found = evaluation_record.read_conditions(conditions)
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{layout.EVALUATION} cannot be read: {error}") from None
+        raise UserError(f"{layout.EVALUATION} cannot be read: {fault(error)}") from None
     return found.describe() if found else ""
 
 

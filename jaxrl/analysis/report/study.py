@@ -1,5 +1,6 @@
 """The comparison at the top of a report: configurations over their seeds, and which is better."""
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -107,7 +108,7 @@ def _judge(study: Study, entries: list[Entry]) -> None:
         study.notes.append(f"no verdict on more than {MOST_COMPARED}: of so many the best is "
                            "mostly the luckiest; train it again with new seeds")  # fmt: skip
         return
-    best, *others = sorted(entries, key=_mean_score, reverse=True)
+    best, *others = _best_first(entries)
     try:
         study.reports = [_compare(best, other) for other in others]
     except UserError as error:
@@ -118,11 +119,30 @@ def _judge(study: Study, entries: list[Entry]) -> None:
         study.notes.append("each interval is of one pair: with many pairs one excludes 0 by chance")
 
 
-def _mean_score(entry: Entry) -> float:
-    """Returns the mean over games of the human-normalized scores, or of the scores without them."""
-    found = [run.evaluation for run in entry.runs if run.evaluation]
-    human = [one.human_normalized for one in found if one.human_normalized is not None]
-    return float(np.mean(human or [one.mean for one in found]))
+def _best_first(entries: list[Entry]) -> list[Entry]:
+    """Returns the entries by their mean scores over the games that all have played.
+
+    As for `compare`, the scores of several games are human-normalized.
+    """
+    played = [{run.game for run in entry.runs} for entry in entries]
+    games = set.intersection(*played) or set.union(*played)
+    evaluations = [run.evaluation for entry in entries for run in entry.runs if run.game in games]
+    known = any(one and one.human_normalized is not None for one in evaluations)
+    normalized = len(games) > 1 and known
+    return sorted(entries, key=lambda entry: _mean_score(entry, games, normalized), reverse=True)
+
+
+def _mean_score(entry: Entry, games: set[str], normalized: bool) -> float:
+    """Returns the mean over the games of the means over the seeds."""
+    by_game: dict[str, list[float]] = {}
+    for run in entry.runs:
+        if run.evaluation is None or run.game not in games:
+            continue
+        score = run.evaluation.human_normalized if normalized else run.evaluation.mean
+        if score is not None:
+            by_game.setdefault(run.game, []).append(score)
+    means = [float(np.mean(scores)) for scores in by_game.values()]
+    return float(np.mean(means)) if means else -np.inf
 
 
 def _compare(best: Entry, other: Entry) -> ComparisonReport:
@@ -131,7 +151,8 @@ def _compare(best: Entry, other: Entry) -> ComparisonReport:
 
 
 def _without_paths(error: UserError, runs: list[ReportedRun]) -> str:
-    words = str(error)
-    for run in runs:
-        words = words.replace(str(run.path), run.name)
-    return words
+    """Returns the message with the runs' names in place of their whole paths."""
+    names = {str(run.path): run.name for run in runs}
+    paths = "|".join(re.escape(path) for path in sorted(names, key=len, reverse=True))
+    whole = rf"(?<![^\s'`(])({paths})(?=[\s'`),;:/]|$)"
+    return re.sub(whole, lambda found: names[found[1]], str(error))
