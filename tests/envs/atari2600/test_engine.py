@@ -104,6 +104,23 @@ def test_settings_mean_what_they_mean_to_envpool(settings):
     assert_equals_envpool(BASE.replaced(game="seaquest", env=settings), 120)
 
 
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({}, 27_000),
+        ({"frame_skip": 1}, 108_000),
+        ({"frame_skip": 255}, 423),
+        ({"frame_skip": 2, "max_episode_steps": 27_000}, 27_000),  # as an older run has it
+    ],
+)
+def test_a_game_lasts_for_108000_frames_where_no_limit_is_set(settings, limit):
+    config = Config(game="pong").replaced(env=settings)
+    assert library.rules(config, (0,), False).max_steps == limit
+    pool = make_pool(config, 1, 0)
+    assert pool.config["max_episode_steps"] == limit
+    pool.close()
+
+
 def test_frames_larger_than_the_screen_are_refused(capsys):
     arguments = ["--game", "pong", "--env.engine", "atari2600", "--env.frame-height", "212"]
     assert main(["train", "--config", "vtrace_cpu", *arguments]) == 2
