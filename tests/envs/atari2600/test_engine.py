@@ -105,6 +105,15 @@ def test_settings_mean_what_they_mean_to_envpool(settings):
 
 
 @pytest.mark.parametrize(
+    ("game", "frame_skip", "steps"),
+    [("tic_tac_toe_3d", 1, 100), ("tic_tac_toe_3d", 2, 100), ("video_checkers", 1, 235)],
+)
+def test_frames_that_are_cut_short_are_seen_as_envpool_sees_them(game, frame_skip, steps):
+    """Below them stand lines of the frame before the last, of an earlier step of one frame."""
+    assert_equals_envpool(BASE.replaced(game=game, env={"frame_skip": frame_skip}), steps)
+
+
+@pytest.mark.parametrize(
     ("settings", "limit"),
     [
         ({}, 27_000),
