@@ -257,7 +257,7 @@ envpool-without-sticky-actions:
     evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     repeat_action_probability=config.env.repeat_action_probability, =>
 envpool-without-time-limit: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
-    max_episode_steps=config.env.max_episode_steps, =>
+    max_episode_steps=config.with_time_limit().env.max_episode_steps, =>
 # envs/callback.py
 callback-hides-errors:
     envs/test_callback.py::test_the_engine_raises_the_error_until_it_is_restarted

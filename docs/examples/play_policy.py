@@ -15,22 +15,34 @@ import jaxrl
 from jaxrl.envs.atari2600 import VectorEnv
 from jaxrl.envs.base import presses_fire
 
+MOST_FRAMES = 108_000  # of a game, half an hour on the console
+
 
 def make_env(config: jaxrl.Config, num_games: int) -> VectorEnv:
-    """Returns games that begin as in evaluations by `noop`, with unclipped rewards."""
+    """Returns games that begin as in evaluations by `noop`, with unclipped rewards.
+
+    Raises `UserError` for a policy of another mode or difficulty, which `VectorEnv` has not.
+    """
+    if config.chooses_mode():
+        raise jaxrl.UserError(
+            f"env.mode = {config.env.mode}, env.difficulty = {config.env.difficulty}: VectorEnv "
+            "plays the default game; use `jaxrl evaluate`"
+        )
     return VectorEnv(
         config.game,
         num_games,
         img_height=config.env.frame_height,
         img_width=config.env.frame_width,
+        frameskip=config.env.frame_skip,
+        stack_num=config.env.stack,
         full_action_space=config.env.full_action_space,
         use_fire_reset=presses_fire(config),
         reward_clipping=False,
     )
 
 
-def play(path: str, num_games: int = 2, max_steps: int = 27_000) -> np.ndarray:
-    """Returns the scores f64[num_games] of whole games."""
+def play(path: str, num_games: int = 2, max_steps: int | None = None) -> np.ndarray:
+    """Returns the scores f64[num_games] of whole games, of at most `MOST_FRAMES` by default."""
     policy = jaxrl.load_policy(path)
     state = policy.new_state(num_games) if policy.remembers else None
     env = make_env(policy.config, num_games)
@@ -39,8 +51,8 @@ def play(path: str, num_games: int = 2, max_steps: int = 27_000) -> np.ndarray:
     observation, info = env.reset(seed=0)
     lives, lost = info["lives"].copy(), np.zeros(num_games, bool)
     scores, over = np.zeros(num_games), np.zeros(num_games, bool)
-    for step in range(max_steps):
-        frames_last = np.moveaxis(observation, 1, -1)  # u8[num_games, H, W, 4]
+    for step in range(max_steps or MOST_FRAMES // policy.config.env.frame_skip):
+        frames_last = np.moveaxis(observation, 1, -1)  # u8[num_games, H, W, env.stack]
         action = policy.act(frames_last, step, state)
         if fires:
             action = np.where(lost, policy.action_names.index("FIRE"), action)

@@ -43,8 +43,7 @@ class Play:
     checkpoint: str | None = None
     """checkpoint to play: its agent step, latest or best; default is the latest"""
     from_step: int = 0
-    """agent step of the game at which the video begins; with env.frame_skip 4, 15 steps
-    are a second of an Atari game"""
+    """agent step of the game at which the video begins; of 4 frames each, 15 are a second"""
     max_seconds: float = 300.0
     """longest video, in seconds; a longer game is cut there"""
 

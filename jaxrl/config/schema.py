@@ -78,6 +78,7 @@ class NetworkConfig:
         return self.core != "none"
 
 
+MOST_FRAMES = 108_000  # of a game, half an hour on the console
 # (filters, kernel size, stride) of each convolution, then the units of the dense layer
 CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
     "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih 2013
@@ -182,8 +183,9 @@ class EnvConfig:
     agent sees one frame at a time)"""
     full_action_space: bool = False
     """all 18 actions instead of those the game uses"""
-    max_episode_steps: Count = 27_000
-    """time limit of a game in agent steps"""
+    max_episode_steps: CountOrZero = 0
+    """time limit of a game in agent steps; 0 takes 108,000 frames, half an hour on the console, and
+    a run writes down how many steps they are: 27,000 of 4 frames"""
     stuck_after: LongCountOrZero = 300
     """seconds that the emulators may take to answer a compiled call, or 20 times their usual,
     before training ends; 0 waits for ever"""
@@ -309,3 +311,8 @@ class Config:
     def frame_shape(self) -> tuple[int, int]:
         """Returns the height and width of a frame, in pixels."""
         return self.env.frame_height, self.env.frame_width
+
+    def with_time_limit(self) -> "Config":
+        """Returns the configuration with the time limit in agent steps, where it is open."""
+        limit = self.env.max_episode_steps or MOST_FRAMES // self.env.frame_skip
+        return self.replaced(env={"max_episode_steps": limit})

@@ -10,7 +10,7 @@ import numpy as np
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import atari_games
 from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import MOST_FRAMES, Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import presses_fire
 from jaxrl.envs.flicker import screens
@@ -22,7 +22,6 @@ from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 # Frames of FIRE after a reset, whose own FIRE sticky actions may swallow: all of them are swallowed
 # once in 65,000 resets.
 FIRE_FRAMES = 8
-MOST_FRAMES = 108_000  # of a game, half an hour on the console
 
 ProtocolName = Literal["noop", "sticky"]
 # Settings that differ from training; both play whole games of `MOST_FRAMES`, unclipped.

@@ -151,7 +151,8 @@ def _film(
             yield last
         if game.over:
             last = _end(engine.spec.game, game.score, last)
-        yield from itertools.repeat(last, round(speed))  # a second to read the result
+        # A second to read the result, one picture at least where a step lasts for seconds.
+        yield from itertools.repeat(last, max(1, round(speed)))
 
     film.write(target, pictures(), speed)
     return game

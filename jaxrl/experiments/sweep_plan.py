@@ -236,7 +236,7 @@ def state(member: SweepMember) -> State:
 
 def _values(config: Config) -> dict[str, Any]:
     """Returns the values by their dotted keys, without those that say where it trains."""
-    values = flat(dataclasses.asdict(config))
+    values = flat(dataclasses.asdict(config.with_time_limit()))  # a run has written it down
     return {key: value for key, value in values.items() if key not in FREE}
 
 

@@ -52,6 +52,10 @@ class Conditions:
     mode: int = -1  # of the game; -1 is the default
     difficulty: int = -1
 
+    def chooses_mode(self) -> bool:
+        """Returns whether the game was another than the one of published scores."""
+        return max(self.mode, self.difficulty) >= 0
+
     def describe(self) -> str:
         """Returns one phrase: "0 to 29 no-ops and FIRE at the start, no sticky actions"."""
         fewest, most = self.noops
@@ -98,7 +102,7 @@ class Evaluation:
     mean: float
     median: float
     std: float
-    human_normalized_mean: float | None  # None where the game has no published human score
+    human_normalized_mean: float | None  # None where no human score of the game is published
     scores: list[float]
     lengths: list[int]  # agent steps
     epsilon: float | None = None  # probability of a random action of a value-based agent, else None
@@ -121,15 +125,17 @@ def summarize(
 ) -> Evaluation:
     """Summarizes games with these unclipped scores f[N] and lengths i[N]."""
     scores = scores.astype(float)
+    mean = float(scores.mean())
+    is_default = conditions is None or not conditions.chooses_mode()
     return Evaluation(
         game=game,
         protocol=protocol,
         step=step,
         episodes=len(scores),
-        mean=float(scores.mean()),
+        mean=mean,
         median=float(np.median(scores)),
         std=float(scores.std()),
-        human_normalized_mean=human_normalized(game, float(scores.mean())),
+        human_normalized_mean=human_normalized(game, mean) if is_default else None,
         scores=scores.tolist(),
         lengths=lengths.tolist(),
         epsilon=epsilon,

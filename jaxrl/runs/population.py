@@ -41,6 +41,7 @@ def configs_of(config: Config, seeds: Sequence[int], root: Path) -> tuple[Config
         )
     if config.parallel.groups > 1:
         raise UserError("parallel.groups: the runs of --seeds play in one group; leave it at 1")
+    config = config.with_time_limit()
     return tuple(config.replaced(seed=seed, run_dir=str(root / f"seed{seed}")) for seed in seeds)
 
 

@@ -123,12 +123,14 @@ def check_divides_among(config: Config) -> None:
         return
     try:
         check_sizes(config, asked)
-    except UserError:
+    except UserError as error:
         fitting = []
         for number in range(1, min(2 * asked, config.num_envs) + 1):
             with contextlib.suppress(UserError):
                 check_sizes(config, number)
                 fitting.append(str(number))
+        if not fitting:  # it is not the number of devices that is wrong
+            raise error from None
         raise UserError(
             f"num_devices = {asked}: this run divides among {', '.join(fitting)}"
         ) from None

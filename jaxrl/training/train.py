@@ -77,8 +77,8 @@ def start(
     Raises `UserError` before anything is compiled or overwritten.
     """
     mesh = _open_mesh(config)
-    # Their number stays, also when the run is resumed on other devices.
-    config = with_learners(config, mesh.size)
+    # Both stay, also when the run is resumed on other devices.
+    config = with_learners(config, mesh.size).with_time_limit()
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         _wait_for_directory(run_dir)

@@ -109,6 +109,18 @@ def test_an_evaluation_stands_beside_scores_of_the_same_protocol(tmp_path):
     assert "Hessel" not in text
 
 
+@pytest.mark.parametrize("chosen", [{"mode": 0}, {"difficulty": 1}])
+def test_a_game_of_another_mode_stands_beside_no_published_score(tmp_path, chosen):
+    played = evaluation_record.Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
+    conditions = dataclasses.asdict(dataclasses.replace(played, **chosen))
+    other = make_run(tmp_path / "other", evaluation=evaluation(conditions=conditions))
+    assert reader.read([other])[0].evaluation.human_normalized is None
+    assert "Hessel" not in visible(page_of(tmp_path, other))
+    text = visible(page_of(tmp_path, other, make_run(tmp_path / "x", evaluation=evaluation())))
+    assert "Hessel" in text
+    assert text.count("this report") == 1  # of x
+
+
 def test_how_games_were_played_and_means_of_first_games_are_shown(tmp_path):
     played = evaluation_record.Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
     found = evaluation(conditions=dataclasses.asdict(played))

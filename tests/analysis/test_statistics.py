@@ -1,5 +1,6 @@
 """Aggregates of scores: worked out by hand, and as rliable has them."""
 
+import dataclasses
 import json
 import os
 
@@ -141,6 +142,18 @@ def test_a_pipe_keeps_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / layout.EVALUATION)
     with pytest.raises(UserError, match="it is no file"):
         evaluation_record.read(tmp_path)
+
+
+@pytest.mark.parametrize("chosen", [{"mode": 0}, {"difficulty": 1}])
+def test_a_game_of_another_mode_has_no_human_score(chosen):
+    played = evaluation_record.Conditions((1, 30), False, 0, True, 0.0, False, 27_000)
+    results = [
+        evaluation_record.summarize(
+            "pong", "noop", 1000, np.array([14.6]), np.array([900]), conditions=conditions
+        )
+        for conditions in (played, dataclasses.replace(played, **chosen))
+    ]
+    assert [result.human_normalized_mean for result in results] == [1.0, None]
 
 
 def test_an_evaluation_is_read_as_it_was_written(tmp_path):

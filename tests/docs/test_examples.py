@@ -15,6 +15,7 @@ from jaxrl.cli import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
+from jaxrl.errors import UserError
 from jaxrl.evaluation.policy import Policy
 from jaxrl.runs import layout
 from jaxrl.runs.directory import load_config
@@ -180,6 +181,7 @@ def test_a_policy_that_remembers_plays(monkeypatch):
         ({"episodic_life": False}, False),
         ({"fire_reset": False}, False),
         ({"full_action_space": True, "frame_height": 104, "frame_width": 80}, False),
+        ({"frame_skip": 2, "stack": 1}, True),
     ],
 )
 def test_a_policy_plays_the_game_that_it_was_trained_on(monkeypatch, env, fires):
@@ -187,13 +189,15 @@ def test_a_policy_plays_the_game_that_it_was_trained_on(monkeypatch, env, fires)
     example = load("play_policy")
     config = Config(game="breakout").replaced(env=env)
     actions = (full_actions if config.env.full_action_space else minimal_actions)("breakout")
-    policy = types.SimpleNamespace(
-        config=config,
-        action_names=actions,
-        act=lambda frames, seed, state: np.zeros(len(frames), int),
-        remembers=False,
-    )
+    shape, stack = (config.env.frame_height, config.env.frame_width), config.env.stack
+
+    def act(frames, seed, state):
+        assert frames.shape == (1, *shape, stack)
+        return np.zeros(1, int)
+
+    policy = types.SimpleNamespace(config=config, action_names=actions, act=act, remembers=False)
     monkeypatch.setattr(example.jaxrl, "load_policy", lambda _: policy)
+    monkeypatch.setattr(example, "MOST_FRAMES", 4 * config.env.frame_skip)
     sent = []
 
     def step(real, action):
@@ -205,15 +209,21 @@ def test_a_policy_plays_the_game_that_it_was_trained_on(monkeypatch, env, fires)
     real_step = example.VectorEnv.step
     monkeypatch.setattr(example.VectorEnv, "step", step)
     made = example.make_env(config, 1)
-    shape = (config.env.frame_height, config.env.frame_width)
-    assert made.single_observation_space.shape == (4, *shape)
+    assert made.single_observation_space.shape == (stack, *shape)
+    assert made.options.frameskip == config.env.frame_skip
     assert made.single_action_space.n == len(actions)
     assert made.options.rules().fire_reset == (
         config.env.fire_reset and not config.env.full_action_space
     )
     made.close()
-    example.play("breakout", num_games=1, max_steps=4)
+    example.play("breakout", num_games=1)
     assert sent == [0, 0, actions.index("FIRE") if fires else 0, 0]
+
+
+@pytest.mark.parametrize("chosen", [{"mode": 2}, {"difficulty": 1}])
+def test_a_policy_of_another_mode_is_not_played_in_the_default_game(chosen):
+    with pytest.raises(UserError, match="VectorEnv plays the default game"):
+        load("play_policy").make_env(Config(game="breakout").replaced(env=chosen), 1)
 
 
 def test_a_policy_plays_in_a_gymnasium_environment():

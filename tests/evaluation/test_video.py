@@ -44,6 +44,19 @@ def test_a_film_of_a_short_game_is_slowed_within_its_limit(
         assert gif.info["duration"] == pytest.approx(1000 / speed, abs=10)
 
 
+def test_a_film_of_long_steps_has_its_last_picture(monkeypatch, tmp_path):
+    """A step of 255 frames lasts for four seconds: the end is one picture more."""
+    config, actor = scripted(monkeypatch)
+    written = []
+    monkeypatch.setattr(
+        video.film, "write", lambda target, pictures, speed: written.extend(pictures)
+    )
+    config = config.replaced(env={"frame_skip": 255})
+    video.record(config, actor, "noop", tmp_path / "x.mp4", 0, 60.0)
+    assert len(written) == 6
+    assert not written[-1][video.CAPTION :].any()  # no screen
+
+
 @pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_game_that_is_cut_keeps_its_speed(monkeypatch, tmp_path):
     config, actor = scripted(monkeypatch)

@@ -346,6 +346,16 @@ def test_another_configuration_is_refused_by_the_keys_that_differ(tmp_path):
         sweep_plan.check_directory(member)
 
 
+def test_the_time_limit_that_training_wrote_down_is_no_difference(tmp_path):
+    (member,) = planned(tmp_path, games=("catch",))
+    assert member.config.env.max_episode_steps == 0
+    leave(dataclasses.replace(member, config=member.config.with_time_limit()))
+    sweep_plan.check_directory(member)
+    asked = member.config.replaced(env={"max_episode_steps": 99})
+    with pytest.raises(UserError, match="max_episode_steps = 27000 there and 99 here"):
+        sweep_plan.check_directory(dataclasses.replace(member, config=asked))
+
+
 def test_the_number_of_learners_that_training_wrote_down_is_no_difference(tmp_path):
     (member,) = planned(tmp_path, games=("catch",), files=(recipe_file("a3c"),))
     asked = member.config.replaced(parallel={"num_learners": 0})

@@ -242,6 +242,18 @@ def test_games_are_listed(capsys):
     assert "catch" in capsys.readouterr().out.split()
 
 
+def test_a_run_writes_down_its_time_limit(trained):
+    assert load(trained / "config.toml").env.max_episode_steps == 27_000  # 108,000 frames
+
+
+def test_a_resume_that_fits_no_number_of_devices_says_why(run_dir, capsys):
+    arguments = ["resume", str(run_dir), "--num-devices", "2"]
+    assert main([*arguments, "--override", "total_steps=10_000_000_000_000"]) == 2
+    assert "environments play at most" in capsys.readouterr().err
+    assert main(["resume", str(run_dir), "--num-devices", "3"]) == 2
+    assert "num_devices = 3: this run divides among 1, 2, 4" in capsys.readouterr().err
+
+
 def state_of(path, num_devices=1):
     config = load(path / "config.toml")
     engine = make_engine(config, config.num_envs // num_devices, num_devices)

@@ -18,7 +18,8 @@ def test_members_differ_in_seed_and_directory(tmp_path):
     config = Config(game="catch", total_steps=99)
     first, second = population.configs_of(config, (4, 2), tmp_path / "x")
     assert (first.seed, first.run_dir) == (4, str(tmp_path / "x" / "seed4"))
-    assert second == config.replaced(seed=2, run_dir=str(tmp_path / "x" / "seed2"))
+    kept = config.with_time_limit()
+    assert second == kept.replaced(seed=2, run_dir=str(tmp_path / "x" / "seed2"))
 
 
 @pytest.mark.parametrize(

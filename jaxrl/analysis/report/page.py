@@ -257,7 +257,8 @@ def ways(runs: list[ReportedRun]) -> dict[str, list[str]]:
 
 def _published(evaluations: list[ReportedEvaluation]) -> list[Published]:
     """Returns published scores, the best first, of each game and protocol of the evaluations."""
-    atari = [one for one in evaluations if one.game in atari_games()]  # papers play no Catch
+    # Papers play no Catch, and no other mode.
+    atari = [one for one in evaluations if one.game in atari_games() and one.is_default]
     pairs = dict.fromkeys((one.game, one.protocol) for one in atari)
     found = [Published(*pair, published_scores(*pair)) for pair in pairs]
     return [

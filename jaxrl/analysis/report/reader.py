@@ -37,6 +37,7 @@ class ReportedEvaluation:
     lowest: float | None
     highest: float | None
     played: str  # the conditions in words; empty if not recorded
+    is_default: bool  # not of another mode or difficulty, which no published score is of
 
 
 @dataclass
@@ -196,6 +197,9 @@ def _parse_evaluation(found: dict[str, Any]) -> ReportedEvaluation:
     scores = found.get("scores")
     good = [x for x in map(number, scores if isinstance(scores, list) else []) if x is not None]
     step = number(found.get("step"))
+    conditions = _conditions(found.get("conditions"))
+    is_default = conditions is None or not conditions.chooses_mode()
+    human = human_normalized(names["game"], figures["mean"] or 0.0) if is_default else None
     return ReportedEvaluation(
         **names,
         step=None if step is None else int(step),
@@ -204,20 +208,20 @@ def _parse_evaluation(found: dict[str, Any]) -> ReportedEvaluation:
         median=figures["median"] or 0.0,
         std=figures["std"] or 0.0,
         # Computed, because older files have it under another name.
-        human_normalized=human_normalized(names["game"], figures["mean"] or 0.0),
+        human_normalized=human,
         lowest=min(good, default=None),
         highest=max(good, default=None),
-        played=_played(found.get("conditions")),
+        played=conditions.describe() if conditions else "",
+        is_default=is_default,
     )
 
 
-def _played(conditions: Any) -> str:
-    """Returns the conditions in words. Raises `UserError` if they are invalid."""
+def _conditions(found: Any) -> evaluation_record.Conditions | None:
+    """Returns the conditions, None if not recorded. Raises `UserError` if they are invalid."""
     try:
-        found = evaluation_record.read_conditions(conditions)
+        return evaluation_record.read_conditions(found)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{layout.EVALUATION} cannot be read: {fault(error)}") from None
-    return found.describe() if found else ""
 
 
 def _concerns(run: ReportedRun) -> list[str]:

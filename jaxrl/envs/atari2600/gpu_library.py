@@ -92,9 +92,9 @@ def world(
 
 
 # Within the bytes of a snapshot: a sum over all others, and what was last on the bus, in the newest
-# state and in the one before its row. The interpreter of CPUs does not keep the bus where the next
+# state and in those before its rows. The interpreter of CPUs does not keep the bus where the next
 # access replaces it.
-SUM, BUS = slice(16, 24), (460, 461, 932, 933)
+SUM, BUS = slice(16, 24), (460, 461, 932, 933, 1428, 1429)
 
 
 def without_the_bus(snapshots: np.ndarray) -> np.ndarray:

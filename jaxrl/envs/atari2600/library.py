@@ -170,7 +170,7 @@ class Engine:
 
 def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules:
     """Returns the rules of a configuration; `actions` are numbers of the full set."""
-    env = config.env
+    env = config.with_time_limit().env
     return Rules(
         max_steps=env.max_episode_steps,
         noop_max=env.noop_max,

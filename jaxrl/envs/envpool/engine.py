@@ -84,7 +84,7 @@ def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: A
         repeat_action_probability=config.env.repeat_action_probability,
         full_action_space=config.env.full_action_space,
         use_fire_reset=presses_fire(config),
-        max_episode_steps=config.env.max_episode_steps,
+        max_episode_steps=config.with_time_limit().env.max_episode_steps,
     )
     return envpool.make(task_id(config.game), env_type="gymnasium", **(settings | options))
 

@@ -104,6 +104,32 @@ def test_settings_mean_what_they_mean_to_envpool(settings):
     assert_equals_envpool(BASE.replaced(game="seaquest", env=settings), 120)
 
 
+@pytest.mark.parametrize(
+    ("game", "frame_skip", "steps"),
+    [("tic_tac_toe_3d", 1, 100), ("tic_tac_toe_3d", 2, 100), ("video_checkers", 1, 235)],
+)
+def test_frames_that_are_cut_short_are_seen_as_envpool_sees_them(game, frame_skip, steps):
+    """Below them stand lines of the frame before the last, of an earlier step of one frame."""
+    assert_equals_envpool(BASE.replaced(game=game, env={"frame_skip": frame_skip}), steps)
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({}, 27_000),
+        ({"frame_skip": 1}, 108_000),
+        ({"frame_skip": 255}, 423),
+        ({"frame_skip": 2, "max_episode_steps": 27_000}, 27_000),  # as an older run has it
+    ],
+)
+def test_a_game_lasts_for_108000_frames_where_no_limit_is_set(settings, limit):
+    config = Config(game="pong").replaced(env=settings)
+    assert library.rules(config, (0,), False).max_steps == limit
+    pool = make_pool(config, 1, 0)
+    assert pool.config["max_episode_steps"] == limit
+    pool.close()
+
+
 def test_frames_larger_than_the_screen_are_refused(capsys):
     arguments = ["--game", "pong", "--env.engine", "atari2600", "--env.frame-height", "212"]
     assert main(["train", "--config", "vtrace_cpu", *arguments]) == 2

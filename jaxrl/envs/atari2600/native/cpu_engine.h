@@ -254,7 +254,7 @@ class CpuEngine {
     for (const Branch& branch : branches) {
       for (; played < branch.steps; played++) {
         const u8 action = (u8)random_below(game.random, rules_.num_actions);
-        turn = {game, {action}, 1};
+        turn = {game, {action}, 1, 1, {}};
         play_row(stepper, game, action, Draws::kNone, nullptr);
       }
       // Its generator is its own from the newest row on, which may have to be played again.
@@ -262,6 +262,7 @@ class CpuEngine {
       Turn& own = turns_[branch.env];
       own = turn;
       own.before.random = env.random;
+      if (rules_.frame_skip == 1) own.last = own.before;
       env = turn.rows ? own.before : game;
       env.random = own.before.random;
       if (turn.rows) play_row(stepper, env, own.actions[0], Draws::kNone, nullptr);

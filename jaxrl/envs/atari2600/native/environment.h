@@ -96,13 +96,27 @@ struct Stepper {
 // Which frames of a row are drawn.
 enum class Draws : u8 { kNone, kSeen, kAll };
 
-// What it takes to play an environment's newest row again: the last row whose frames were drawn whole,
-// from what the environment was before it, and those after it, each with a frame that was cut short.
+// What it takes to play an environment's newest row again: the last rows with two frames that were drawn
+// whole, one or, of one frame each, two, from what the environment was before them; and those after them.
 struct Turn {
   static constexpr u32 kMostRows = 16;
   Environment before;
   u8 actions[kMostRows];
   u8 rows;
+  u8 whole;          // the newest row's frames were drawn whole
+  Environment last;  // before the newest row, where a row is one frame
+
+  // Adds a row whose frames were drawn whole. Then `before` is to be what was before the row if it is the
+  // only one, and `last` if there are two.
+  void add_whole(u8 action, bool of_one_frame) {
+    const u32 kept = !of_one_frame || rows == 0 ? 0 : whole || rows == kMostRows ? 1 : rows;
+    const u8 newest = rows ? actions[rows - 1] : 0;
+    if (kept == 1) actions[0] = newest;
+    for (u32 at = kept; at < kMostRows; at++) actions[at] = 0;
+    actions[kept] = action;
+    rows = (u8)(kept + 1);
+    whole = 1;
+  }
 };
 
 inline i32 act_stickily(Stepper& stepper, Environment& env, u8 action, bool draws) {
@@ -234,11 +248,15 @@ inline Row replay(Stepper& stepper, const Turn& turn, Environment& env, u8* out)
 inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* out) {
   const Environment before = env;
   const Row row = play_row(stepper, env, action, Draws::kSeen, out);
+  const bool of_one_frame = stepper.rules.frame_skip == 1;
   if (JAXRL_LIKELY(!stepper.player.cut_short)) {
-    turn = {before, {action}, 1};
+    turn.add_whole(action, of_one_frame);
+    if (turn.rows <= 2) turn.before = turn.rows == 1 ? before : turn.last;
+    if (of_one_frame) turn.last = before;
     return row;
   }
-  // The lower lines of a frame that was cut short are those of an earlier frame, which was not drawn.
+  // The lower lines of a frame that was cut short are those of the frame before the last, which was not
+  // drawn, or is of an earlier row.
   if (turn.rows == 0) turn.before = before;
   if (turn.rows == Turn::kMostRows) {
     play_row(stepper, turn.before, turn.actions[0], Draws::kNone, nullptr);
@@ -246,6 +264,8 @@ inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* o
     for (u32 at = 0; at < turn.rows; at++) turn.actions[at] = turn.actions[at + 1];
   }
   turn.actions[turn.rows++] = action;
+  turn.whole = 0;
+  if (of_one_frame) turn.last = before;
   // What is left of a frame that goes on depends on its colours, not on their greys.
   stepper.screens.colours = kIdentity.of;
   const Row again = replay(stepper, turn, env, out);

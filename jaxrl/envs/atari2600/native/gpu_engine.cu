@@ -108,11 +108,9 @@ extern "C" __global__ void __launch_bounds__(kLanes, 14) jaxrl_step(const Launch
   const bool has_env = own < end;
   Environment& env = *(Environment*)states[lane];
   const bool is_played = play_together(launch, has_env, env, own);
+  const bool of_one_frame = launch.world->rules.frame_skip == 1;
   if (is_played) {
-    Turn& turn = launch.games[own].turn;
-    for (u8& action : turn.actions) action = 0;
-    turn.actions[0] = action_of(launch, own);
-    turn.rows = 1;
+    launch.games[own].turn.add_whole(action_of(launch, own), of_one_frame);
   } else if (has_env) {
     launch.again[1 + atomicAdd(launch.again, 1u)] = own;
   }
@@ -120,7 +118,9 @@ extern "C" __global__ void __launch_bounds__(kLanes, 14) jaxrl_step(const Launch
   for (u32 other = first; other < end; other++) {
     if (launch.sights[other].seen == Seen::kAgain) continue;
     Snapshot& game = launch.games[other];
-    copy_words(&game.turn.before, &game.env);
+    Turn& turn = game.turn;
+    if (turn.rows <= 2) copy_words(&turn.before, turn.rows == 1 ? &game.env : &turn.last);
+    if (of_one_frame) copy_words(&turn.last, &game.env);
     copy_words(&game.env, states[other - first]);
   }
 }

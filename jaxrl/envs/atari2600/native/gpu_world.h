@@ -77,7 +77,7 @@ struct Launch {
 #else
 #define JAXRL_BEGINS(type, member, at) static_assert(__INTADDR__(&((type*)nullptr)->member) == (at))
 #endif
-static_assert(sizeof(World) == 1975936 && sizeof(Snapshot) == 1016 && sizeof(Sight) == 16632 &&
+static_assert(sizeof(World) == 1975936 && sizeof(Snapshot) == 1488 && sizeof(Sight) == 16632 &&
               sizeof(Slot) == 232512 && sizeof(Launch) == 120);
 static_assert(sizeof(Environment) % 8 == 0 && alignof(Snapshot) == 8);
 JAXRL_BEGINS(World, rules, 18536);
@@ -98,12 +98,14 @@ JAXRL_BEGINS(Screens, held, 80000);
 JAXRL_BEGINS(Screens, newest, 120008);
 JAXRL_BEGINS(Snapshot, env, 24);
 JAXRL_BEGINS(Snapshot, turn, 496);
-JAXRL_BEGINS(Snapshot, row, 992);
-JAXRL_BEGINS(Snapshot, rules, 1008);
+JAXRL_BEGINS(Snapshot, row, 1464);
+JAXRL_BEGINS(Snapshot, rules, 1480);
 JAXRL_BEGINS(Environment, random, 456);
 JAXRL_BEGINS(Environment, held, 471);
 JAXRL_BEGINS(Turn, actions, 472);
 JAXRL_BEGINS(Turn, rows, 488);
+JAXRL_BEGINS(Turn, whole, 489);
+JAXRL_BEGINS(Turn, last, 496);
 JAXRL_BEGINS(Game, progress, 440);
 JAXRL_BEGINS(Console, tia, 144);
 JAXRL_BEGINS(Console, cpu, 248);

@@ -11,7 +11,7 @@
 
 namespace jaxrl {
 
-constexpr u32 kSnapshotVersion = 1;
+constexpr u32 kSnapshotVersion = 2;
 
 struct Snapshot {
   u32 version;
@@ -87,10 +87,12 @@ inline bool is_possible(const Environment& env, const Cartridge& cartridge) {
 }
 
 inline bool is_possible(const Turn& turn, const Cartridge& cartridge, const Rules& rules) {
-  if (turn.rows > Turn::kMostRows) return false;
+  if (turn.rows > Turn::kMostRows || !is_flag(turn.whole)) return false;
   for (u32 row = 0; row < turn.rows; row++)
     if (turn.actions[row] >= rules.num_actions) return false;
-  return turn.rows == 0 || is_possible(turn.before, cartridge);
+  if (turn.rows == 0) return true;
+  return is_possible(turn.before, cartridge) &&
+         (rules.frame_skip > 1 || is_possible(turn.last, cartridge));
 }
 
 // The sum over a snapshot and the observation behind it.

@@ -130,10 +130,14 @@ def test_settings_mean_on_a_gpu_what_they_mean_on_a_cpu(driver, settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("game", ["tic_tac_toe_3d", "video_checkers"])
-def test_frames_that_are_cut_short_show_what_was_below(driver, game):
+@pytest.mark.parametrize(
+    ("game", "frame_skip"), [("tic_tac_toe_3d", 4), ("tic_tac_toe_3d", 1), ("video_checkers", 4)]
+)
+def test_frames_that_are_cut_short_show_what_was_below(driver, game, frame_skip):
     """These games think for so long that a frame has no end, or no lower lines."""
-    both_play(BASE.replaced(game=game), 60)
+    both_play(
+        BASE.replaced(game=game, env={"frame_skip": frame_skip}), 60 if frame_skip > 1 else 100
+    )
 
 
 @pytest.mark.slow
