@@ -171,8 +171,10 @@ def _print_rates(rates: "dict[str, Rate]") -> None:
         )
     training = rates.get("training")
     if training is not None and training.bytes_per_update:
-        print(f"between devices: {training.bytes_per_update / 1e6:.2f} MB per update, "
-              f"in {training.all_reduces_per_update:g} all-reduces")  # fmt: skip
+        size = training.bytes_per_update + training.gathered_bytes_per_update
+        print(f"between devices: {size / 1e6:.2f} MB per update, "
+              f"in {training.all_reduces_per_update:g} all-reduces "
+              f"and {training.all_gathers_per_update:g} all-gathers")  # fmt: skip
     if set(SHARED) - set(rates):
         return
     shares = time_shares(rates)

@@ -26,6 +26,9 @@ class Names:
 
 
 INT32, INT64 = Lt(2**31), Lt(2**63)
+# Frames whose sums fit uint32: bytes deviate from their mean, rounded, by at most 127.5² + 0.5² on
+# average, and 2¹⁸ times that is below 2³².
+EXACT_FRAMES = 2**18
 
 Count = Annotated[int, Ge(1), INT32]
 CountOrZero = Annotated[int, Ge(0), INT32]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from jaxrl.config.algorithm_base import Sizes, check_one_of, divisors
+from jaxrl.config.bounds import EXACT_FRAMES
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 
@@ -110,6 +111,9 @@ def check_sizes(config: Config, num_devices: int) -> None:
     check_one_of("parallel.groups", groups, divisors(sizes.envs_per_learner), sizes.whole)
     _check_batches(config, sizes)
     _check_length(config)
+    # Where each device has a learner, its environments are known with the devices.
+    if num_devices or asked or not config.parallel.sync_every:
+        _check_statistics(config, sizes)
 
 
 def _check_batches(config: Config, sizes: Sizes) -> None:
@@ -138,6 +142,16 @@ def _check_length(config: Config) -> None:
         raise UserError(
             f"total_steps = {config.total_steps}: {config.num_envs} environments play at most "
             f"{most}; take that, and stop the run when you like"
+        )
+
+
+def _check_statistics(config: Config, sizes: Sizes) -> None:
+    """Refuses steps of more frames than running statistics add up exactly in 32 bits."""
+    most = EXACT_FRAMES * (sizes.num_learners if config.parallel.sync_every else 1)
+    if config.network.normalize_observations and config.num_envs > most:
+        raise UserError(
+            f"num_envs = {config.num_envs}: network.normalize_observations counts at most {most} "
+            "exactly; take that, or --network.no-normalize-observations"
         )
 
 

@@ -62,6 +62,8 @@ class Rate:
     compile_seconds: float
     bytes_per_update: float = 0.0  # that each device hands to all-reduces
     all_reduces_per_update: float = 0.0
+    gathered_bytes_per_update: float = 0.0  # that each device hands to all-gathers
+    all_gathers_per_update: float = 0.0
 
 
 def _player(agent: Agent) -> Agent:

@@ -6,7 +6,8 @@ all-reduce of B bytes takes 2 (D-1) steps of B / D bytes each (Patarasuk & Yuan 
 
 c(D) = 2 (D-1) / D · B / bandwidth + k · 2 (D-1) · latency,  steps/s = D · S / (t + c(D))
 
-for S agent steps that each device plays in an update.
+for S agent steps that each device plays in an update. A ring all-gather of G bytes from each device
+takes D-1 steps of G bytes, so j of them add (D-1) · G / bandwidth + j · (D-1) · latency to c(D).
 """
 
 import math
@@ -20,22 +21,25 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _CALLED = re.compile(r"(?:body|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
-_ALL_REDUCE = re.compile(r"= (.*) all-reduce(?:-start)?\(")
+_COLLECTIVE = re.compile(r"= (.*) (all-reduce|all-gather)(-start)?\(")
+_DEVICES = re.compile(r"^HloModule .*num_partitions=(\d+)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
 class Traffic(NamedTuple):
-    """The bytes and all-reduces of one update on each device."""
+    """The collectives of one update, and the bytes that each device hands to them."""
 
-    bytes: float
+    bytes: float  # to all-reduces
     all_reduces: float
+    gathered_bytes: float = 0.0  # to all-gathers, without those of the other devices
+    all_gathers: float = 0.0
 
 
 NOTHING = Traffic(0.0, 0.0)
 
 
 def traffic(program: str, gradient_steps: int = 1) -> Traffic:
-    """Reads the all-reduces of one update out of a compiled program, with all its loops' rounds.
+    """Reads the collectives of one update out of a compiled program, with all its loops' rounds.
 
     Args:
       program: HLO text (`compiled.as_text()`), whose outermost loop is over updates.
@@ -43,6 +47,8 @@ def traffic(program: str, gradient_steps: int = 1) -> Traffic:
     """
     bodies: dict[str, list[str]] = {}
     entry, name = "", ""
+    partitions = _DEVICES.match(program)
+    num_devices = int(partitions[1]) if partitions else 1
     for line in program.splitlines():
         if header := _COMPUTATION.match(line):
             name = header[1]
@@ -52,20 +58,30 @@ def traffic(program: str, gradient_steps: int = 1) -> Traffic:
             bodies[name].append(line)
 
     def count(computation: str, depth: int) -> Traffic:
-        found = [Traffic(0, 0)]
+        found = [NOTHING]
         for line in bodies.get(computation, []):
-            if shapes := _ALL_REDUCE.search(line):
-                found.append(Traffic(sum(_sizes(shapes[1])), 1))
+            if collective := _COLLECTIVE.search(line):
+                found.append(_handed_over(collective, num_devices))
                 continue
             is_loop = " while(" in line
             trips = _TRIPS.search(line) if is_loop else None
             rounds = int(trips[1]) if trips else gradient_steps if is_loop and depth else 1
             for called in _called(line):
                 inner = count(called, depth + is_loop)
-                found.append(Traffic(rounds * inner.bytes, rounds * inner.all_reduces))
+                found.append(Traffic(*(rounds * number for number in inner)))
         return Traffic(*(sum(parts) for parts in zip(*found, strict=True)))
 
     return count(entry, 0)
+
+
+def _handed_over(collective: re.Match[str], num_devices: int) -> Traffic:
+    """Returns what one device hands to an all-reduce or to an all-gather."""
+    shapes, kind, start = collective.groups()
+    size = sum(_sizes(shapes))
+    if kind == "all-reduce":
+        return Traffic(size, 1)
+    # The result has the parts of all devices; that of a start has the device's own beside them.
+    return Traffic(0, 0, size / (num_devices + (start is not None)), 1)
 
 
 def _called(line: str) -> Iterator[str]:
@@ -93,10 +109,11 @@ def throughput(
       num_devices: D.
       steps: S, agent steps that each device plays in an update.
       seconds: t, that one device takes for an update alone.
-      moved: what an update all-reduces.
+      moved: by the collectives of an update.
       bandwidth: bytes per second that the slowest link of the ring carries each way.
       latency: seconds that a message takes on it.
     """
-    ring = 2 * (num_devices - 1)
-    transfer = ring / num_devices * moved.bytes / bandwidth + moved.all_reduces * ring * latency
-    return num_devices * steps / (seconds + transfer)
+    ring = num_devices - 1
+    size = 2 * moved.bytes / num_devices + moved.gathered_bytes
+    rounds = 2 * moved.all_reduces + moved.all_gathers
+    return num_devices * steps / (seconds + ring * (size / bandwidth + rounds * latency))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl.config.bounds import EXACT_FRAMES
 from jaxrl.config.schema import NetworkConfig
 from jaxrl.networks.convolution import cut, cut_bytes, join
 from jaxrl.runtime.collectives import gather_over_devices, sum_over_devices
@@ -22,9 +23,6 @@ class RunningStatistics(NamedTuple):
 
 MAX_COUNT = 1e7  # beyond it float32 loses increments; the statistics then forget exponentially
 CLIP = 5.0  # standard deviations
-# Frames whose sums fit uint32: bytes deviate from their mean, rounded, by at most 127.5² + 0.5² on
-# average, and 2¹⁸ times that is below 2³².
-EXACT_FRAMES = 2**18
 
 
 def new_statistics(shape: tuple[int, ...]) -> RunningStatistics:
@@ -90,7 +88,8 @@ def update_statistics(statistics: Any, frames: jax.Array, skip_blank: bool = Fal
     if statistics == ():
         return ()
     frames_per_step = math.prod(frames.shape[1:-2]) * jax.lax.axis_size(AXIS)
-    steps = max(1, EXACT_FRAMES // frames_per_step)
+    assert frames_per_step <= EXACT_FRAMES  # which `config.plan.check_sizes` refuses
+    steps = EXACT_FRAMES // frames_per_step
     for first in range(0, len(frames), steps):
         statistics = _add_frames(statistics, frames[first : first + steps], skip_blank)
     return statistics

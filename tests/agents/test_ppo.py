@@ -141,6 +141,26 @@ def test_minibatches_permute_every_environments_steps_whatever_the_devices():
     np.testing.assert_array_equal(steps, steps_of(2, config))
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_minibatch_has_the_rows_of_its_steps(size):
+    random = np.random.default_rng(0)
+    shape = 4, 3  # steps of each environment
+    stacks = random.integers(0, 256, (*shape, 8, 4, size), np.uint8)
+    numbers = random.normal(size=(5, *shape)).astype(np.float32)
+    weight = np.ones(shape, np.float32)
+    weight[2, 1] = 0
+    rollout = ppo.Batch(jnp.asarray(stacks), *numbers, weight)
+    steps = np.array([[3, 2, 0], [1, 0, 2]])
+    take = jax.jit(jax.vmap(minibatches.take, (None, None), axis_name=AXIS, axis_size=1))
+    batch = jax.tree.map(lambda x: x[0], take(rollout, steps))
+    for row, (part, env) in enumerate(np.ndindex(2, 3)):
+        place = steps[part, env], env
+        np.testing.assert_array_equal(batch.observation[row], stacks[place])
+        found = [x[row] for x in batch[1:-1]]
+        np.testing.assert_array_equal(found, numbers[:, *place])
+        assert batch.weight[row] == pytest.approx(weight[place] / 5)
+
+
 def test_adaptive_rate_keeps_the_divergence():
     rate = jnp.float32(3e-4)
     assert float(ppo.adapt(rate, jnp.float32(0.021), 0.01)) == pytest.approx(2e-4)

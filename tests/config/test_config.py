@@ -136,6 +136,21 @@ def test_sizes_that_do_not_divide_name_the_nearest_that_do():
         check_sizes(dataclasses.replace(Config(), agent=agent), 1)
 
 
+def test_statistics_of_more_environments_than_they_count_exactly_are_refused():
+    """262,144 for all devices together, or for each learner that learns apart."""
+    many = Config(num_envs=2**19, network=NetworkConfig(normalize_observations=True))
+    check_sizes(dataclasses.replace(many, num_envs=2**18), 2)
+    check_sizes(dataclasses.replace(many, network=NetworkConfig()), 2)
+    with pytest.raises(UserError, match=r"num_envs = 524288: network\.normalize_.* most 262144 "):
+        check(many)
+    apart = many.replaced(parallel={"sync_every": 1})
+    for config, devices in ((apart, 2), (apart.replaced(parallel={"num_learners": 2}), 1)):
+        check_sizes(config, devices)
+    check(apart)
+    with pytest.raises(UserError, match="at most 262144"):
+        check_sizes(apart, 1)
+
+
 def test_an_unknown_number_of_devices_refuses_only_what_no_number_would_mend():
     """Four learners in two groups each: right on four devices, wrong on two."""
     parallel = {"sync_every": 1, "num_learners": 4, "groups": 2}

@@ -37,8 +37,35 @@ def test_all_reduces_are_counted_with_the_rounds_of_their_loops():
         return jax.lax.fori_loop(0, n, update, (x, n))[0]
 
     text = compiled(program, np.zeros((2, 10), np.float32), np.int32(4))
-    assert scaling.traffic(text, gradient_steps=7) == (11 * 40, 11)
-    assert scaling.traffic(text) == (5 * 40, 5)
+    assert scaling.traffic(text, gradient_steps=7) == (11 * 40, 11, 0, 0)
+    assert scaling.traffic(text) == (5 * 40, 5, 0, 0)
+
+
+def test_all_gathers_count_what_each_device_hands_over():
+    """10 floats and 3 bools of each of two devices, and 5 times the floats in a loop."""
+
+    def gather(x, _):
+        return jax.lax.all_gather(x, "device", tiled=True)[:1] * 1.5, None
+
+    def program(x, valid):
+        total = jax.lax.all_gather(x, "device").sum() + jax.lax.all_gather(valid, "device").sum()
+        return jax.lax.scan(gather, jax.lax.pmean(total, "device") + x, length=5)[0]
+
+    text = compiled(program, np.zeros((2, 10), np.float32), np.zeros(3, bool))
+    assert scaling.traffic(text) == (4, 1, 6 * 40 + 3, 7)
+
+
+def test_an_all_gather_that_is_awaited_later_counts_once():
+    """Its start names the 20 bytes handed over beside the 80 of all four devices."""
+    text = """HloModule jit_f, is_scheduled=true, num_partitions=4
+
+ENTRY %main (x: f32[5]) -> f32[20] {
+  %x = f32[5]{0} parameter(0)
+  %start = (f32[5]{0}, f32[20]{0}) all-gather-start(%x), replica_groups={{0,1,2,3}}
+  ROOT %done = f32[20]{0} all-gather-done(%start)
+}
+"""
+    assert scaling.traffic(text) == (0, 0, 20, 1)
 
 
 def num_bytes(tree):
@@ -79,6 +106,10 @@ def test_the_model_worked_by_hand():
     rate = scaling.throughput(4, 80, 0.01, moved, bandwidth=1e9, latency=1e-6)
     assert rate == pytest.approx(4 * 80 / 0.01303)
     assert scaling.throughput(1, 80, 0.01, moved, 1e9, 1e-6) == pytest.approx(8000)
+    # Each also gathers 1 MB of the 3 others, 3 · 1 MB / 1 GB/s = 3 ms, in 2 · 3 · 1 us = 6 us.
+    moved = moved._replace(gathered_bytes=1_000_000, all_gathers=2)
+    rate = scaling.throughput(4, 80, 0.01, moved, bandwidth=1e9, latency=1e-6)
+    assert rate == pytest.approx(4 * 80 / 0.016036)
 
 
 @pytest.mark.slow

@@ -50,7 +50,8 @@ def sample(key, memory, form):
     return place, probability, sequences.read(memory, place, form)
 
 
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
+@settings(max_examples=6, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),
     rollouts=st.integers(6, 30),
@@ -58,9 +59,11 @@ def sample(key, memory, form):
     ends=st.sampled_from([0.0, 0.1, 0.4]),
     static=st.sampled_from([0.0, 1.0]),
 )
-def test_a_sequence_equals_step_by_step_what_was_played(seed, rollouts, rows, ends, static):
-    played = remembering(play(seed, rollouts * ROLLOUT, ends, 0.1, static), seed)
-    memory = fill(played, rows)
+def test_a_sequence_equals_step_by_step_what_was_played(size, seed, rollouts, rows, ends, static):
+    played = play(seed, rollouts * ROLLOUT, ends, 0.1, static)
+    played = remembering(played._replace(observation=played.observation[..., -size:]), seed)
+    form = FORM._replace(stack_size=size)
+    memory = fill(played, rows, form)
     length = rollouts * ROLLOUT
     # Starts at multiples of 4 with a whole stack, whose last observation has been stored.
     first = max(0, length - rows) + 3
@@ -70,7 +73,7 @@ def test_a_sequence_equals_step_by_step_what_was_played(seed, rollouts, rows, en
     assert np.count_nonzero(power) == ENVS * len(starts)
     if not starts:
         return
-    place, probability, got = jax.device_get(sample(jax.random.key(seed), memory, FORM))
+    place, probability, got = jax.device_get(sample(jax.random.key(seed), memory, form))
     np.testing.assert_allclose(probability, 1 / (ENVS * len(starts)), rtol=1e-5)
     assert set(place.step.tolist()) <= set(starts)
     for i, (env, start) in enumerate(zip(place.env, place.step, strict=True)):
