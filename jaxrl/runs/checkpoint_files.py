@@ -145,9 +145,10 @@ def describe(run_dir: Path, step: int) -> Described:
 def unreadable(checkpoint: Path) -> str:
     """Returns why the arrays in a checkpoint's directory cannot be read; empty if they can.
 
-    Sums are of the files that were written, and say nothing of one that was not.
+    Sums are of the files that were written, and say nothing of one that was not. A kept policy has
+    no table but the actor's.
     """
-    for name in TABLES:
+    for name in (name for name in TABLES if name == "actor" or (checkpoint / name).is_dir()):
         manifest = checkpoint / name / MANIFEST
         if not manifest.is_file() or not manifest.stat().st_size:
             return f"{name}/{MANIFEST} is missing"
