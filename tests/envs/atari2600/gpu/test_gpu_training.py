@@ -10,6 +10,7 @@ from jaxrl.envs.atari2600 import engine as chosen
 from jaxrl.errors import DamagedError
 from jaxrl.experiments.doctor import emulators
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
+from tests.conftest import AS_USERS_COMPILE
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.gpu.test_gpu_engine import BASE, actions_for, play
 from tests.survival import without_times
@@ -105,8 +106,12 @@ def test_two_devices_have_their_own_games(on_gpu):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not AS_USERS_COMPILE, reason="tested as users' programs are compiled")
 def test_a_run_goes_on_on_the_other_engine(on_gpu, tmp_path, capsys):
-    """Bit for bit; a step is under way when it is saved."""
+    """Bit for bit; a step is under way when it is saved.
+
+    The two engines' programs differ, and the quicker code generator rounds otherwise in each.
+    """
     on_gpu(False)
     more = ("--parallel.order", "overlapped", "--parallel.groups", "2")
     train(tmp_path / "whole", "a2c_fast", "breakout", 1, *more)
@@ -115,4 +120,7 @@ def test_a_run_goes_on_on_the_other_engine(on_gpu, tmp_path, capsys):
     capsys.readouterr()
     assert main(["resume", str(resumed)]) == 0
     assert "new games" not in capsys.readouterr().err
-    assert without_times(resumed) == without_times(tmp_path / "whole")
+    for a, b in zip(without_times(resumed), without_times(tmp_path / "whole"), strict=True):
+        assert a == b, {
+            k: (a.get(k), b.get(k)) for k in a.keys() | b.keys() if a.get(k) != b.get(k)
+        }
