@@ -121,5 +121,3 @@ def test_a_run_goes_on_on_the_other_engine(on_gpu, tmp_path, capsys):
     assert main(["resume", str(resumed)]) == 0
     assert "new games" not in capsys.readouterr().err
     assert without_times(resumed) == without_times(tmp_path / "whole")
-            k: (a.get(k), b.get(k)) for k in a.keys() | b.keys() if a.get(k) != b.get(k)
-        }
