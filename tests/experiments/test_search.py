@@ -613,9 +613,10 @@ def test_the_example_is_a_study_whose_values_can_train(tmp_path):
 
 @pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_and_finds_a_better_recipe(study, tmp_path):
-    """Eight trials of A2C on Catch with small frames, from a rate at which nothing is learned."""
+    """Four trials of A2C on Catch with small frames, from a rate at which nothing is learned."""
     small = "env = { frame_height = 44, frame_width = 44, random_start_steps = 10 }"
     words = study(
+        ("trials = 8", "trials = 4"),
         ("total_steps = 4000", "total_steps = 8000"),
         ("evaluation.episodes = 0", f"evaluation.episodes = 0\n{small}\nparallel.num_devices = 1"),
         (
@@ -639,12 +640,12 @@ def test_a_search_that_is_killed_goes_on_and_finds_a_better_recipe(study, tmp_pa
 
     status, errors = finish(begin("search", *words, **options), timeout=500)
     assert status == 0, errors
-    assert "2 of 8 trials done already" in errors
+    assert "2 of 4 trials done already" in errors
     if saved < member.total_steps:
         assert f"resumed at step {saved:,}" in member.log.read_text()
     check_metrics(member.run_dir)
     logs = {path.name: path.read_text() for path in (tmp_path / "s").glob("*.log")}
-    assert len(logs) == 8
+    assert len(logs) == 4
     assert all(text.count("$ ") == 1 for name, text in logs.items() if name != member.log.name)
     trials = rows(tmp_path)
     values = [trial["value"] for trial in trials if trial["value"] is not None]
