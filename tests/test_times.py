@@ -49,6 +49,8 @@ def test_what_is_over_twice_its_budget_is_named(report):
     assert "121 s of the processor, its budget is 60" in lines[1]
     (line,) = times.excesses(times.read(report), {"tests/test_public.py": 61})
     assert "a quick test 5: mark it slow" in line
+    more = {"tests/test_public.py": 61, "tests/ops/test_returns.py::test_b[x]": 6}
+    assert times.excesses(times.read(report), more) == []
 
 
 def test_the_status_tells_whether_a_budget_holds(report, tmp_path, capsys):
@@ -60,6 +62,8 @@ def test_the_status_tells_whether_a_budget_holds(report, tmp_path, capsys):
 def test_budgets_are_of_files_that_exist():
     budgets = times.budgets()
     assert budgets
-    for file, seconds in budgets.items():
+    for name, seconds in budgets.items():
+        file, _, test = name.partition("::")
         assert (ROOT / file).is_file()
-        assert seconds > times.FILE
+        assert seconds > (times.QUICK_TEST if test else times.FILE)
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text() if test else True

@@ -5,7 +5,7 @@
 
 A REPORT is what `pytest --junitxml` writes; without one it is that of the last `make test` or `make
 test-long`. Seconds are the processor's, so that other work on the machine hardly changes them. A
-quick test may take 5, a file 60 or what `tests/budgets.csv` says; what is over twice that fails.
+quick test may take 5, a file 60, or what `tests/budgets.csv` says; what is over twice that fails.
 """
 
 import argparse
@@ -34,6 +34,11 @@ class MeasuredTest:
     wall: float  # seconds of the clock
     slow: bool
     fixtures: dict[str, float]  # those that were set up for it, as far as they took long
+
+    @property
+    def label(self) -> str:
+        """Its file and its name, as pytest has them and `budgets.csv` does."""
+        return f"{self.file}::{self.name}"
 
     @property
     def own(self) -> float:
@@ -81,18 +86,18 @@ def sums(tests: Iterable[MeasuredTest]) -> dict[str, float]:
 
 
 def budgets(path: Path = BUDGETS) -> dict[str, float]:
-    """Returns the seconds of files that may take more than most."""
+    """Returns the seconds of files and of quick tests that may take more than most."""
     with path.open(encoding="utf-8", newline="") as lines:
-        return {row["file"]: float(row["seconds"]) for row in csv.DictReader(lines)}
+        return {row["name"]: float(row["seconds"]) for row in csv.DictReader(lines)}
 
 
 def excesses(tests: list[MeasuredTest], allowed: dict[str, float]) -> list[str]:
     """Returns a line for each quick test and each file that is over its budget."""
     lines = [
-        f"{test.file}::{test.name} takes {test.own:.0f} s of the processor, a quick test "
-        f"{QUICK_TEST:g}: mark it slow, or make it cheaper"
+        f"{test.label} takes {test.own:.0f} s of the processor, a quick test "
+        f"{allowed.get(test.label, QUICK_TEST):g}: mark it slow, or make it cheaper"
         for test in tests
-        if not test.slow and test.own > NOISE * QUICK_TEST
+        if not test.slow and test.own > NOISE * allowed.get(test.label, QUICK_TEST)
     ]
     for file, seconds in sums(tests).items():
         if seconds > NOISE * allowed.get(file, FILE):

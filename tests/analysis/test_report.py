@@ -175,9 +175,12 @@ def test_a_sweep_begins_with_its_comparison(tmp_path):
     assert f"Comparison {names}: learning_rate=0.003 is better: the 95 % interval" in text
     assert "mean 12.00 against 2.00 points: difference +10.00 [+7.73, +12.27]" in text
     # (12 + 20.7) / 35.3 and (2 + 20.7) / 35.3
-    assert "learning_rate=0.003 12.00 9.52 to 14.48 0.93 3 17.00 14.52 to 19.48" in text
-    assert "learning_rate=0.001 2.00 −0.48 to 4.48 0.64 3 7.00" in text
-    assert "Setting Mean score Interval Human-normalized Runs Final return Interval" in text
+    assert "learning_rate=0.003 12.00 0.93 9.52 to 14.48 3 17.00 14.52 to 19.48" in text
+    assert "learning_rate=0.001 2.00 0.64 −0.48 to 4.48 3 7.00" in text
+    assert (
+        "Setting Mean score Human-normalized Interval of the mean score Runs Final return "
+        "Interval of the return"
+    ) in text
     assert "fewer than 5 seeds prove little" in text
     assert "All of a2c_fast-pong. Written" in text
     first, second = entries_of(reader.read(made))

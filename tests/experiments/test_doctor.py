@@ -498,7 +498,7 @@ def test_without_a_gpu_threads_play():
     assert found == {"mark": "ok", "text": "no NVIDIA GPU (cpu): none is needed"}
 
 
-ANY_GAME = np.arange(2 * 1000, dtype=np.uint8).reshape(2, 1000)  # bytes of two snapshots
+ANY_GAME = np.arange(2 * 1500, dtype=np.uint8).reshape(2, 1500)  # bytes of two snapshots
 
 
 @pytest.mark.parametrize("spoiled", ["", *TimeStep._fields, "game", "bus"])

@@ -168,8 +168,9 @@ def test_a_module_without_make_is_refused_in_one_line(package, group, text, word
 
 
 def test_an_engine_that_cannot_be_imported_stops_only_who_asks_for_it(package):
-    with (package / "jaxrl_example-0.1.dist-info" / "entry_points.txt").open("a") as file:
-        file.write("gone = jaxrl_example.absent\n")
+    entries = package / "jaxrl_example-0.1.dist-info" / "entry_points.txt"
+    group = "[jaxrl.engines]\n"
+    entries.write_text(entries.read_text().replace(group, f"{group}gone = jaxrl_example.absent\n"))
     wrong = "jaxrl.engines: 'gone' of the package jaxrl-example cannot be imported"
     assert run(package, "games", "--names").split()[-1] == "lights"
     warning, error = run(package, "train", "--game", "light", status=2).splitlines()
