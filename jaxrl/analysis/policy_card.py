@@ -9,7 +9,7 @@ from jaxrl.config import needs
 from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import algorithm_config
-from jaxrl.formatting import count, duration
+from jaxrl.formatting import count, duration, shell_word
 from jaxrl.runs import evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
 
@@ -34,12 +34,12 @@ def card(run_dir: Path, name: str, step: int) -> str:
         "",
         *_needs(config),
         "```sh",
-        f"jaxrl play {name}                      # a video of one game",
-        f"jaxrl evaluate {name} --episodes 30    # whole games by a named protocol",
+        f"jaxrl play {shell_word(name)}                      # a video of one game",
+        f"jaxrl evaluate {shell_word(name)} --episodes 30    # whole games by a named protocol",
         "```",
         "",
         "```python",
-        f'policy = jaxrl.load_policy("{name}")',
+        f"policy = jaxrl.load_policy({json.dumps(name)})",
         *_acting(config),
         "```",
         "",

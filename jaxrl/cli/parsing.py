@@ -7,7 +7,7 @@ hook as an object; here the hook raises `UserError` with one line instead.
 import contextlib
 import dataclasses
 import difflib
-import os
+import tempfile
 import types
 import typing
 from collections.abc import Sequence
@@ -33,6 +33,7 @@ from jaxrl.config.toml import (
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.formatting import listed
+from jaxrl.runs.files import STORAGE_ERRORS
 
 Protocol = Literal["noop", "sticky"]
 RunDir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
@@ -269,6 +270,8 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
 
 def _meaning(word: str, options: Sequence[str]) -> str:
     """Returns the option that a bare word is meant for, as a hint; empty if nothing is like it."""
+    if word.lower() in ("true", "false"):
+        return ": an option that is true or false has no value: --section.key or --section.no-key"
     if "--game" in options and game_name(word) in known_games():
         return f": did you mean --game {game_name(word)}?"
     if "--config" in options and find(Path(word)).is_file():
@@ -297,8 +300,13 @@ def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
     except (OSError, ValueError) as error:  # too long, a folder that may not be searched
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot write '{target}': {reason}: choose another name") from None
-    if not os.access(target.parent, os.W_OK):
-        raise UserError(f"'{target.parent}' may not be written: write elsewhere")
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):  # it has no name, and leaves nothing
+            pass
+    except OSError as error:
+        if error.errno in STORAGE_ERRORS:  # no mistake of the user
+            raise
+        raise UserError(f"'{target.parent}' may not be written: write elsewhere") from None
 
 
 def checkpoint_step(run_dir: Path, word: str | None) -> int | None:

@@ -149,10 +149,9 @@ def _film(
         for played, picture in rows:  # encoded at once: a long game would fill the host memory
             game, last = played, picture
             yield last
-        if game.over:
+        if game.over:  # a second to read the result, one picture at least if steps are so long
             last = _end(engine.spec.game, game.score, last)
-        # A second to read the result, one picture at least where a step lasts for seconds.
-        yield from itertools.repeat(last, max(1, round(speed)))
+            yield from itertools.repeat(last, max(1, round(speed)))
 
     film.write(target, pictures(), speed)
     return game

@@ -209,6 +209,18 @@ def test_a_study_has_no_verdict_without_evaluations_or_with_many_settings(tmp_pa
     assert "Comparison " not in visible(page_of(tmp_path, mixed[0]))
 
 
+def test_a_run_of_another_game_takes_no_verdict_from_a_sweep(tmp_path):
+    made = sweep_of(tmp_path / "s")
+    other = make_run(
+        tmp_path / "ppo-boxing-seed1",
+        config=CONFIG.replace("pong", "boxing"),
+        evaluation=evaluation(game="boxing", protocol="sticky"),
+    )
+    text = visible(page_of(tmp_path, *made, other))
+    assert "learning_rate=0.003" in text.partition(" against ")[0]
+    assert "no verdict" not in text
+
+
 def entry_of(name, scores):
     """Of runs with these (game, mean score)."""
     runs = []

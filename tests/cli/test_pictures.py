@@ -1,6 +1,9 @@
 """`jaxrl plot` and `jaxrl report`: what they draw of folders in which some runs have no metrics."""
 
+import contextlib
+import errno
 import os
+import tempfile
 
 import imageio.v2 as imageio
 import pytest
@@ -98,8 +101,13 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(command, name, sweep, tmp_pa
 def test_what_cannot_be_written_is_refused_first(name, message, tmp_path, monkeypatch):
     for folder in ("folder.png", "closed"):
         (tmp_path / folder).mkdir()
-    # The owner of a machine may write everywhere.
-    monkeypatch.setattr(os, "access", lambda path, _: path.name != "closed")
+
+    def temporary(dir):  # the owner of a machine may write everywhere
+        if dir.name == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", temporary)
     with pytest.raises(UserError, match=message):
         check_target(tmp_path / name, (".png",))
     check_target(tmp_path / ("x" * 251 + ".png"), (".png",))

@@ -216,6 +216,7 @@ def test_a_game_that_is_cut_is_said_to_be(run_dir, tmp_path):
     config, actor, _ = evaluate.load_actor(run_dir, None)
     _, length, over = record(config, actor, "noop", tmp_path / "cut.mp4", 0, 0.2)
     assert (length, over) == (3, False)
+    assert len(imageio.mimread(tmp_path / "cut.mp4", memtest=False)) == 3  # no longer than said
     _, length, over = record(config, actor, "noop", tmp_path / "cut.mp4", 0, 0.2, from_step=2)
     assert (length, over) == (5, False)  # the length counts from there
 

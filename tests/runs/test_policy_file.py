@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import jaxrl
 from jaxrl.analysis.groups import distinct_names
+from jaxrl.analysis.policy_card import card
 from jaxrl.analysis.report import reader
 from jaxrl.cli.main import main
 from jaxrl.config.diff import flat
@@ -65,6 +66,12 @@ def test_the_file_gives_the_policy_back(exported):
 
 
 @pytest.mark.parametrize("size", [100, 20_000])  # the card does not fit, or the policy
+def test_commands_of_a_card_can_be_repeated(run_dir):
+    text = card(run_dir, "pol [2].safetensors", 400)
+    assert "jaxrl play 'pol [2].safetensors' " in text
+    assert 'load_policy("pol [2].safetensors")' in text
+
+
 def test_without_room_there_is_neither_policy_nor_card(size, exported, tmp_path, capsys):
     run_dir, _ = exported
     with growing_to(size):

@@ -52,7 +52,8 @@ def study_of(entries: list[Entry]) -> Study | None:
         return None
     study = Study([_table(entries, game) for game in games])
     if len(entries) > 1:
-        _judge(study, entries)
+        for group in _comparable(entries):
+            _judge(study, group)
     return study
 
 
@@ -97,6 +98,16 @@ def _estimate(values: list[float]) -> Estimate | None:
     return mean_over_seeds(np.asarray(values)) if values else None
 
 
+def _comparable(entries: list[Entry]) -> list[list[Entry]]:
+    """Returns the entries in groups that can be compared: all, or those of the same games each."""
+    played = [frozenset(run.game for run in entry.runs) for entry in entries]
+    groups: dict[frozenset[str], list[Entry]] = {}
+    for games, entry in zip(played, entries, strict=True):
+        groups.setdefault(games, []).append(entry)
+    several = [group for group in groups.values() if len(group) > 1]
+    return several if several and not frozenset.intersection(*played) else [entries]
+
+
 def _judge(study: Study, entries: list[Entry]) -> None:
     """Adds the verdict of `jaxrl compare` on the best entry and each other one."""
     runs = [run for entry in entries for run in entry.runs]
@@ -110,11 +121,12 @@ def _judge(study: Study, entries: list[Entry]) -> None:
         return
     best, *others = _best_first(entries)
     try:
-        study.reports = [_compare(best, other) for other in others]
+        reports = [_compare(best, other) for other in others]
     except UserError as error:
         study.notes.append(f"no verdict: {_without_paths(error, runs)}")
         return
-    study.notes += dict.fromkeys(note for report in study.reports for note in report.notes)
+    study.reports += reports
+    study.notes += dict.fromkeys(note for report in reports for note in report.notes)
     if len(others) > 1:
         study.notes.append("each interval is of one pair: with many pairs one excludes 0 by chance")
 
