@@ -65,13 +65,13 @@ def test_the_file_gives_the_policy_back(exported):
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize("size", [100, 20_000])  # the card does not fit, or the policy
 def test_commands_of_a_card_can_be_repeated(run_dir):
     text = card(run_dir, "pol [2].safetensors", 400)
     assert "jaxrl play 'pol [2].safetensors' " in text
     assert 'load_policy("pol [2].safetensors")' in text
 
 
+@pytest.mark.parametrize("size", [100, 20_000])  # the card does not fit, or the policy
 def test_without_room_there_is_neither_policy_nor_card(size, exported, tmp_path, capsys):
     run_dir, _ = exported
     with growing_to(size):
