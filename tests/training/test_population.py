@@ -1,6 +1,7 @@
 """`train --seeds`: each of its runs is the run that trains alone with its seed."""
 
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -133,7 +134,7 @@ def test_a_mistake_is_one_line(tmp_path, capsys, words, line):
 @pytest.mark.slow
 def test_a_population_that_exists_is_not_overwritten(together, capsys):
     assert main(["train", *SHORT, *SEEDS, "--run-dir", str(together)]) == 2
-    assert f"or `jaxrl resume {together}`" in capsys.readouterr().err
+    assert f"or `jaxrl resume {shlex.quote(str(together))}`" in capsys.readouterr().err
 
 
 @pytest.mark.slow
