@@ -11,7 +11,7 @@ from tests.survival import ROOT
 CASES = [f"tests/x.py::test_many[{i}]" for i in range(7)] + ["tests/x.py::test_one"]
 
 
-def kept(monkeypatch, part, *arguments):
+def selected(monkeypatch, part, *arguments):
     monkeypatch.setattr(rotation, "THOROUGH", False)
     monkeypatch.setenv("JAXRL_PART", str(part))
     marker = pytest.mark.rotating(3).mark
@@ -32,18 +32,20 @@ class _Item:
 
 
 def test_three_parts_are_all_cases(monkeypatch):
-    parts = [kept(monkeypatch, number, "tests") - {"tests/x.py::test_one"} for number in range(3)]
+    parts = [
+        selected(monkeypatch, number, "tests") - {"tests/x.py::test_one"} for number in range(3)
+    ]
     assert sorted(len(part) for part in parts) == [2, 2, 3]
     assert set.union(*parts) == set(CASES[:-1])
 
 
 def test_a_part_is_repeated_by_its_number(monkeypatch):
-    assert kept(monkeypatch, 4, "tests") == {CASES[1], CASES[4], CASES[-1]}
-    assert kept(monkeypatch, 1, "tests") == kept(monkeypatch, 4, "tests")
+    assert selected(monkeypatch, 4, "tests") == {CASES[1], CASES[4], CASES[-1]}
+    assert selected(monkeypatch, 1, "tests") == selected(monkeypatch, 4, "tests")
 
 
 def test_all_run_where_a_test_is_named(monkeypatch):
-    assert kept(monkeypatch, 4, "tests/x.py::test_many[0]") == set(CASES)
+    assert selected(monkeypatch, 4, "tests/x.py::test_many[0]") == set(CASES)
 
 
 def test_a_commit_chooses_the_part(monkeypatch):

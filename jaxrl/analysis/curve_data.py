@@ -80,13 +80,13 @@ def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.
     """
     import pandas
 
-    found = []
+    table = []
     for run_dir in run_dirs:
         marked = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
         rows = [row for row, first in marked if row["return_mean"] is not None and not first]
         for score in scores:
             reached = next((row for row in rows if row["return_mean"] >= score), None)
             when = (reached["step"], reached["frames"], reached["seconds"] / 60) if reached else ()
-            found.append([run_dir.name, score, *(when or (None, None, None))])
+            table.append([run_dir.name, score, *(when or (None, None, None))])
     columns = ["run", "score", "step", "frames", "minutes"]
-    return pandas.DataFrame(found, columns=columns, dtype=object)
+    return pandas.DataFrame(table, columns=columns, dtype=object)

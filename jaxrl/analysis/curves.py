@@ -76,18 +76,18 @@ def comparison(
 
     run_dirs = list(run_dirs)
     alone = len(run_dirs) == 1
-    found = single_runs(run_dirs) if each or alone else groups_of_any(run_dirs)
-    common, short = short_labels(list(dict.fromkeys(one.label for one in found)))
-    found = [one._replace(label=short[one.label]) for one in found]
-    games, order = list(dict.fromkeys(one.game for one in found)), list(short.values())
+    groups = single_runs(run_dirs) if each or alone else groups_of_any(run_dirs)
+    common, short = short_labels(list(dict.fromkeys(one.label for one in groups)))
+    groups = [one._replace(label=short[one.label]) for one in groups]
+    games, order = list(dict.fromkeys(one.game for one in groups)), list(short.values())
     if len(games) > MOST_ROWS:
-        return _many_games(found, games, columns[0], smooth)
+        return _many_games(groups, games, columns[0], smooth)
     size = (0.8 + 4.4 * len(columns), 0.4 + max(3.4, 2.7 * len(games)))
     figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(games), len(columns), squeeze=False, sharey="row")
     units = {axis: _common_unit(run_dirs, axis) for axis in columns}
     for row, game in zip(grid, games, strict=True):
-        of_game = [one for one in found if one.game == game]
+        of_game = [one for one in groups if one.game == game]
         for axes, axis in zip(row, columns, strict=True):
             _draw(axes, of_game, axis, smooth, order, units[axis])
         for axes in row[1 if len(games) == 1 else 0 :]:
@@ -220,15 +220,15 @@ def _draw_group(
     unit: Unit,
 ) -> None:
     """Draws one curve, or the seeds that have one, their mean and their band."""
-    found = {run_dir: curve(run_dir, axis, smooth, unit) for run_dir in group.run_dirs}
-    drawn = [run_dir for run_dir, (x, _) in found.items() if x]
+    points = {run_dir: curve(run_dir, axis, smooth, unit) for run_dir in group.run_dirs}
+    drawn = [run_dir for run_dir, (x, _) in points.items() if x]
     label = _label(group, len(drawn))
     if len(drawn) < 2:
-        x, y = found[drawn[0]] if drawn else ([], [])
+        x, y = points[drawn[0]] if drawn else ([], [])
         axes.plot(x, y, label=label, marker="o" if len(x) == 1 else None, **line)
         return
     for run_dir in drawn:  # also beyond the range that all seeds cover
-        x, y = found[run_dir]
+        x, y = points[run_dir]
         marker = "." if len(x) == 1 else None
         axes.plot(x, y, **line, marker=marker, linewidth=0.7, alpha=0.45)
     seeds = band(drawn, axis, smooth, unit)

@@ -32,7 +32,7 @@ class StudyTrial(NamedTuple):
 
 
 class Importance(NamedTuple):
-    """How much a key matters for good values: its share, and the 95 % interval of that."""
+    """Importance of a key for good values: its share of all keys', with a 95 % interval."""
 
     share: float
     low: float  # by the bootstrap over the trials
@@ -117,8 +117,8 @@ def importance(shares: dict[str, Importance], trials: int, label: str, target: P
         save(figure, target)
         return
     ordered = sorted(shares.items(), key=lambda item: item[1].share)
-    names, found = zip(*ordered, strict=True)
-    values = 100 * np.array(found)  # [keys, 3]
+    names, intervals = zip(*ordered, strict=True)
+    values = 100 * np.array(intervals)  # [keys, 3]
     # A resampled share may lie to one side of that of all trials, which then ends the bar.
     errors = [
         np.maximum(values[:, 0] - values[:, 1], 0),

@@ -77,11 +77,11 @@ def evaluate(arguments: Evaluate) -> int:
     elsewhere = arguments.output is not None and arguments.output.suffix == ".json"
     if not (arguments.recorded or elsewhere):
         _warn_of_unwritable(run_dirs)
-    found, status = _evaluations(run_dirs, arguments)
+    evaluations, status = _evaluations(run_dirs, arguments)
     if len(run_dirs) > 1 or (arguments.output and not elsewhere):
-        _print_aggregates(found, arguments)
+        _print_aggregates(evaluations, arguments)
     elif arguments.json:
-        print(_as_json(found, several=False))
+        print(_as_json(evaluations, several=False))
     if elsewhere and not (arguments.json or status):
         print(arguments.output)
     return status
@@ -130,12 +130,12 @@ def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "tuple[dict[Path,
     """
     from jaxrl.runs import evaluation_record
 
-    found: dict[Path, Evaluation] = {}
+    evaluations: dict[Path, Evaluation] = {}
     lines: list[str] = []  # to be printed
     status = 0
     try:
         for run_dir in run_dirs:
-            found[run_dir] = result = (
+            evaluations[run_dir] = result = (
                 evaluation_record.read(run_dir, arguments.protocol)
                 if arguments.recorded
                 else _played(run_dir, arguments)
@@ -144,12 +144,12 @@ def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "tuple[dict[Path,
             name = f"{shown}: " if len(run_dirs) > 1 else ""
             lines += [name + evaluation_record.describe(result)] * (not arguments.json)
             # First: standard output may be a closed pipe or a full disk.
-            status = max(status, _keep(found, arguments, len(run_dirs)))
+            status = max(status, _keep(evaluations, arguments, len(run_dirs)))
             # Recorded ones are in the file of --output only after the last.
             _print_off([] if arguments.recorded else lines)
     finally:
         _print_off(lines)
-    return found, status
+    return evaluations, status
 
 
 def _print_off(lines: list[str]) -> None:
@@ -172,26 +172,26 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     )
 
 
-def _keep(found: "dict[Path, Evaluation]", arguments: Evaluate, number: int) -> int:
+def _keep(evaluations: "dict[Path, Evaluation]", arguments: Evaluate, number: int) -> int:
     """Saves the newest of `number` evaluations in its run, or all so far in the file of --output.
 
     Returns the status. A failure is reported only, because the scores are still to be printed.
     """
-    run_dir, result = list(found.items())[-1]
+    run_dir, result = list(evaluations.items())[-1]
     if arguments.output is not None and arguments.output.suffix == ".json":
         # Recorded ones are safe already.
-        whole = len(found) == number or not arguments.recorded
-        return _write_json(found, arguments.output, number > 1) if whole else 0
+        whole = len(evaluations) == number or not arguments.recorded
+        return _write_json(evaluations, arguments.output, number > 1) if whole else 0
     if arguments.recorded or is_policy(run_dir):  # a policy keeps the scores that it came with
         return 0
     return _save(run_dir, result, arguments.checkpoint)
 
 
-def _write_json(found: "dict[Path, Evaluation]", target: Path, several: bool) -> int:
+def _write_json(evaluations: "dict[Path, Evaluation]", target: Path, several: bool) -> int:
     """Writes the scores so far into a file whole or not at all; returns the status."""
     from jaxrl.runs.files import writing
 
-    text = _as_json(found, several) + "\n"
+    text = _as_json(evaluations, several) + "\n"
     try:
         with writing(target) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -220,13 +220,13 @@ def _save(run_dir: Path, result: "Evaluation", checkpoint: str | None) -> int:
     return 0
 
 
-def _as_json(found: "dict[Path, Evaluation]", several: bool) -> str:
+def _as_json(evaluations: "dict[Path, Evaluation]", several: bool) -> str:
     """Returns the object of one evaluation, or that of several with their aggregates."""
     from jaxrl.analysis import aggregates
 
     if several:
-        return json.dumps(aggregates.to_json(aggregates.summarize(found)), indent=2)
-    (only,) = found.values()
+        return json.dumps(aggregates.to_json(aggregates.summarize(evaluations)), indent=2)
+    (only,) = evaluations.values()
     return json.dumps(dataclasses.asdict(only), indent=2)
 
 

@@ -10,7 +10,7 @@ import difflib
 import tempfile
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
@@ -57,74 +57,52 @@ T = TypeVar("T")
 _REGISTRY = tyro.constructors.ConstructorRegistry()
 
 
-@_REGISTRY.primitive_rule
-def _whole_number(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
-    """Reads integers, which may be written 3e6 or 3_000_000."""
-    if info.type is not int:
-        return None
-
-    def convert(words: list[str]) -> int:
-        try:
-            number = float(words[0]) if "e" in words[0].lower() else int(words[0])
-        except ValueError:
-            number = float("nan")
-        if not float(number).is_integer():
-            raise ValueError(f"'{words[0]}' is not a whole number{whole_number_hint(words[0])}")
-        return int(number)
-
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=convert,
-        is_instance=lambda x: isinstance(x, int),
-        str_from_instance=lambda x: [str(x)],
-    )
+def _whole_number(word: str) -> int:
+    """Reads an integer, which may be written 3e6 or 3_000_000."""
+    try:
+        number = float(word) if "e" in word.lower() else int(word)
+    except ValueError:
+        number = float("nan")
+    if not float(number).is_integer():
+        raise ValueError(f"'{word}' is not a whole number{whole_number_hint(word)}")
+    return int(number)
 
 
-@_REGISTRY.primitive_rule
-def _number(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[float] | None:
-    """Reads numbers."""
-    if info.type is not float:
-        return None
-
-    def convert(words: list[str]) -> float:
-        try:
-            return float(words[0])
-        except ValueError:
-            raise ValueError(f"'{words[0]}' is not a number") from None
-
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="FLOAT",
-        instance_from_str=convert,
-        is_instance=lambda x: isinstance(x, int | float),
-        str_from_instance=lambda x: [str(x)],
-    )
+def _number(word: str) -> float:
+    """Reads a number."""
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"'{word}' is not a number") from None
 
 
-@_REGISTRY.primitive_rule
-def _path(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[Path] | None:
-    """Reads paths of this machine."""
-    if info.type is not Path:
-        return None
+def _path(word: str) -> Path:
+    """Reads a path of this machine."""
+    check_local(word)
+    return Path(word)
 
-    def convert(words: list[str]) -> Path:
-        check_local(words[0])
-        return Path(words[0])
 
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="PATH",
-        instance_from_str=convert,
-        is_instance=lambda x: isinstance(x, Path),
-        str_from_instance=lambda x: [str(x)],
-    )
+def _register(kind: type, read: Callable[[str], Any], metavar: str, *accepted: type) -> None:
+    """Reads options of a type from one word; defaults are of the `accepted` types."""
+
+    @_REGISTRY.primitive_rule
+    def _(
+        info: tyro.constructors.PrimitiveTypeInfo,
+    ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+        if info.type is not kind:
+            return None
+        return tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=metavar,
+            instance_from_str=lambda words: read(words[0]),
+            is_instance=lambda x: isinstance(x, accepted),
+            str_from_instance=lambda x: [str(x)],
+        )
+
+
+_register(int, _whole_number, "INT", int)
+_register(float, _number, "FLOAT", int, float)
+_register(Path, _path, "PATH", Path)
 
 
 @_REGISTRY.primitive_rule

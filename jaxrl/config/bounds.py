@@ -15,14 +15,14 @@ from jaxrl.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """Names that a field takes: jaxrl's own, and those that other packages register."""
+    """Names that a field takes: those of jaxrl, and those that other packages register."""
 
-    own: tuple[str, ...]
+    builtin: tuple[str, ...]
     group: str  # of entry points
 
     def all(self) -> tuple[str, ...]:
         """Returns all names."""
-        return tuple(dict.fromkeys((*self.own, *extensions.names(self.group))))
+        return tuple(dict.fromkeys((*self.builtin, *extensions.names(self.group))))
 
 
 INT32, INT64 = Lt(2**31), Lt(2**63)
@@ -101,7 +101,7 @@ def of_field(kind: type, name: str) -> tuple[Any, ...]:
 def check_name(name: str, value: Any, bounds: tuple[Any, ...]) -> None:
     """Raises `UserError` if a field takes names, and the value is none of them."""
     for bound in bounds:
-        if isinstance(bound, Names) and value not in bound.own and value not in bound.all():
+        if isinstance(bound, Names) and value not in bound.builtin and value not in bound.all():
             raise UserError(f"{name} = {value!r}: must be one of {', '.join(bound.all())}; no "
                             f"installed package registers it in {bound.group}")  # fmt: skip
 

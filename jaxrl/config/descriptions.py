@@ -40,11 +40,11 @@ def docstring(kind: type) -> str:
 def _body(kind: type) -> list[ast.stmt]:
     """Returns the statements of a class; none where the source cannot be read."""
     try:
-        found = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))).body[0]
+        parsed = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))).body[0]
     except (OSError, TypeError, SyntaxError):
         return []
-    assert isinstance(found, ast.ClassDef)
-    return found.body
+    assert isinstance(parsed, ast.ClassDef)
+    return parsed.body
 
 
 def _words(statement: ast.stmt) -> str | None:

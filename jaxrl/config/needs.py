@@ -17,12 +17,12 @@ def needed(config: Config) -> tuple[EntryPoint, ...]:
     wanted = (
         (extensions.AGENTS, config.algorithm, ALGORITHMS),
         (extensions.ENGINES, engine, ENGINES),
-        (extensions.TORSOS, config.network.torso, TORSOS.own),
+        (extensions.TORSOS, config.network.torso, TORSOS.builtin),
     )
     return tuple(
         entry
-        for group, name, own in wanted
-        if name not in own
+        for group, name, builtin in wanted
+        if name not in builtin
         for entry in entry_points(group=group, name=name)
     )
 

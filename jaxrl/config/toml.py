@@ -189,8 +189,8 @@ def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
         else:
             changes[key] = _convert(value, annotations[key], f"{prefix}{key}")
             if annotations[key] is str:
-                found = bounds.of_field(type(default), key)
-                bounds.check_name(f"{prefix}{key}", changes[key], found)
+                limits = bounds.of_field(type(default), key)
+                bounds.check_name(f"{prefix}{key}", changes[key], limits)
     return dataclasses.replace(default, **changes)
 
 

@@ -108,7 +108,7 @@ def _check_engine(config: Config) -> None:
 
 def _check_frames(config: Config) -> None:
     network, env = config.network, config.env
-    if network.torso not in TORSOS.own:
+    if network.torso not in TORSOS.builtin:
         extensions.torso(network.torso)  # who asks for a broken one gets its error
         return
     if network.torso == "impala":

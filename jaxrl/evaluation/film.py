@@ -56,8 +56,8 @@ def _write_mp4(target: Path, path: Path, pictures: Iterator[np.ndarray], speed: 
         if encoder.returncode or not fed or not path.stat().st_size:
             errors.seek(0)
             line = errors.read().decode(errors="replace").split("\n")[0]
-            said = line.rpartition("] ")[2]  # without the part of the encoder and its address
-            reason = said or f"its status is {encoder.returncode}"
+            message = line.rpartition("] ")[2]  # without the part of the encoder and its address
+            reason = message or f"its status is {encoder.returncode}"
             raise StorageError(f"cannot write '{target}': the encoder ffmpeg failed: {reason}")
 
 

@@ -86,8 +86,8 @@ def trace(
         over += over_now
         ended, ignored = over_now and not reset, done
     engine.close()
-    found = _join(config.game, engine.spec.action_meanings, frames, rows, ends)
-    return found._replace(frame_skip=config.env.frame_skip)
+    played = _join(config.game, engine.spec.action_meanings, frames, rows, ends)
+    return played._replace(frame_skip=config.env.frame_skip)
 
 
 def _step(

@@ -58,18 +58,18 @@ def traffic(program: str, gradient_steps: int = 1) -> Traffic:
             bodies[name].append(line)
 
     def count(computation: str, depth: int) -> Traffic:
-        found = [NOTHING]
+        parts = [NOTHING]
         for line in bodies.get(computation, []):
             if collective := _COLLECTIVE.search(line):
-                found.append(_handed_over(collective, num_devices))
+                parts.append(_handed_over(collective, num_devices))
                 continue
             is_loop = " while(" in line
             trips = _TRIPS.search(line) if is_loop else None
             rounds = int(trips[1]) if trips else gradient_steps if is_loop and depth else 1
             for called in _called(line):
                 inner = count(called, depth + is_loop)
-                found.append(Traffic(*(rounds * number for number in inner)))
-        return Traffic(*(sum(parts) for parts in zip(*found, strict=True)))
+                parts.append(Traffic(*(rounds * number for number in inner)))
+        return Traffic(*(sum(figures) for figures in zip(*parts, strict=True)))
 
     return count(entry, 0)
 

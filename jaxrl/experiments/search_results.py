@@ -205,7 +205,7 @@ def importances(study: "optuna.Study") -> dict[str, Importance]:
     complete = _complete(study)
     if len(complete) < LEAST_TRIALS or len({t.value for t in complete}) < 2:
         return {}
-    found = _shares(study, len(complete))
+    whole = _shares(study, len(complete))
     rng = np.random.default_rng(0)
     drawn = [
         _shares(resampled, len(complete))
@@ -213,10 +213,10 @@ def importances(study: "optuna.Study") -> dict[str, Importance]:
         if (resampled := _resample(study, complete, rng)) is not None
     ]
     bounds = {
-        key: np.percentile([shares.get(key, 0.0) for shares in drawn or [found]], INTERVAL)
-        for key in found
+        key: np.percentile([shares.get(key, 0.0) for shares in drawn or [whole]], INTERVAL)
+        for key in whole
     }
-    return {key: Importance(found[key], *map(float, bounds[key])) for key in found}
+    return {key: Importance(whole[key], *map(float, bounds[key])) for key in whole}
 
 
 def _complete(study: "optuna.Study") -> list["optuna.trial.FrozenTrial"]:

@@ -178,7 +178,7 @@ class _Variant(NamedTuple):
 def _variants(file: Path, varied: dict[str, list[Any]], settings: dict[str, Any]) -> list[_Variant]:
     """Returns a configuration with every combination of values. Raises `UserError`."""
     recipe = load_recipe(file).replaced(**settings)
-    found = []
+    variants = []
     for chosen in variations.combinations(recipe, varied, GIVEN):
         # A key of one value would lengthen every name, and tell nothing apart.
         named = {key: value for key, value in chosen.items() if len(varied[key]) > 1}
@@ -187,8 +187,8 @@ def _variants(file: Path, varied: dict[str, list[Any]], settings: dict[str, Any]
             for keys in (named, chosen)
         )
         config = variations.with_settings(recipe, chosen)
-        found.append(_Variant(file, config, chosen, label, former))
-    return found
+        variants.append(_Variant(file, config, chosen, label, former))
+    return variants
 
 
 def _check_name(name: str, members: dict[str, SweepMember], same: str) -> None:

@@ -57,9 +57,9 @@ def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, in
     fits = isinstance(features, jax.Array) and jnp.issubdtype(features.dtype, jnp.floating)
     if not fits or features.ndim < 2 or len(features) != len(x):
         is_array = isinstance(features, jax.Array)
-        found = f"{features.dtype}{list(features.shape)}" if is_array else type(features).__name__
+        actual = f"{features.dtype}{list(features.shape)}" if is_array else type(features).__name__
         raise UserError(f"{where} must map frames {x.dtype}{list(x.shape)} to numbers [{len(x)}, "
-                        f"...], the batch first, and gives {found}")  # fmt: skip
+                        f"...], the batch first, and gives {actual}")  # fmt: skip
     return features.astype(x.dtype), module.UNITS
 
 
@@ -70,7 +70,7 @@ def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int]) -> Non
       config: of the network.
       image_shape: height, width and number of the frames that the agent sees at once.
     """
-    if config.torso in TORSOS.own:
+    if config.torso in TORSOS.builtin:
         return
     torso, frames = Torso(config), jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
     variables: Any = jax.eval_shape(lambda x: torso.init(jax.random.key(0), x), frames)

@@ -305,9 +305,9 @@ class Checkpoints:
 
     def close(self) -> None:
         """Waits for the current save and closes. Raises `StorageError` if it failed."""
-        self.wait()
-        self._manager.close()
-        self._held.close()
+        with self._held:
+            self.wait()
+            self._manager.close()
 
 
 def _errno(error: BaseException) -> int | None:

@@ -40,8 +40,8 @@ def time_limit(root: Path = Path("/")) -> float | None:
 
 def _groups(root: Path) -> Iterator[Path]:
     """Yields the folders of the process's group and of all above it, of versions 1 and 2."""
-    mounts = [found.groups() for line in _lines(root / "proc/self/mountinfo")
-              if (found := MOUNT.match(line))]  # fmt: skip
+    mounts = [match.groups() for line in _lines(root / "proc/self/mountinfo")
+              if (match := MOUNT.match(line))]  # fmt: skip
     groups = [line.split(":", 2) for line in _lines(root / "proc/self/cgroup")]
     for (_, controllers, path), (top, point, kind, options) in itertools.product(groups, mounts):
         is_second = kind == "cgroup2" and not controllers

@@ -121,10 +121,10 @@ def _tasks_of_this_node(environment: Mapping[str, str]) -> int:
     """Returns how many processes SLURM runs on this node. Raises `UserError`."""
     counts: list[int] = []
     for part in environment[SLURM_TASKS].split(","):  # 2(x3),1: 2, 2, 2, 1
-        found = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
-        if found is None:
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
+        if match is None:
             raise _malformed(SLURM_TASKS, environment[SLURM_TASKS])
-        counts += [int(found[1])] * int(found[2] or 1)
+        counts += [int(match[1])] * int(match[2] or 1)
     node = launchers_number(environment, "SLURM_NODEID", 0)
     if node >= len(counts):
         raise _malformed("SLURM_NODEID", str(node))

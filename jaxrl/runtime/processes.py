@@ -33,6 +33,7 @@ LOST = 75  # exit status of the processes that remain (EX_TEMPFAIL: try again)
 BEAT = 1.0  # seconds between two signs of life
 LONGEST = 7 * 24 * 3600  # seconds that the first may wait for the last one at the end
 MESSAGE = 32_768  # bytes, most that process 0 sends to the others
+SECONDS_TO_SEE = 60.0  # of a file that process 0 wrote: network file systems cache listings
 ALIVE = "jaxrl/alive"
 _ended = threading.Event()
 _ending = threading.Event()  # the watchdog ends this process
@@ -261,6 +262,18 @@ def from_first(make: Callable[[], str]) -> str:
     if text.startswith("-"):
         raise UserError(text[1:])
     return text[1:]
+
+
+def wait_to_see(file: Path) -> None:
+    """Waits for a file of the run directory that process 0 wrote. Raises `UserError`."""
+    deadline = time.monotonic() + SECONDS_TO_SEE
+    while not file.is_file():
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"process {index()} does not see '{file.parent}': put it on a file system that all "
+                "machines share, with --run-dir"
+            )
+        time.sleep(0.5)
 
 
 def agree(*mine: int) -> np.ndarray:

@@ -127,9 +127,9 @@ class Member:
         frame_skip = self.session.config.env.frame_skip
         line = _log_line(progress, frame_skip, rate, self.games, wall, self.recorder.seconds)
         if owed:  # it is of the session before
-            said, unsaid = self._new_games
-            self.recorder.write(line | {"new_games": said} | self._means | evaluated)
-            self.progress = dataclasses.replace(progress, new_games=unsaid)
+            before, now = self._new_games
+            self.recorder.write(line | {"new_games": before} | self._means | evaluated)
+            self.progress = dataclasses.replace(progress, new_games=now)
             return
         self.recorder.write(line | self._extra | self._means | evaluated)
         self._extra = {}

@@ -42,8 +42,6 @@ from jaxrl.training.resume_point import ResumePoint
 from jaxrl.training.session import OnMetrics, TrainingSession
 from jaxrl.types import ActorState, LoopState
 
-# How long a process waits for the run directory: network file systems cache old listings.
-SECONDS_TO_SEE = 60.0
 SECONDS_TO_START = 60.0  # to create the environments and compile their reset
 SLOWEST_GAMES = 100  # random steps per second that any machine reaches
 
@@ -81,7 +79,7 @@ def start(
     config = with_learners(config, mesh.size).with_time_limit()
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
-        _wait_for_directory(run_dir)
+        processes.wait_to_see(run_dir / layout.CONFIG)
         config = config.replaced(run_dir=str(run_dir))
         asked = Asked(run_dir, (config,), (run_dir,))
         return _train(asked, mesh, ResumePoint(), on_metrics, ends_process)
@@ -189,18 +187,6 @@ def _open_mesh(config: Config, members: int = 1) -> jax.sharding.Mesh:
         # The machines may differ: one without a compiler would play with another engine.
         processes.check_same(f"{settings(config)}\nengine that plays: {engine_name(config)}")
     return mesh
-
-
-def _wait_for_directory(run_dir: Path) -> None:
-    """Raises `UserError` if this process does not see the directory that process 0 made."""
-    deadline = time.monotonic() + SECONDS_TO_SEE
-    while not (run_dir / layout.CONFIG).is_file():
-        if time.monotonic() > deadline:
-            raise UserError(
-                f"process {processes.index()} does not see '{run_dir}': put it on a file system "
-                "that all machines share, with --run-dir"
-            )
-        time.sleep(0.5)
 
 
 def _train(

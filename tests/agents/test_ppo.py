@@ -156,8 +156,8 @@ def test_a_minibatch_has_the_rows_of_its_steps(size):
     for row, (part, env) in enumerate(np.ndindex(2, 3)):
         place = steps[part, env], env
         np.testing.assert_array_equal(batch.observation[row], stacks[place])
-        found = [x[row] for x in batch[1:-1]]
-        np.testing.assert_array_equal(found, numbers[:, *place])
+        rows = [x[row] for x in batch[1:-1]]
+        np.testing.assert_array_equal(rows, numbers[:, *place])
         assert batch.weight[row] == pytest.approx(weight[place] / 5)
 
 

@@ -226,8 +226,8 @@ def test_without_an_evaluation_the_advice_is_to_make_one(tmp_path):
 
 def test_the_mean_over_seeds_has_students_interval():
     """1, 2, 3: s = 1, t₀.₉₇₅(2) = 4.3027, and 4.3027 / √3 = 2.4841."""
-    found = statistics.mean_over_seeds(np.array([1.0, 2.0, 3.0]))
-    assert found == pytest.approx((2.0, 2 - 2.4841, 2 + 2.4841), abs=1e-4)
+    estimate = statistics.mean_over_seeds(np.array([1.0, 2.0, 3.0]))
+    assert estimate == pytest.approx((2.0, 2 - 2.4841, 2 + 2.4841), abs=1e-4)
     assert statistics.mean_over_seeds(np.array([5.0])) == (5.0, None, None)
     assert statistics.mean_over_seeds(np.array([5.0, 5.0])) == (5.0, None, None)
     assert statistics.mean_over_seeds(np.full(10, 5.0)) == (5.0, 5.0, 5.0)

@@ -84,8 +84,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(command, name, sweep, tmp_pa
     target = tmp_path / name
     with growing_to(1000):
         assert main([command, str(sweep / "pong-x-seed1"), "-o", str(target)]) == 74
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"jaxrl: cannot write '{target}': File too large\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"jaxrl: cannot write '{target}': File too large\n")
     assert list(tmp_path.iterdir()) == [sweep]
 
 

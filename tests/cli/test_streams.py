@@ -29,13 +29,13 @@ def test_a_curve_is_shown_in_every_encoding(encoding, monkeypatch, tmp_path):
     output = encoded(monkeypatch, encoding)
     assert main(["watch", SNOWMAN, "--once"]) == 0
     output.flush()
-    said = output.buffer.getvalue().decode(encoding)
-    assert "100% of 1.00M steps" in said
-    assert "return, mean of the last 100 games" in said
+    shown = output.buffer.getvalue().decode(encoding)
+    assert "100% of 1.00M steps" in shown
+    assert "return, mean of the last 100 games" in shown
     fine = encoding == "utf-8"
-    assert ("\N{BOX DRAWINGS LIGHT VERTICAL}" in said) == fine
-    assert ("*" in said) == (not fine)
-    name, *curve = said.splitlines()
+    assert ("\N{BOX DRAWINGS LIGHT VERTICAL}" in shown) == fine
+    assert ("*" in shown) == (not fine)
+    name, *curve = shown.splitlines()
     assert name == f"vtrace on pong, {SNOWMAN if fine else ESCAPED}"
     assert not any("\\" in line for line in curve)  # nothing had to be escaped
 

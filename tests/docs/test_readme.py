@@ -213,7 +213,7 @@ def test_what_shown_commands_leave_in_the_clone_is_ignored_by_git():
     names = {name for name in names if not name.startswith("/")}
     assert {"pong.mp4", "report.html", "policy.safetensors", "policy.md", "runs/x"} <= names
     command = ["git", "-C", str(ROOT), "check-ignore", "--no-index", *sorted(names)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode > 1:
+    ignored = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ignored.returncode > 1:
         pytest.skip("this is no clone")
-    assert sorted(names - set(found.stdout.splitlines())) == []
+    assert sorted(names - set(ignored.stdout.splitlines())) == []

@@ -70,15 +70,15 @@ def test_the_first_whole_game_of_every_environment_counts():
 
 @pytest.fixture
 def scores(monkeypatch, capsys):
-    """What the command plays: two games at once, and what it had said before them."""
-    said = []
+    """What the command plays: two games at once, and what the command printed before them."""
+    warnings = []
 
     def play(run_dir, _):
-        said.append(capsys.readouterr().err)
+        warnings.append(capsys.readouterr().err)
         return evaluation_record.summarize("catch", "noop", 400, np.array([1.0, -1.0]), np.ones(2))
 
     monkeypatch.setattr("jaxrl.cli.evaluate._played", play)
-    return said
+    return warnings
 
 
 def file_for_a_folder(run_dir, _):

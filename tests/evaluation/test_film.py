@@ -30,10 +30,10 @@ def test_a_film_has_its_pictures_whatever_its_folder_is_called(folder, tmp_path,
 @pytest.mark.parametrize("name", ["x.mp4", "x.gif"])
 def test_a_film_that_does_not_fit_leaves_the_old_one_alone(name, tmp_path):
     (tmp_path / name).write_text("old")
-    with growing_to(20_000), pytest.raises(StorageError, match="File too large") as found:
+    with growing_to(20_000), pytest.raises(StorageError, match="File too large") as error:
         film.write(tmp_path / name, PICTURES, 12)
-    assert str(found.value).startswith(f"cannot write '{tmp_path / name}': ")
-    assert "\n" not in str(found.value)
+    assert str(error.value).startswith(f"cannot write '{tmp_path / name}': ")
+    assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "old"
 
@@ -65,9 +65,9 @@ def test_an_encoder_that_fails_leaves_no_film(script, reason, tmp_path, monkeypa
     encoder.write_text(f"#!/bin/sh\n{script}\n")
     encoder.chmod(encoder.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(encoder))
-    with pytest.raises(StorageError) as found:
+    with pytest.raises(StorageError) as error:
         film.write(tmp_path / "x.mp4", PICTURES, 12)
-    assert str(found.value).endswith(reason)
+    assert str(error.value).endswith(reason)
     assert list(tmp_path.iterdir()) == [encoder]
 
 

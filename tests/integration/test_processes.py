@@ -351,9 +351,9 @@ def test_each_process_takes_the_gpus_that_are_its_own(environment, gpus):
     ],
 )
 def test_a_launchers_variable_that_makes_no_sense_is_named(environment, named, monkeypatch):
-    with pytest.raises(UserError, match=f"the environment has {re.escape(named)}") as found:
+    with pytest.raises(UserError, match=f"the environment has {re.escape(named)}") as error:
         launch.launched_together(environment) or launch.local_gpus(environment, present=4)
-    assert "--num-processes 1" in str(found.value)
+    assert "--num-processes 1" in str(error.value)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     processes.join(Launch(num_processes=1))  # alone: nothing of them is read

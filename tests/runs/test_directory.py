@@ -212,6 +212,7 @@ def test_play_records_a_gif(run_dir, tmp_path, capsys):
     assert "must end in .mp4 or .gif" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # by the reader of films
 def test_a_game_that_is_cut_is_said_to_be(run_dir, tmp_path):
     config, actor, _ = evaluate.load_actor(run_dir, None)
     _, length, over = record(config, actor, "noop", tmp_path / "cut.mp4", 0, 0.2)

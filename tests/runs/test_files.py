@@ -47,13 +47,13 @@ WRITERS = {"text": write_text, "bytes": write_for_a_user, "picture": write_pictu
 def test_a_disk_that_is_full_leaves_the_old_file_alone(name, tmp_path):
     target = tmp_path / "x.png"
     target.write_text("old")
-    with growing_to(1000), pytest.raises((OSError, StorageError)) as found:
+    with growing_to(1000), pytest.raises((OSError, StorageError)) as error:
         WRITERS[name](target)
     if name == "text":
-        assert (found.value.errno, found.value.filename) == (errno.EFBIG, str(target))
+        assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(target))
     else:
-        assert str(found.value) == f"cannot write '{target}': File too large"
-        assert found.value.status == 74
+        assert str(error.value) == f"cannot write '{target}': File too large"
+        assert error.value.status == 74
     assert [path.name for path in tmp_path.iterdir()] == ["x.png"]
     assert target.read_text() == "old"
     WRITERS[name](target)
@@ -80,9 +80,9 @@ def umask():
 def test_a_place_that_cannot_be_is_a_mistake_of_the_user(name, reason, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UserError) as found:
+    with pytest.raises(UserError) as error:
         write_for_a_user(tmp_path / name)
-    assert str(found.value) == f"cannot write '{tmp_path / name}': {reason}"
+    assert str(error.value) == f"cannot write '{tmp_path / name}': {reason}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
@@ -105,6 +105,6 @@ def test_nobody_sees_a_file_before_it_is_whole(tmp_path):
 
 
 def test_the_failure_of_another_file_is_not_blamed_on_this_one(tmp_path):
-    with pytest.raises(FileNotFoundError) as found, files.writing(tmp_path / "x"):
+    with pytest.raises(FileNotFoundError) as error, files.writing(tmp_path / "x"):
         (tmp_path / "missing").read_text()
-    assert found.value.filename == str(tmp_path / "missing")
+    assert error.value.filename == str(tmp_path / "missing")

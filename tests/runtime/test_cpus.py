@@ -13,10 +13,10 @@ V1 = ("31 23 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755\n"
 DOCKER = V1.format(top="/docker/a1")
 
 
-def tree(folder, mounts, own, files):
+def tree(folder, mounts, groups, files):
     """Writes a file tree: the mounts, the process's groups and the files of /sys/fs/cgroup."""
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
-    files |= {"proc/self/mountinfo": mounts, "proc/self/cgroup": own}
+    files |= {"proc/self/mountinfo": mounts, "proc/self/cgroup": groups}
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -29,17 +29,17 @@ def v1(folder, quota, period=100000):
 
 
 @pytest.mark.parametrize(
-    ("mounts", "own", "files", "limit"),
+    ("mounts", "groups", "files", "limit"),
     [
         (V2, "0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
         (V2, "0::/\n", {"cpu.max": "max 100000\n"}, None),
-        (V2, "0::/\n", {}, None),  # the machine's own top has no such file
+        (V2, "0::/\n", {}, None),  # the machine's top has no such file
         # The least of nested groups, of which one at the side does not count.
         (V2, "0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "150000 50000\n",
                            "c/cpu.max": "100000 100000\n"}, 3.0),
         (V2, "0::/a/b\n", {"a/b/cpu.max": "400000 100000\n", "a/cpu.max": "150000 100000\n"}, 1.5),
         (V2, "0::/a/b\n", {"a/b/cpu.max": "50000 100000\n", "a/cpu.max": "150000 100000\n"}, 0.5),
-        # A container sees its own group as the top, under the machine's path or under its own.
+        # A container sees its group as the top, under the machine's path or under that of its own.
         (DOCKER, "4:cpu,cpuacct:/docker/a1\n3:cpuset:/docker/a1\n", v1("", 150000), 1.5),
         (DOCKER, "4:cpu,cpuacct:/docker/a1/in\n", v1("", -1) | v1("in/", 60000, 20000), 3.0),
         (DOCKER, "4:cpu,cpuacct:/\n", v1("", 200000), 2.0),
@@ -48,8 +48,8 @@ def v1(folder, quota, period=100000):
         ("", "", {}, None),
     ],
 )  # fmt: skip
-def test_the_least_limit_from_the_own_group_to_the_top(mounts, own, files, limit, tmp_path):
-    assert cpus.time_limit(tree(tmp_path, mounts, own, files)) == limit
+def test_the_least_limit_from_the_own_group_to_the_top(mounts, groups, files, limit, tmp_path):
+    assert cpus.time_limit(tree(tmp_path, mounts, groups, files)) == limit
 
 
 def test_without_control_groups_there_is_no_limit(tmp_path):

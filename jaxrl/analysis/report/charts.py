@@ -59,7 +59,7 @@ class Curve:
 def units_of(runs: list[ReportedRun]) -> Units:
     """Returns the unit of each axis that fits the longest run."""
     ends = {axis: [row[axis] for run in runs for row in run.rows] for axis in AXES}
-    return {axis: unit_of(axis, max(found, default=0.0)) for axis, found in ends.items()}
+    return {axis: unit_of(axis, max(values, default=0.0)) for axis, values in ends.items()}
 
 
 def loss_keys(runs: list[ReportedRun]) -> list[str]:
@@ -73,7 +73,7 @@ def return_charts(entries: list[Entry], units: Units) -> list[Chart]:
 
     Of several seeds of an entry their mean stands out.
     """
-    found: list[Chart] = []
+    charts: list[Chart] = []
     for name in dict.fromkeys(run.game for entry in entries for run in entry.runs):
         curves, without, several = [], [], False
         for entry in entries:
@@ -90,10 +90,10 @@ def return_charts(entries: list[Entry], units: Units) -> list[Chart]:
                 curves.append(Curve(f"{entry.name}: mean of {len(drawn)} seeds", entry, mean))
             several |= mean is not None
         if curves:
-            target, caption = f"return-{len(found)}", f"{name}: {CAPTIONS[RETURN]}"
+            target, caption = f"return-{len(charts)}", f"{name}: {CAPTIONS[RETURN]}"
             item = _item(curves, 380, target, units)
-            found.append(Chart(target, RETURN, caption + OF_SEEDS * several, without, item))
-    return found
+            charts.append(Chart(target, RETURN, caption + OF_SEEDS * several, without, item))
+    return charts
 
 
 def without_return(runs: list[ReportedRun]) -> list[str]:
@@ -146,9 +146,9 @@ def mean_curve(seeds: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray] | No
         name: np.stack([np.interp(steps, columns["step"], columns[name]) for columns in seeds])
         for name in (*AXES, "y")
     }
-    found = {name: values.mean(0) for name, values in at_steps.items()}
-    found |= {"low": at_steps["y"].min(0), "high": at_steps["y"].max(0)}
-    return {name: values.astype(np.float32) for name, values in found.items()}
+    columns = {name: values.mean(0) for name, values in at_steps.items()}
+    columns |= {"low": at_steps["y"].min(0), "high": at_steps["y"].max(0)}
+    return {name: values.astype(np.float32) for name, values in columns.items()}
 
 
 def _rows(run: ReportedRun, key: str) -> list[dict[str, Any]]:

@@ -27,10 +27,10 @@ def style(place: int) -> tuple[str, str]:
 def entries_of(runs: list[ReportedRun]) -> list[Entry]:
     """Returns the runs by configuration, each under its name where no two runs have the same."""
     by_path = {run.path: run for run in runs}
-    found: dict[str, list[ReportedRun]] = {}
+    runs_by_label: dict[str, list[ReportedRun]] = {}
     for group in groups_of_any(list(by_path)):
-        found.setdefault(group.label, []).extend(by_path[path] for path in group.run_dirs)
-    groups, labels = list(found.values()), list(found)
+        runs_by_label.setdefault(group.label, []).extend(by_path[path] for path in group.run_dirs)
+    groups, labels = list(runs_by_label.values()), list(runs_by_label)
     if len(groups) == len(runs):
         groups, labels = [[run] for run in runs], [run.name for run in runs]
     _, short = short_labels(labels)

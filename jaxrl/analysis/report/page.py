@@ -247,12 +247,12 @@ def differing(runs: list[ReportedRun]) -> dict[str, list[Any]]:
 
 def ways(runs: list[ReportedRun]) -> dict[str, list[str]]:
     """Returns the ways in which games were played, each with the runs evaluated so."""
-    found: dict[str, list[str]] = {}
+    runs_by_way: dict[str, list[str]] = {}
     for run in runs:
         if run.evaluation:
             way = f"{run.evaluation.protocol}: {run.evaluation.played or 'not recorded'}"
-            found.setdefault(way, []).append(run.name)
-    return found
+            runs_by_way.setdefault(way, []).append(run.name)
+    return runs_by_way
 
 
 def _published(evaluations: list[ReportedEvaluation]) -> list[Published]:

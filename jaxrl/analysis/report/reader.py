@@ -216,10 +216,10 @@ def _parse_evaluation(found: dict[str, Any]) -> ReportedEvaluation:
     )
 
 
-def _conditions(found: Any) -> evaluation_record.Conditions | None:
+def _conditions(recorded: Any) -> evaluation_record.Conditions | None:
     """Returns the conditions, None if not recorded. Raises `UserError` if they are invalid."""
     try:
-        return evaluation_record.read_conditions(found)
+        return evaluation_record.read_conditions(recorded)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{layout.EVALUATION} cannot be read: {fault(error)}") from None
 

@@ -37,7 +37,7 @@ class GameTable:
 
 @dataclass
 class Study:
-    """What a report says about its configurations."""
+    """The comparison of a report's configurations: tables, verdicts and notes."""
 
     tables: list[GameTable]
     reports: list[ComparisonReport] = field(default_factory=list)  # best against each other one
@@ -167,4 +167,4 @@ def _without_paths(error: UserError, runs: list[ReportedRun]) -> str:
     names = {str(run.path): run.name for run in runs}
     paths = "|".join(re.escape(path) for path in sorted(names, key=len, reverse=True))
     whole = rf"(?<![^\s'`(])({paths})(?=[\s'`),;:/]|$)"
-    return re.sub(whole, lambda found: names[found[1]], str(error))
+    return re.sub(whole, lambda match: names[match[1]], str(error))

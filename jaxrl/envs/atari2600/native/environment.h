@@ -109,12 +109,12 @@ struct Turn {
   // Adds a row whose frames were drawn whole. Then `before` is to be what was before the row if it is the
   // only one, and `last` if there are two.
   void add_whole(u8 action, bool of_one_frame) {
-    const u32 kept = !of_one_frame || rows == 0 ? 0 : whole || rows == kMostRows ? 1 : rows;
+    const u32 earlier = !of_one_frame || rows == 0 ? 0 : whole || rows == kMostRows ? 1 : rows;
     const u8 newest = rows ? actions[rows - 1] : 0;
-    if (kept == 1) actions[0] = newest;
-    for (u32 at = kept; at < kMostRows; at++) actions[at] = 0;
-    actions[kept] = action;
-    rows = (u8)(kept + 1);
+    if (earlier == 1) actions[0] = newest;
+    for (u32 at = earlier; at < kMostRows; at++) actions[at] = 0;
+    actions[earlier] = action;
+    rows = (u8)(earlier + 1);
     whole = 1;
   }
 };
