@@ -7,7 +7,6 @@ hook as an object; here the hook raises `UserError` with one line instead.
 import contextlib
 import dataclasses
 import difflib
-import tempfile
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ from jaxrl.config.toml import (
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
 from jaxrl.formatting import listed
-from jaxrl.runs.files import STORAGE_ERRORS
+from jaxrl.runs.files import STORAGE_ERRORS, check_writable
 
 Protocol = Literal["noop", "sticky"]
 RunDir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
@@ -279,8 +278,7 @@ def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot write '{target}': {reason}: choose another name") from None
     try:
-        with tempfile.TemporaryFile(dir=target.parent):  # it has no name, and leaves nothing
-            pass
+        check_writable(target.parent)
     except OSError as error:
         if error.errno in STORAGE_ERRORS:  # no mistake of the user
             raise

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from jaxrl.config.schema import Config
 from jaxrl.errors import StorageError, UserError
 from jaxrl.formatting import fault, games, shell_word
 from jaxrl.runs import layout
-from jaxrl.runs.files import replace_text
+from jaxrl.runs.files import check_writable, replace_text
 
 # Both play whole games of at most 108,000 frames (30 minutes on the console). These words are
 # of evaluations whose conditions differ or are not recorded; `played` has those of all others.
@@ -148,8 +147,7 @@ def unwritable(run_dir: Path) -> str:
     evaluations = run_dir / layout.EVALUATIONS
     try:
         for folder in (run_dir, *[evaluations] * os.path.lexists(evaluations)):
-            with tempfile.TemporaryFile(dir=folder):  # it has no name, and leaves nothing
-                pass
+            check_writable(folder)
     except OSError as error:
         return error.strerror or str(error)
     return ""

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def writing(target: Path) -> Iterator[Path]:
             raise
         kind = StorageError if error.errno in STORAGE_ERRORS else UserError
         raise kind(f"cannot write '{target}': {error.strerror or error}") from None
+
+
+def check_writable(folder: Path) -> None:
+    """Raises `OSError` if no file can be made in a folder."""
+    with tempfile.TemporaryFile(dir=folder):  # it has no name, and leaves nothing
+        pass
 
 
 def replace_text(path: Path, text: str) -> None:
