@@ -93,6 +93,8 @@ def test_rows_of_every_game_equal_envpools_for_long(game):
         {"frame_height": 104, "frame_width": 80},
         {"frame_height": 105, "frame_width": 80},
         {"frame_height": 42, "frame_width": 44},
+        {"frame_height": 60, "frame_width": 60},
+        {"frame_height": 50, "frame_width": 97},
         {"max_episode_steps": 7},
         {"frame_skip": 1},
         {"frame_skip": 2, "max_episode_steps": 30},

@@ -8,19 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl.envs.atari2600 import build
+from tests.envs.atari2600.native import SANITIZED, compiled
 from tests.rotation import THOROUGH
 
 MANY = 10_000 if THOROUGH else 1000
-SOURCE = Path(__file__).with_name("fuzz.cc")
-SANITIZED = ("-DJAXRL_FOR_SANITIZERS", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-
-
-def compiled(folder: Path, *flags: str) -> Path:
-    out = folder / "fuzz"
-    command = [*build.compiler(), "-std=c++17", "-ffp-contract=off", *flags, "-I", build.NATIVE]
-    subprocess.run([*command, SOURCE, "-o", out], check=True)
-    return out
 
 
 def play(program: Path, first: int, count: int, frames: int, how: str) -> list[str]:
@@ -39,14 +30,14 @@ def play(program: Path, first: int, count: int, frames: int, how: str) -> list[s
 
 @pytest.mark.slow
 def test_random_programs_stay_in_their_memory(tmp_path):
-    program = compiled(tmp_path, "-O0", *SANITIZED)
+    program = compiled("fuzz.cc", tmp_path, "-O0", *SANITIZED)
     play(program, 0, 40, 5, "both")
     play(program, 0, 2, 1, "states")
 
 
 @pytest.mark.slow
 def test_many_random_programs_stay_in_their_memory(tmp_path):
-    program = compiled(tmp_path, "-O1", *SANITIZED)
+    program = compiled("fuzz.cc", tmp_path, "-O1", *SANITIZED)
     play(program, 0, MANY, 5, "fast")
     play(program, MANY, MANY // 10, 5, "both")
     play(program, 0, MANY // 100, 5, "states")
@@ -54,13 +45,13 @@ def test_many_random_programs_stay_in_their_memory(tmp_path):
 
 @pytest.mark.slow
 def test_both_interpreters_play_random_programs_alike(tmp_path):
-    play(compiled(tmp_path, "-O2"), 0, MANY, 20, "both")
+    play(compiled("fuzz.cc", tmp_path, "-O2"), 0, MANY, 20, "both")
 
 
 @pytest.mark.slow
 def test_the_interpreter_of_gpus_plays_random_programs_alike(tmp_path):
     count = MANY // 4
-    for_cpus = play(compiled(tmp_path, "-O1"), 0, count, 8, "digests")
-    for_gpus = play(compiled(tmp_path, "-O1", "-DJAXRL_GPU=1"), 0, count, 8, "digests")
+    for_cpus = play(compiled("fuzz.cc", tmp_path, "-O1"), 0, count, 8, "digests")
+    for_gpus = play(compiled("fuzz.cc", tmp_path, "-O1", "-DJAXRL_GPU=1"), 0, count, 8, "digests")
     assert len(for_cpus) == count
     assert for_gpus == for_cpus

@@ -54,6 +54,44 @@ inline std::vector<Taps> taps_of(i32 from, i32 to) {
 }
 #endif
 
+#if defined(__AVX2__) && !JAXRL_GPU
+// Eight pixels of a row: each four lie under 16 bytes of the screen, and a shuffle takes each tap's byte
+// into the lane of its pixel. Shares of taps that a pixel lacks are 0, and adding 0 changes no sum.
+struct Eight {
+  i32 offset[2];
+  alignas(32) u8 shuffle[8][32];
+  alignas(32) float share[8][8];
+};
+
+// Of columns; none where four pixels do not lie under 16 bytes.
+inline std::vector<Eight> eights_of(const std::vector<Taps>& columns, i32& most) {
+  std::vector<Eight> all;
+  most = 0;
+  for (const Taps& taps : columns) most = taps.count > most ? taps.count : most;
+  const i32 width = (i32)columns.size();
+  if (most > 8) return all;
+  for (i32 start = 0; start < width; start += 8) {
+    Eight eight{};
+    memset(eight.shuffle, 0x80, sizeof eight.shuffle);
+    for (i32 half = 0; half < 2; half++) {
+      const i32 begin = start + 4 * half < width ? columns[(u32)(start + 4 * half)].first : 0;
+      const i32 offset = begin < kScreenWidth - 16 ? begin : kScreenWidth - 16;
+      eight.offset[half] = offset;
+      for (i32 lane = 0; lane < 4 && start + 4 * half + lane < width; lane++) {
+        const Taps& taps = columns[(u32)(start + 4 * half + lane)];
+        for (i32 tap = 0; tap < taps.count; tap++) {
+          if (taps.first + tap - offset > 15) return {};
+          eight.shuffle[tap][16 * half + 4 * lane] = (u8)(taps.first + tap - offset);
+          eight.share[tap][4 * half + lane] = taps.share[tap];
+        }
+      }
+    }
+    all.push_back(eight);
+  }
+  return all;
+}
+#endif
+
 // Averages frames of `screen_height` x 160 pixels to `height` x `width`, neither of them larger.
 struct Averager {
   i32 height, width;
@@ -64,6 +102,10 @@ struct Averager {
 #endif
   bool halves;  // both sides are halved
   bool square;  // 210 x 160 to 84 x 84
+#if defined(__AVX2__) && !JAXRL_GPU
+  i32 most_taps = 0;
+  std::vector<Eight> eights;
+#endif
   i32 down, across;  // pixels that make one, where both are whole numbers; else 0
 
 #if !JAXRL_GPU
@@ -77,6 +119,9 @@ struct Averager {
         down(screen_height / height),
         across(kScreenWidth / width) {
     if (down * height != screen_height || across * width != kScreenWidth) down = across = 0;
+#if defined(__AVX2__)
+    eights = eights_of(columns, most_taps);
+#endif
   }
 #endif
 
@@ -233,10 +278,85 @@ inline void average84(const Averager& averager, const u8* a, const u8* b, u8* ou
 
 #endif
 
+#if defined(__AVX2__) && !JAXRL_GPU
+
+inline void take_larger(const u8* a, const u8* b, u8* line) {
+  for (i32 x = 0; x < kScreenWidth; x += 32) {
+    const __m256i first = _mm256_loadu_si256((const __m256i*)(a + x));
+    const __m256i second = _mm256_loadu_si256((const __m256i*)(b + x));
+    _mm256_store_si256((__m256i*)(line + x), _mm256_max_epu8(first, second));
+  }
+}
+
+// The part that a line of the screen has in each pixel.
+template <i32 kTaps>
+inline void sum_columns(const std::vector<Eight>& eights, const u8* line, float* parts) {
+  for (const Eight& eight : eights) {
+    const __m128i* low = (const __m128i*)(line + eight.offset[0]);
+    const __m128i* high = (const __m128i*)(line + eight.offset[1]);
+    const __m256i bytes = _mm256_loadu2_m128i(high, low);
+    __m256 sum = _mm256_setzero_ps();
+    for (i32 tap = 0; tap < kTaps; tap++) {
+      const __m256i places = _mm256_load_si256((const __m256i*)eight.shuffle[tap]);
+      const __m256 values = _mm256_cvtepi32_ps(_mm256_shuffle_epi8(bytes, places));
+      sum = _mm256_add_ps(sum, _mm256_mul_ps(values, _mm256_load_ps(eight.share[tap])));
+    }
+    _mm256_store_ps(parts, sum);
+    parts += 8;
+  }
+}
+
+inline void add_share(i32 width, float share, const float* parts, float* sums) {
+  for (i32 x = 0; x < width; x += 8) {
+    const __m256 added = _mm256_mul_ps(_mm256_set1_ps(share), _mm256_load_ps(parts + x));
+    _mm256_store_ps(sums + x, _mm256_add_ps(_mm256_load_ps(sums + x), added));
+  }
+}
+
+inline void round_sums(i32 width, const float* sums, u8* out) {
+  for (i32 x = 0; x < width; x += 8) {
+    const __m256i whole = _mm256_cvtps_epi32(_mm256_load_ps(sums + x));
+    const __m128i low = _mm256_castsi256_si128(whole), high = _mm256_extracti128_si256(whole, 1);
+    const __m128i words = _mm_packus_epi32(low, high);
+    const __m128i bytes = _mm_packus_epi16(words, words);
+    const i32 left = width - x;
+    memcpy(out + x, &bytes, left < 8 ? (size_t)left : 8);
+  }
+}
+
+// Any size, eight pixels at a time, with the sums of `Averager::pixel` in their order.
+template <i32 kTaps>
+inline void average_eights(const Averager& averager, const u8* a, const u8* b, u8* out) {
+  alignas(32) u8 line[kScreenWidth];
+  alignas(32) float parts[2][kScreenWidth + 8];  // of the newest two lines: pixels may share one
+  i32 newest = -1;
+  for (const Taps& down : averager.rows) {
+    alignas(32) float sums[kScreenWidth + 8] = {};
+    for (i32 tap = 0; tap < down.count; tap++) {
+      const i32 row = down.first + tap;
+      if (row > newest) {
+        take_larger(a + row * kScreenWidth, b + row * kScreenWidth, line);
+        sum_columns<kTaps>(averager.eights, line, parts[row & 1]);
+        newest = row;
+      }
+      add_share(averager.width, down.share[tap], parts[row & 1], sums);
+    }
+    round_sums(averager.width, sums, out);
+    out += averager.width;
+  }
+}
+
+#endif
+
 // Writes the observation of the maximum of two frames.
 inline void observe(const Averager& averager, const u8* a, const u8* b, u8* out) {
 #if defined(__AVX2__) && !JAXRL_GPU
   if (averager.square) return average84(averager, a, b, out);
+  if (!averager.eights.empty() && !averager.halves && !averager.down) {
+    if (averager.most_taps <= 4) return average_eights<4>(averager, a, b, out);
+    if (averager.most_taps == 5) return average_eights<5>(averager, a, b, out);
+    return average_eights<8>(averager, a, b, out);
+  }
 #endif
   average_any(averager, a, b, out);
 }
