@@ -26,6 +26,8 @@ class EnvSpec(NamedTuple):
     game: str
     frame_shape: tuple[int, int] = FRAME_SHAPE  # H, W; 84, 84 in the shapes of all other comments
     stack_size: int = STACK_SIZE  # frames that an agent sees at once; 4 in those comments
+    # Of a frame: three are red, green and blue, each a third of its height, one below the other.
+    planes: int = 1
 
 
 class TimeStep(NamedTuple):

@@ -162,7 +162,7 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     setup = Setup(
         settings,
         spec,
-        heads.PolicyValueNetwork(spec.num_actions, config.network),
+        heads.PolicyValueNetwork(spec.num_actions, config.network, spec.planes),
         optimizers.make_optimizer(config.optimizer),
         optimizers.learning_rate(plan),
     )

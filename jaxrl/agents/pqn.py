@@ -170,7 +170,7 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     setup = Setup(
         settings,
         spec,
-        heads.ActionValueNetwork(spec.num_actions, 1, config.network),
+        heads.ActionValueNetwork(spec.num_actions, 1, config.network, spec.planes),
         optimizers.make_optimizer(config.optimizer),
         optimizers.learning_rate(plan),
         exploration.schedule(settings, plan.steps_per_update),

@@ -327,7 +327,7 @@ def make(plan: Plan, spec: EnvSpec, method: Method) -> Agent:
         spec=spec,
         method=method,
         network=heads.ActionValueNetwork(
-            spec.num_actions, max(1, len(method.support)), config.network
+            spec.num_actions, max(1, len(method.support)), config.network, spec.planes
         ),
         optimizer=optimizers.make_optimizer(config.optimizer),
         learning_rate=optimizers.learning_rate(plan),

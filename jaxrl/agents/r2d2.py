@@ -257,7 +257,7 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     setup = Setup(
         settings=settings,
         spec=spec,
-        network=heads.ActionValueNetwork(spec.num_actions, 1, config.network),
+        network=heads.ActionValueNetwork(spec.num_actions, 1, config.network, spec.planes),
         core=core,
         form=sequences.Form(
             settings.burn_in, settings.sequence_length, settings.sequence_stride, spec.stack_size

@@ -169,7 +169,8 @@ class EnvConfig:
     stack: Annotated[int, Ge(1), Le(4)] = 4
     """newest frames that the agent sees at once"""
     grayscale: bool = True
-    """show grey frames; networks take no others yet"""
+    """show grey frames; false shows red, green and blue, three times the bytes and the channels of
+    the first layer. EnvPool has them, and auto takes it for them"""
     mode: Annotated[int, Ge(-1), INT32] = -1
     """mode of the game, as the Arcade Learning Environment numbers them; -1 is its default.
     EnvPool has them, and auto takes it for them"""
@@ -309,8 +310,12 @@ class Config:
         return max(self.env.mode, self.env.difficulty) >= 0
 
     def frame_shape(self) -> tuple[int, int]:
-        """Returns the height and width of a frame, in pixels."""
-        return self.env.frame_height, self.env.frame_width
+        """Returns the height and width of a frame, in pixels; three planes stand in a column."""
+        return self.planes() * self.env.frame_height, self.env.frame_width
+
+    def planes(self) -> int:
+        """Returns the bytes of a pixel: one grey, or red, green and blue."""
+        return 1 if self.env.grayscale else 3
 
     def with_time_limit(self) -> "Config":
         """Returns the configuration with the time limit in agent steps, where it is open."""

@@ -8,6 +8,7 @@ from jaxrl.config import bounds
 from jaxrl.config.plan import check_sizes, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, EnvConfig, convolutions
 from jaxrl.config.toml import algorithm_config, stems
+from jaxrl.config.variations import shown
 from jaxrl.errors import UserError, nearest
 
 ENGINES = ("auto", "envpool", "atari2600", "catch")
@@ -74,18 +75,14 @@ def check_playable(config: Config) -> None:
 
 def _check_emulation(config: Config) -> None:
     """Refuses what no emulator shows, and emulators' settings for games that have none."""
-    if not config.env.grayscale:
-        raise UserError(
-            "env.grayscale = false: networks, statistics and the replay take a grey byte for each "
-            "pixel; leave it at true"
-        )
     if config.game not in CATCH_GAMES:
         return
-    for name in ("frame_skip", "mode", "difficulty"):
+    for name in ("frame_skip", "mode", "difficulty", "grayscale"):
         value, default = getattr(config.env, name), getattr(EnvConfig, name)
         if value != default:
             raise UserError(
-                f"env.{name} = {value}: {config.game} has no emulator: leave it at {default}"
+                f"env.{name} = {shown(value)}: {config.game} has no emulator: leave it at "
+                f"{shown(default)}"
             )
 
 

@@ -79,7 +79,14 @@ def make_pools(
     pools = Pools(
         emulator=emulator,
         config=config,
-        spec=EnvSpec(num_envs, len(actions), actions, config.game, config.frame_shape()),
+        spec=EnvSpec(
+            num_envs,
+            len(actions),
+            actions,
+            config.game,
+            config.frame_shape(),
+            planes=config.planes(),
+        ),
         env_ids=env_ids(num_envs, num_local_devices, group),
         cores=cores_by_device(num_local_devices),
         uses_xla=has_custom_call if interface == "auto" else interface == "xla",

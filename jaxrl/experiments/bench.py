@@ -158,7 +158,7 @@ def prepare(config: Config) -> Config:
     # Training is timed, not the filling of a replay before it, nor its size.
     config = config.replaced(agent=config.agent.for_timing(config.num_envs))
     check_engine(config)
-    check_torso(config.network, (*config.frame_shape(), config.env.stack))
+    check_torso(config.network, (*config.frame_shape(), config.env.stack), config.planes())
     mesh = make_mesh(config.parallel.num_devices)
     check_sizes(config, mesh.size)
     memory_budget.check_memory(config, mesh)

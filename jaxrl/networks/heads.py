@@ -26,6 +26,7 @@ class PolicyValueNetwork(nn.Module):
 
     num_actions: int
     config: NetworkConfig
+    planes: int = 1  # of a frame, as `EnvSpec` has them
 
     @nn.compact
     def __call__(self, x: Any) -> PolicyValue:
@@ -34,23 +35,23 @@ class PolicyValueNetwork(nn.Module):
         With a core it maps sequences [B, T] of recurrent observations to outputs [B, T].
         """
         if not self.config.remembers:
-            (features,) = Torso(self.config)(x)
+            (features,) = Torso(self.config, self.planes)(x)
             core: PyTree = ()
         else:
-            features, core = remember(self.config, self.num_actions, x)
+            features, core = remember(self.config, self.num_actions, self.planes, x)
         logits = Dense(self.num_actions, 0.01, self.config.init)(features)
         value = Dense(1, 1.0, self.config.init)(features)
         return PolicyValue(logits, value[..., 0], core)
 
 
 def remember(
-    config: NetworkConfig, num_actions: int, steps: RecurrentObservation
+    config: NetworkConfig, num_actions: int, planes: int, steps: RecurrentObservation
 ) -> tuple[jax.Array, jax.Array]:
     """Maps sequences [B, T] to features f32[B, T, U] of a torso and a core, inside a network.
 
     Returns the core's state f32[B, S] after them, too. Stacks come from `normalize`.
     """
-    (features,) = Torso(config)(batches.flatten(steps.stack))
+    (features,) = Torso(config, planes)(batches.flatten(steps.stack))
     features = batches.unflatten(features, steps.stack.shape[:2])
     return RecurrentCore(config, num_actions)(features, steps)
 
@@ -73,6 +74,7 @@ class ActionValueNetwork(nn.Module):
     num_actions: int
     num_atoms: int  # 1 for plain action values
     config: NetworkConfig
+    planes: int = 1  # of a frame, as `EnvSpec` has them
 
     @nn.compact
     def __call__(self, x: Any, noise: Any = None) -> jax.Array | ActionValues:
@@ -82,7 +84,7 @@ class ActionValueNetwork(nn.Module):
         core it maps sequences [B, T] of recurrent observations to plain action values [B, T, A].
         """
         if self.config.remembers:
-            features, core = remember(self.config, self.num_actions, x)
+            features, core = remember(self.config, self.num_actions, self.planes, x)
             return ActionValues(self._after_core(features), core)
 
         def head(features: int, number: int, x: jax.Array) -> jax.Array:
@@ -90,7 +92,8 @@ class ActionValueNetwork(nn.Module):
                 return NoisyDense(features, number)(x, noise)
             return Dense(features, 1.0, self.config.init)(x)
 
-        streams = Torso(self.config, streams=2 if self.config.dueling else 1)(x, noise)
+        torso = Torso(self.config, self.planes, streams=2 if self.config.dueling else 1)
+        streams = torso(x, noise)
         x = head(self.num_actions * self.num_atoms, 2, streams[0])
         x = x.reshape(-1, self.num_actions, self.num_atoms)
         if self.config.dueling:

@@ -63,16 +63,17 @@ def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, in
     return features.astype(x.dtype), module.UNITS
 
 
-def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int]) -> None:
+def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int], planes: int = 1) -> None:
     """Raises `UserError` if another package's torso cannot be trained; computes nothing.
 
     Args:
       config: of the network.
       image_shape: height, width and number of the frames that the agent sees at once.
+      planes: of a frame, as `EnvSpec` has them.
     """
     if config.torso in TORSOS.builtin:
         return
-    torso, frames = Torso(config), jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
+    torso, frames = Torso(config, planes), jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
     variables: Any = jax.eval_shape(lambda x: torso.init(jax.random.key(0), x), frames)
     if others := variables.keys() - {"params"}:
         raise UserError(f"network.torso = '{config.torso}': has variables beside its parameters "
@@ -81,15 +82,26 @@ def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int]) -> Non
     jax.eval_shape(torso.apply, variables, frames)
 
 
+def planes_last(stack: jax.Array, planes: int) -> jax.Array:
+    """Makes channels of a frame's planes: [B, P * H, W, C] -> [B, H, W, C * P]."""
+    if planes == 1:
+        return stack
+    batch, height, width, frames = stack.shape
+    split = stack.reshape(batch, planes, height // planes, width, frames)
+    return jnp.moveaxis(split, 1, -1).reshape(batch, height // planes, width, frames * planes)
+
+
 class Torso(nn.Module):
     """Convolutions, and on top one hidden layer for each stream of heads."""
 
     config: NetworkConfig
+    planes: int = 1  # of a frame, as `EnvSpec` has them
     streams: int = 1
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any = None) -> tuple[jax.Array, ...]:
         """Maps f32[B, 84, 84, 4] from `normalize` to one f32[B, units] per stream."""
+        x = planes_last(x, self.planes)
         init, activate = self.config.init, partial(activated, self.config)
         x = x.astype(self.config.dtype)
         if self.config.torso == "impala":

@@ -1,6 +1,7 @@
 """Checks that training fits into free memory, before it runs out."""
 
 import contextlib
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -92,7 +93,7 @@ def _check_play(config: Config, mesh: Mesh, members: int) -> None:
         )
     free, sharing = _free(mesh)
     length = config.agent.rollout_length
-    row = config.env.frame_height * config.env.frame_width * config.env.stack  # bytes
+    row = math.prod(config.frame_shape()) * config.env.stack  # bytes
     if (core := core_of(config.network)) is not None:
         row += 4 * core.size
     need = members * (length + 1) * row * config.num_envs // mesh.size * sharing

@@ -176,7 +176,7 @@ def _open_mesh(config: Config, members: int = 1) -> jax.sharding.Mesh:
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
     check_engine(config)
-    check_torso(config.network, (*config.frame_shape(), config.env.stack))
+    check_torso(config.network, (*config.frame_shape(), config.env.stack), config.planes())
     if members > 1:
         check_starts_many(config)
         population.check_processes(processes.count())

@@ -51,6 +51,11 @@ def check_config(config: Config) -> None:
             "env.mode, env.difficulty: the emulator plays every game by its defaults yet; take "
             "--env.engine envpool"
         )
+    if not config.env.grayscale:
+        raise UserError(
+            "env.grayscale = false: the emulator shows training grey frames; take "
+            "--env.engine envpool"
+        )
     library.screen_shape(config.game)
     rom(config.game)
     lines, columns = library.SEEN_SHAPE
@@ -77,8 +82,8 @@ def plays(config: Config) -> bool:
     """
     if config.env.interface == "xla" and jax.default_backend() == "gpu":
         return False
-    if config.chooses_mode():
-        _say_mode()
+    if config.chooses_mode() or not config.env.grayscale:
+        _say_envpool()
         return False
     if not _builds():
         return False
@@ -90,9 +95,12 @@ def plays(config: Config) -> bool:
 
 
 @functools.cache
-def _say_mode() -> None:
+def _say_envpool() -> None:
     """Says that EnvPool plays, once in a process."""
-    print("EnvPool plays, which is slower: it has env.mode and env.difficulty", file=sys.stderr)
+    print(
+        "EnvPool plays, which is slower: it has env.mode, env.difficulty and env.grayscale = false",
+        file=sys.stderr,
+    )
 
 
 @functools.cache

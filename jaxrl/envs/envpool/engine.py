@@ -66,7 +66,7 @@ def _import_envpool() -> Any:
 
 
 def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: Any) -> Any:
-    """Makes a pool of single grey frames; `seed` is of environment 0, or one for each."""
+    """Makes a pool of single frames; `seed` is of environment 0, or one for each."""
     envpool = _import_envpool()
     settings = dict(
         num_envs=num_envs,
@@ -76,6 +76,7 @@ def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: A
         img_height=config.env.frame_height,
         img_width=config.env.frame_width,
         frame_skip=config.env.frame_skip,
+        gray_scale=config.env.grayscale,
         mode=config.env.mode,
         difficulty=config.env.difficulty,
         noop_max=config.env.noop_max,
@@ -101,7 +102,7 @@ def time_step(answer: tuple[Any, ...], before: EnvPoolState, episodic_life: bool
     unseen = before.done & ~before.game_over & (info["lives"] > before.lives)
     game_over = (game_over & ~before.done) | unseen
     return TimeStep(
-        frame=observation[:, 0],
+        frame=observation.reshape(len(observation), -1, observation.shape[-1]),
         reward=reward,
         score=info["reward"],
         terminated=terminated,

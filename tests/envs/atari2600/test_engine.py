@@ -148,10 +148,11 @@ def test_games_of_other_modes_are_envpools(capsys):
     with pytest.raises(UserError, match=r"env.mode, env.difficulty: .* --env.engine envpool"):
         check_engine(config)
     asked = config.replaced(env={"engine": "auto"})
-    atari2600._say_mode.cache_clear()
+    atari2600._say_envpool.cache_clear()
     assert [engine_name(asked), engine_name(asked)] == ["envpool", "envpool"]
     said = capsys.readouterr().err
-    assert said == "EnvPool plays, which is slower: it has env.mode and env.difficulty\n"
+    assert said.startswith("EnvPool plays, which is slower: it has env.mode, env.difficulty and ")
+    assert said.count("\n") == 1
 
 
 # --- chance --------------------------------------------------------------------------------------
