@@ -1,13 +1,15 @@
 """Runs a part of the exhaustive tests in each session, another one with each commit.
 
-A test marked `rotating(n)` runs every n-th of its cases, from one that the commit chooses. The head
-of pytest's report names the part; `JAXRL_PART` of the environment repeats it, at any commit. All
-cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a test or a file is named with
-"::".
+A test marked `rotating(n)` runs every n-th of its cases, from one that the commit chooses; a test
+of one case runs with one commit in n. With `group="name"` the cases of all tests in this group
+count together. The head of pytest's report names the part; `JAXRL_PART` of the environment repeats
+it, at any commit. All cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a test or a
+file is named with "::".
 """
 
 import os
 import subprocess
+import zlib
 from collections import defaultdict
 from pathlib import Path
 
@@ -25,6 +27,11 @@ def part() -> int:
     return int(done.stdout[:7], 16) if done.returncode == 0 else 0
 
 
+def runs(case: int, every: int, key: str, number: int) -> bool:
+    """Returns whether a part has a case; tests of different keys begin at different cases."""
+    return (case + zlib.crc32(key.encode()) + number) % every == 0
+
+
 def pytest_report_header(config) -> str:
     """Says how to repeat this part."""
     return f"rotating tests: {'all' if _all(config) else f'JAXRL_PART={part()}'}"
@@ -36,12 +43,14 @@ def pytest_collection_modifyitems(config, items) -> None:
         return
     cases = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("rotating"):
-            cases[item.nodeid.partition("[")[0]].append(item)
+        if marker := item.get_closest_marker("rotating"):
+            test = item.nodeid.partition("[")[0]
+            group = marker.kwargs.get("group")
+            cases[group or test].append(item)
     number, left_out = part(), set()
-    for those in cases.values():
+    for key, those in cases.items():
         (every,) = those[0].get_closest_marker("rotating").args
-        left_out |= {item for i, item in enumerate(those) if (i - number) % every}
+        left_out |= {item for i, item in enumerate(those) if not runs(i, every, key, number)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]

@@ -11,10 +11,10 @@ from tests.survival import ROOT
 CASES = [f"tests/x.py::test_many[{i}]" for i in range(7)] + ["tests/x.py::test_one"]
 
 
-def selected(monkeypatch, part, *arguments):
+def selected(monkeypatch, part, *arguments, **group):
     monkeypatch.setattr(rotation, "THOROUGH", False)
     monkeypatch.setenv("JAXRL_PART", str(part))
-    marker = pytest.mark.rotating(3).mark
+    marker = pytest.mark.rotating(3, **group).mark
     items = [_Item(name, marker if "many" in name else None) for name in CASES]
     hook = SimpleNamespace(pytest_deselected=lambda items: left.extend(items))
     left: list = []
@@ -40,8 +40,16 @@ def test_three_parts_are_all_cases(monkeypatch):
 
 
 def test_a_part_is_repeated_by_its_number(monkeypatch):
-    assert selected(monkeypatch, 4, "tests") == {CASES[1], CASES[4], CASES[-1]}
+    assert selected(monkeypatch, 4, "tests") != selected(monkeypatch, 5, "tests")
     assert selected(monkeypatch, 1, "tests") == selected(monkeypatch, 4, "tests")
+
+
+def test_the_tests_of_a_group_count_together(monkeypatch):
+    """Those of one case run with one commit in three, and not all with the same."""
+    monkeypatch.setattr("tests.test_rotation.CASES", [f"tests/{i}.py::test_many" for i in range(6)])
+    parts = [selected(monkeypatch, number, "tests", group="x") for number in range(3)]
+    assert [len(part) for part in parts] == [2, 2, 2]
+    assert len(set.union(*parts)) == 6
 
 
 def test_all_run_where_a_test_is_named(monkeypatch):

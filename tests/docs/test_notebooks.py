@@ -51,12 +51,12 @@ def test_each_notebook_is_known_here():
     assert {path.stem for path in NOTEBOOKS} == CONTENTS.keys()
 
 
+SLOWLY = [pytest.mark.slow, pytest.mark.rotating(2)]
+
+
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW))
-        for path in NOTEBOOKS
-    ],
+    [pytest.param(path, id=path.stem, marks=SLOWLY * (path.stem in SLOW)) for path in NOTEBOOKS],
 )
 def test_runs_from_top_to_bottom(path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)  # `import envpool` in other tests sets it

@@ -62,6 +62,7 @@ def test_our_emulator_refuses_them_and_auto_takes_envpool(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("recipe", "settings"),
     [

@@ -50,6 +50,7 @@ def test_emulators_draw_104_x_80(engine):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     "recipe",
     ["a2c_fast", *(pytest.param(x, marks=pytest.mark.slow) for x in (

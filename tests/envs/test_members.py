@@ -36,6 +36,7 @@ def play(engine, *seeds):
     ],
 )
 @pytest.mark.slow
+@pytest.mark.rotating(3)
 def test_each_run_has_the_games_that_it_has_alone(engine, env):
     game = "catch" if engine == "catch" else "breakout"
     config = Config(game=game).replaced(env={"engine": engine, "random_start_steps": 60} | env)

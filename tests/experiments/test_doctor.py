@@ -693,6 +693,7 @@ def test_json_is_one_object(page):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized  # learning is given two minutes
 def test_all_of_it_here(tmp_path, capsys):
     assert main(["doctor", "--json", "--root", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -115,6 +115,7 @@ def states_of(end):
     ],
 )
 @pytest.mark.slow
+@pytest.mark.rotating(5)
 def test_devices_on_a_part_of_the_batch_each_equal_one_on_the_whole(recipe, order, turns, groups):
     """Two devices and four; also where the environments of each of the two are in groups."""
     one = train(recipe, 1, order, turns)

@@ -49,7 +49,31 @@ def run(package, *words, status=0):
     return done.stdout if status == 0 else done.stderr
 
 
+# Commands of one process, which imports and compiles once.
+SESSION = """
+import contextlib, io, json, sys
+from jaxrl.cli.main import main
+for words in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(words) == 0, words
+    print(json.dumps(said.getvalue()))
+"""
+
+
+def run_in_turn(package, *commands):
+    """What each of the commands says."""
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION, json.dumps([command.split() for command in commands])],
+        cwd=package.parent, check=False, text=True, capture_output=True,
+        env=environment(PYTHONPATH=f"{package}:{ROOT}"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_its_algorithm_learns_its_game(package):
     run(package, "train", "--config", "mine.toml", "--run-dir", "x")
     rows = metrics.read(package.parent / "x")
@@ -58,13 +82,19 @@ def test_its_algorithm_learns_its_game(package):
     found = json.loads((package.parent / "x" / "evaluation.json").read_text())
     assert (found["game"], found["episodes"]) == ("lights", 4)
     assert all(length == 10 for length in found["lengths"])
-    run(package, "resume", "x", "--override", "total_steps=4400")
-    assert "lights after 4,4" in run(package, "evaluate", "x", "--episodes", "2")
-    assert "x.gif: lights" in run(package, "play", "x", "-o", "x.gif")
-    run(package, "report", "x", "-o", "x.html")
+    _, evaluated, played, _, _, again = run_in_turn(
+        package,
+        "resume x --override total_steps=4400",
+        "evaluate x --episodes 2",
+        "play x -o x.gif",
+        "report x -o x.html",
+        "export x mine.safetensors",
+        "play mine.safetensors -o mine.gif",
+    )
+    assert "lights after 4,4" in evaluated
+    assert "x.gif: lights" in played
+    assert "mine.gif: lights" in again
     assert "--env.engine" in run(package, "train", "--config", "mine.toml", "--help")
-    run(package, "export", "x", "mine.safetensors")
-    assert "mine.gif: lights" in run(package, "play", "mine.safetensors", "-o", "mine.gif")
     assert "patches of jaxrl.torsos (jaxrl-example 0.1)" in (package.parent / "mine.md").read_text()
     # Without its torso, or without the package, its runs name what is missing.
     entries = package / "jaxrl_example-0.1.dist-info" / "entry_points.txt"
@@ -118,6 +148,7 @@ def test_a_population_trains_its_torso(package):
     ],
 )  # fmt: skip
 @pytest.mark.slow
+@pytest.mark.rotating(3)
 def test_mistakes_end_in_one_line(package, words, message):
     if words[-1].endswith(".toml"):
         name = words[-1].removesuffix(".toml")

@@ -124,6 +124,7 @@ def test_outputs_of_any_name(evaluated, here, call, suffix):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("suffix", DRAWN)
 def test_pictures_of_any_name(evaluated, here, call, suffix):
     for name in ("r[1]", "-dash\n", "ü🎮\\", "a:b%03d#?"):

@@ -18,6 +18,7 @@ from tests.conftest import catch_config
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(4, group="learning")
 @pytest.mark.optimized
 @pytest.mark.parametrize(
     ("recipe", "steps", "network", "settings"),
@@ -27,7 +28,7 @@ from tests.conftest import catch_config
         pytest.param("dqn", 10_000, {}, {"double_q": True, "priority_exponent": 0.6, "n_step": 3},
                      id="dqn-double-prioritized"),
         pytest.param("rainbow", 8000, {}, {}, id="epsilon-rainbow"),
-        pytest.param("rainbow", 12_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
+        pytest.param("rainbow", 18_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
                      id="rainbow"),
         pytest.param("one_step_q", 100_000, {}, {}, id="one_step_q"),
         pytest.param("sarsa", 100_000, {}, {}, id="sarsa"),
@@ -49,11 +50,11 @@ def test_solves_catch(recipe, steps, network, settings):
     config = dataclasses.replace(config, network=smaller)
     # Where three environments in ten act at random half of the time, so far and no further.
     spread = config.agent.epsilon_spread
-    # Of one with a replay and one without, what is learned must also last to the end.
-    to_the_end = "noisy" in network or recipe == "pqn"
+    # Of one with a replay and one without, what is learned must also last.
+    lasting = 3 if "noisy" in network or recipe == "pqn" else 1
     for seed in (1, 2):  # by the rounding of another machine one may stall
         config = dataclasses.replace(config, seed=seed)
-        actor, end = train(config, beyond_doubt=np.inf if to_the_end else 0.6 if spread else 0.9)
+        actor, end = train(config, 0.6 if spread else 0.9, lasting)
         # Chance in 1 of 20 actions loses so many games that 40 would hide what was learned.
         greedy = evaluate.evaluate(evaluate.with_epsilon(config, 0.001), actor, "noop", 40)
         if end >= (0.3 if spread else 0.6) and greedy.mean >= 0.8 * MAX_SCORE:
@@ -61,8 +62,11 @@ def test_solves_catch(recipe, steps, network, settings):
     pytest.fail(f"the last games have a mean of {end} of 1, and greedy ones of {greedy.mean}")
 
 
-def train(config, beyond_doubt):
-    """The actor after training, or sooner if games are beyond doubt, and the last games' mean."""
+def train(config, beyond_doubt, lasting):
+    """The actor after training, and the last games' mean.
+
+    It ends sooner where that is beyond doubt so many times in a row.
+    """
     engine = make_engine(config, config.num_envs)
     agent = make_agent(resolve(config), engine.spec)
     program = make_program(resolve(config), agent, (engine,), make_mesh(1))
@@ -71,9 +75,11 @@ def train(config, beyond_doubt):
     others = np.diff(np.linspace(first, updates, 11).astype(np.int32))
     state = program.run(program.init(), first)
     assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
+    ends = []
     for updates in others:
         state = program.run(state, updates)
         end = episode_statistics.summarize(state.games[0].episodes).return_mean / MAX_SCORE
-        if end >= beyond_doubt:
+        ends.append(end)
+        if len(ends) >= lasting and min(ends[-lasting:]) >= beyond_doubt:
             break
     return jax.device_put(jax.device_get(state.agent.actor), jax.local_devices()[0]), end

@@ -69,6 +69,7 @@ def test_members_equal_runs_alone():
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("recipe", "order", "turns", "num_devices"),
     [
@@ -85,6 +86,7 @@ def test_members_of_every_agent_equal_runs_alone(recipe, order, turns, num_devic
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu"])
 def test_the_layout_of_accelerators_learns_the_same(recipe, monkeypatch):
     """Arrays with an axis of members, and one operation for all."""
@@ -94,6 +96,7 @@ def test_the_layout_of_accelerators_learns_the_same(recipe, monkeypatch):
 
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("gpu", marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_a_population_taken_apart_and_joined_again_is_the_same(monkeypatch, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     program = build(config_of("vtrace_cpu", 2), SEEDS)
@@ -104,6 +107,7 @@ def test_a_population_taken_apart_and_joined_again_is_the_same(monkeypatch, back
 
 @pytest.mark.parametrize("recipe", ["a2c_fast", pytest.param("vtrace_cpu", marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_members_go_on_with_new_games(recipe):
     """As a resumed population on EnvPool does."""
     program = build(config_of(recipe), SEEDS)

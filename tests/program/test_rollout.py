@@ -131,6 +131,7 @@ def test_the_compiled_program_equals_the_loop_by_hand(order):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_two_groups_play_and_learn_what_one_does(order):
     ends = []
@@ -243,6 +244,7 @@ def order_of_events(recipe, groups, turns, **changes):
 
 @pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_updates_run_while_all_environments_step(groups):
     events = order_of_events("vtrace_cpu", groups, 3, agent={"num_minibatches": 2})
     each = [f"{what} {n}" for n in range(groups) for what in ("receive", "send")]

@@ -299,18 +299,21 @@ def of_recipe(name):
     return [*config, *SMALL, *RECIPES[name]]
 
 
+RESUMED = (pytest.mark.slow, pytest.mark.rotating(4, group="resumed"))
+
+
 @pytest.mark.parametrize(
     ("recipe", "order"),
     [
         ("a2c_fast", "strict"),
-        pytest.param("vtrace_cpu", "overlapped", marks=pytest.mark.slow),
-        pytest.param("rainbow_fast", "overlapped", marks=pytest.mark.slow),
-        pytest.param("ppo_pong", "overlapped", marks=pytest.mark.slow),
-        pytest.param("c51_fast", "overlapped", marks=pytest.mark.slow),
-        pytest.param("nstep_q_fast", "strict", marks=pytest.mark.slow),
-        pytest.param("pqn_fast", "overlapped", marks=pytest.mark.slow),
-        pytest.param("ppo_lstm", "strict", marks=pytest.mark.slow),
-        pytest.param("vtrace_lstm_cpu", "overlapped", marks=pytest.mark.slow),
+        pytest.param("vtrace_cpu", "overlapped", marks=RESUMED),
+        pytest.param("rainbow_fast", "overlapped", marks=RESUMED),
+        pytest.param("ppo_pong", "overlapped", marks=RESUMED),
+        pytest.param("c51_fast", "overlapped", marks=RESUMED),
+        pytest.param("nstep_q_fast", "strict", marks=RESUMED),
+        pytest.param("pqn_fast", "overlapped", marks=RESUMED),
+        pytest.param("ppo_lstm", "strict", marks=RESUMED),
+        pytest.param("vtrace_lstm_cpu", "overlapped", marks=RESUMED),
     ],
 )
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):

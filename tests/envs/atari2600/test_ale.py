@@ -68,7 +68,7 @@ def test_games_that_read_a_collision_late_keep_all_from_the_start(name):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("name", atari_games())
 def test_every_game_equals_ale_for_long(name):
     assert_equals_ale(name, 3000 if name in atari57() else 600, seed=1)

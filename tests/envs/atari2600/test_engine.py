@@ -77,7 +77,7 @@ def test_rows_equal_envpools(game):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("game", atari_games())
 def test_rows_of_every_game_equal_envpools_for_long(game):
     assert_equals_envpool(BASE.replaced(game=game, env={"max_episode_steps": 300}), 700)
@@ -276,6 +276,7 @@ slow = pytest.mark.slow
     ],
 )
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_trains_in_both_orders_and_groups(order, groups, tmp_path):
     arguments = ["--game", "pong", "--env.engine", "atari2600", "--num-envs", "8"]
     arguments += ["--parallel.order", order, "--parallel.groups", str(groups)]

@@ -91,6 +91,7 @@ def test_a_gpu_plays_the_rows_of_a_cpu(driver):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gpu_plays_every_kind_of_cartridge(driver, kind):
     both_play(BASE.replaced(game=KINDS[kind], env={"max_episode_steps": 60}), 100)
@@ -113,6 +114,7 @@ def test_the_lanes_of_a_warp_play_their_own_games(driver, games_per_warp):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     "settings",
     [

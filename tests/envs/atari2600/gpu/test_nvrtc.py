@@ -25,6 +25,7 @@ def functions_of(log: str) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_nvrtc_compiles_the_kernels(target):
     compiled = build_gpu.Nvrtc().compiled(target)
