@@ -85,7 +85,8 @@ NOT_STICKY = Conditions((1, 30), False, 0, False, 0.0, False, 27_000).describe()
 PUBLISHED = {
     "noop": f"{NOT_STICKY}; nothing pressed for the agent, at most 108,000 frames, where the "
     "source does not say otherwise",
-    "sticky": f"{PROTOCOLS['sticky']}; actions, starts and time limit as each source has them",
+    "sticky": "each action repeated with probability 0.25; actions, starts and time limit as each "
+    "source has them",
 }
 NOTHING_PRESSED = Conditions((0, 0), False, 0, False, 0.0, False, 0)  # Catch has no options
 

@@ -26,7 +26,10 @@ def remedy(path: Path) -> str:
     It offers runs inside the path, a run of its folder or of runs/, or a policy.
     """
     if os.path.isdir(path):
-        return _did_you_mean(_runs_in(path)[:2])
+        runs = _runs_in(path)
+        if runs and os.path.isfile(path / layout.SWEEP):
+            return f"it is a sweep's: name one of its runs, as '{runs[0]}'"
+        return _did_you_mean(runs[:2])
     if policy_path(path):
         return "a policy is taken by play, evaluate, plot, report and compare; this needs a run"
     bare, name = len(path.parts) == 1, path.name

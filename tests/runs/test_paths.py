@@ -8,6 +8,7 @@ import pytest
 import jaxrl
 from jaxrl.cli.main import main
 from jaxrl.errors import UserError
+from jaxrl.runs import layout
 
 
 @pytest.fixture
@@ -51,6 +52,13 @@ def test_the_message_offers_what_is_probably_meant(words, message, here, capsys)
     assert message in told
     assert told.startswith(f"jaxrl: '{words[1]}'") or "\0" in words[1]
     assert told.count("\n") == 1
+
+
+def test_the_directory_of_a_sweep_is_told_as_such(here, capsys):
+    (here / "runs" / layout.SWEEP).write_text("[]")
+    assert main(["resume", "runs"]) == 2
+    told = "'runs' is no run directory: it is a sweep's: name one of its runs, as 'runs/boxing-2'"
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
