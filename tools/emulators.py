@@ -149,7 +149,7 @@ def draw(found: dict[str, dict[str, Any]]) -> None:
     """Draws the ratio of every game, sorted, on one core and on two."""
     import matplotlib.figure
 
-    from jaxrl.analysis.drawing import COLORS, GREY, save
+    from jaxrl.analysis.drawing import COLORS, GRAY, save
 
     kinds = [kind for kind in ("speed-1", "speed-2") if kind in found]
     games = sorted(found[kinds[-1]], key=lambda game: ratio(found[kinds[-1]][game]))
@@ -163,8 +163,8 @@ def draw(found: dict[str, dict[str, Any]]) -> None:
     axes.set_yticks(range(len(games)), games, fontsize=7)
     axes.set_xlim(left=0)
     axes.set_ylim(-1, len(games))
-    axes.axvline(1, color=GREY, linewidth=0.8)
-    axes.text(1, -0.6, " EnvPool", fontsize=8, color=GREY)
+    axes.axvline(1, color=GRAY, linewidth=0.8)
+    axes.text(1, -0.6, " EnvPool", fontsize=8, color=GRAY)
     axes.set_xlabel("steps per second, as multiples of EnvPool's on the same cores")
     axes.grid(axis="x", alpha=0.3)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)  # above

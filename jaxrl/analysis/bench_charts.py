@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GREY, legend_beside, line_style, save
+from jaxrl.analysis.drawing import COLORS, GRAY, legend_beside, line_style, save
 
 
 def draw_throughput(
@@ -24,7 +24,7 @@ def draw_throughput(
     numbers = sorted(rates)
     for place, load in enumerate(rates[numbers[0]]):
         values = [rates[number][load] for number in numbers]
-        line: dict[str, Any] = {"linestyle": "--", "color": GREY}
+        line: dict[str, Any] = {"linestyle": "--", "color": GRAY}
         if load != "loop":
             line = line_style(place) | {"marker": "o"}
         axes[0].plot(numbers, values, label=load, **line)
@@ -91,7 +91,7 @@ def draw_scaling(
         devices = sorted(found)
         line = line_style(number) | {"marker": "."}
         ideal = [found[1] * count for count in devices]
-        axes[0].plot(devices, ideal, color=GREY, linestyle=":", label="_" if number else "ideal")
+        axes[0].plot(devices, ideal, color=GRAY, linestyle=":", label="_" if number else "ideal")
         axes[0].plot(devices, [found[count] for count in devices], label=label, **line)
         share = [found[count] / best for count, best in zip(devices, ideal, strict=True)]
         axes[1].plot(devices, share, label=label, **line)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GREY, PALE, palette
+from jaxrl.analysis.drawing import COLORS, GRAY, PALE, palette
 from jaxrl.evaluation.branches import Branches
 
 WIDTH = 9.5  # inches
@@ -110,7 +110,7 @@ def _draw_screen(axes: Any, screen: np.ndarray, alpha: float = 1.0) -> None:
     """Draws a screen with a border and without ticks."""
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.spines[:].set_color(GREY)
+    axes.spines[:].set_color(GRAY)
     axes.imshow(screen, interpolation="nearest", alpha=alpha)
 
 
@@ -124,8 +124,8 @@ def _draw_returns(axes: Any, branches: Branches, outcomes: list[_Outcome]) -> No
             axes.plot(next_value, action, "o", color=outcome.color, fillstyle="none")
             axes.plot(found, action, "o", color=outcome.color)
     axes.axvline(branches.value, color="black", linestyle=":", linewidth=1, label="value here")
-    axes.plot([], [], "o", color=GREY, fillstyle="none", label="value of the next state")
-    axes.plot([], [], "o", color=GREY, label="return")
+    axes.plot([], [], "o", color=GRAY, fillstyle="none", label="value of the next state")
+    axes.plot([], [], "o", color=GRAY, label="return")
     axes.set_yticks(rows, [_label(branches, action) for action in rows], fontsize="x-small")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.margins(x=0.12)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxrl.analysis.curve_data import Band as Band
 from jaxrl.analysis.curve_data import band, curve, of_first_games
 from jaxrl.analysis.curve_data import time_to_score as time_to_score
-from jaxrl.analysis.drawing import GREY, legend_below, legend_beside, line_style, save
+from jaxrl.analysis.drawing import GRAY, legend_below, legend_beside, line_style, save
 from jaxrl.analysis.groups import RunGroup, groups_of_any, short_labels, single_runs
 from jaxrl.analysis.units import LABELS as LABELS
 from jaxrl.analysis.units import Axis, Unit, unit_of
@@ -272,7 +272,7 @@ def _mark_early(
             all_known &= metrics.num_envs_in(settings_by_key(run_dir)) is not None
     if any_early:
         label = EARLY if all_known else UNKNOWN
-        axes.scatter([], [], edgecolors=GREY, label=label, **marks)
+        axes.scatter([], [], edgecolors=GRAY, label=label, **marks)
 
 
 def _has_ended(run_dir: Path) -> bool:

@@ -14,7 +14,7 @@ from jaxrl.runs.files import writing
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", ":", "-.")  # a further round of the colors takes the next one
 GOOD, BAD = COLORS[2], COLORS[1]  # rewards and their opposite
-GREY = "#808080"  # what curves are compared with: an ideal, a human, a frame around a screen
+GRAY = "#808080"  # what curves are compared with: an ideal, a human, a frame around a screen
 SHADES = "cividis_r"  # from pale to dark, of values; distinct also with defective color vision
 CHARACTERS, LINE = 12.5, 0.18  # of a legend: how many are in an inch, inches of one line
 PALE = "#9FB8C8"  # what stands behind the thing that is meant

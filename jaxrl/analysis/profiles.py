@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl.analysis import statistics
-from jaxrl.analysis.drawing import GREY, legend_beside, palette, save
+from jaxrl.analysis.drawing import GRAY, legend_beside, palette, save
 from jaxrl.analysis.groups import short_labels
 from jaxrl.analysis.statistics import GameScores
 from jaxrl.errors import UserError
@@ -71,8 +71,8 @@ def _profiles(axes: Any, scores: dict[str, GameScores], colors: dict[str, Any]) 
         axes.plot(thresholds, shares, label=label, color=colors[label], drawstyle="steps-pre")
         if band is not None:
             axes.fill_between(thresholds, *band, color=colors[label], alpha=0.2, linewidth=0)
-    axes.axvline(1, color=GREY, linestyle=":", linewidth=1)
-    axes.text(1, 1.02, "human", color=GREY, fontsize="small", ha="center",
+    axes.axvline(1, color=GRAY, linestyle=":", linewidth=1)
+    axes.text(1, 1.02, "human", color=GRAY, fontsize="small", ha="center",
               transform=axes.get_xaxis_transform())  # fmt: skip
     axes.set_xlabel("threshold of the human-normalized score")
     axes.set_ylabel("share of runs above it")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GREY, PALE, SHADES, legend_beside, save
+from jaxrl.analysis.drawing import COLORS, GRAY, PALE, SHADES, legend_beside, save
 from jaxrl.config.variations import Settings, shown
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
     so_far = (np.maximum if maximize else np.minimum).accumulate(values)
     axes.step(numbers, so_far, where="post", color=COLORS[1], label="best so far")
     if trials[0].value is not None:
-        axes.axhline(trials[0].value, color=GREY, linestyle=":", label="the recipe (trial 0)")
+        axes.axhline(trials[0].value, color=GRAY, linestyle=":", label="the recipe (trial 0)")
     axes.scatter(numbers, values, color=COLORS[0], zorder=3, label="trained to its end")
     early = [(t.number, t.curve[max(t.curve)]) for t in trials if t.status == "pruned" and t.curve]
     if early:

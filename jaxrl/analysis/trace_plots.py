@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import BAD, COLORS, GOOD, GREY, PALE, legend_beside, palette
+from jaxrl.analysis.drawing import BAD, COLORS, GOOD, GRAY, PALE, legend_beside, palette
 from jaxrl.errors import UserError
 from jaxrl.evaluation.film import write as write_film
 from jaxrl.evaluation.trace import Trace
@@ -143,7 +143,7 @@ def _show(axes: Any, frame: np.ndarray) -> Any:
     """Draws a frame with a border and without ticks."""
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.spines[:].set_color(GREY)
+    axes.spines[:].set_color(GRAY)
     return axes.imshow(frame, interpolation="nearest")
 
 

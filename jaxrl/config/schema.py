@@ -169,7 +169,7 @@ class EnvConfig:
     stack: Annotated[int, Ge(1), Le(4)] = 4
     """newest frames that the agent sees at once"""
     grayscale: bool = True
-    """show grey frames; false shows red, green and blue, three times the bytes and the channels of
+    """show gray frames; false shows red, green and blue, three times the bytes and the channels of
     the first layer. EnvPool has them, and auto takes it for them"""
     mode: Annotated[int, Ge(-1), INT32] = -1
     """mode of the game, as the Arcade Learning Environment numbers them; -1 is its default.
@@ -314,7 +314,7 @@ class Config:
         return self.planes() * self.env.frame_height, self.env.frame_width
 
     def planes(self) -> int:
-        """Returns the bytes of a pixel: one grey, or red, green and blue."""
+        """Returns the bytes of a pixel: one gray, or red, green and blue."""
         return 1 if self.env.grayscale else 3
 
     def with_time_limit(self) -> "Config":

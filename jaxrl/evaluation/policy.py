@@ -73,7 +73,7 @@ class RecurrentState:
 class Policy:
     """A trained policy, as evaluations play it.
 
-    An observation is uint8[H, W, 4]: the newest four frames, grey, the oldest first; 84 x 84 x 4
+    An observation is uint8[H, W, 4]: the newest four frames, gray, the oldest first; 84 x 84 x 4
     unless configured otherwise. Every method takes one observation, or a batch uint8[B, H, W, 4]. A
     policy with `network.core` needs a `state` beside it, from `new_state`.
     """

@@ -68,7 +68,7 @@ def test_colors_are_distinct_for_everybody(defect):
 def test_colors_are_visible_on_white_and_on_the_dark_page():
     css = (ROOT / "jaxrl/analysis/report/assets/page.css").read_text()
     light, dark = re.findall(r"--page: (#\w{6})", css)
-    for color in (*drawing.COLORS, drawing.GREY):
+    for color in (*drawing.COLORS, drawing.GRAY):
         assert contrast(color, light) > 2, color
         assert contrast(color, dark) > 3, color
 

@@ -30,7 +30,7 @@ def test_planes_become_channels():
 
 @pytest.mark.parametrize("interface", ["xla", "callback"])
 def test_the_planes_are_red_green_and_blue(interface):
-    """Their luminance is the grey frame of the same game, as no other order's is."""
+    """Their luminance is the gray frame of the same game, as no other order's is."""
     config = Config(game="qbert").replaced(
         env={"engine": "envpool", "interface": interface, "random_start_steps": 12}
     )
@@ -43,9 +43,9 @@ def test_the_planes_are_red_green_and_blue(interface):
             _, rows = engine.recv(engine.send(state, jnp.full(2, action, jnp.int32)))
         shown.append(np.asarray(rows.frame, float))
         engine.close()
-    grey, colors = shown[0], shown[1].reshape(2, 3, 84, 84)
+    gray, colors = shown[0], shown[1].reshape(2, 3, 84, 84)
     distance = {
-        order: np.abs(np.tensordot(LUMINANCE[list(order)], colors, (0, 1)) - grey).mean()
+        order: np.abs(np.tensordot(LUMINANCE[list(order)], colors, (0, 1)) - gray).mean()
         for order in itertools.permutations(range(3))
     }
     assert min(distance, key=distance.__getitem__) == (0, 1, 2)

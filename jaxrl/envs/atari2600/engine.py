@@ -53,7 +53,7 @@ def check_config(config: Config) -> None:
         )
     if not config.env.grayscale:
         raise UserError(
-            "env.grayscale = false: the emulator shows training grey frames; take "
+            "env.grayscale = false: the emulator shows training gray frames; take "
             "--env.engine envpool"
         )
     library.screen_shape(config.game)

@@ -37,7 +37,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         observations, infos = envs.reset(seed=1)
         observations, rewards, terminations, truncations, infos = envs.step(actions)
 
-    Observations u8[B, stack_num, img_height, img_width] (x 3 in colour), rewards i32[B], ends
+    Observations u8[B, stack_num, img_height, img_width] (x 3 in color), rewards i32[B], ends
     bool[B] and infos i32[B] equal those of `ale_py.vector_env.AtariVectorEnv` bit for bit, and the
     same seed plays the same games. B is `batch_size`, or all environments.
     """

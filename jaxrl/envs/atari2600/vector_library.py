@@ -36,7 +36,7 @@ class VectorRules(ctypes.Structure):
         ("width", ctypes.c_int32),
         ("repeat_probability", ctypes.c_float),
         ("maxpool", ctypes.c_uint8),
-        ("colour", ctypes.c_uint8),
+        ("color", ctypes.c_uint8),
         ("fire_reset", ctypes.c_uint8),
         ("episodic_life", ctypes.c_uint8),
         ("life_loss_info", ctypes.c_uint8),

@@ -67,7 +67,7 @@ class VectorOptions:
     img_width: int = 84
     """pixels of an observation, from left to right"""
     grayscale: bool = True
-    """show greys, not red, green and blue"""
+    """show grays, not red, green and blue"""
     stack_num: int = 4
     """frames of an observation, the oldest first"""
     frameskip: int = 4
@@ -100,8 +100,8 @@ class VectorOptions:
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """Shape of one environment's observation."""
-        colours = () if self.grayscale else (3,)
-        return (self.stack_num, self.img_height, self.img_width, *colours)
+        colors = () if self.grayscale else (3,)
+        return (self.stack_num, self.img_height, self.img_width, *colors)
 
     @property
     def action_meanings(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class VectorOptions:
             width=self.img_width,
             repeat_probability=self.repeat_action_probability,
             maxpool=self.maxpool,
-            colour=not self.grayscale,
+            color=not self.grayscale,
             fire_reset=self.use_fire_reset and "FIRE" in self.action_meanings,
             episodic_life=self.episodic_life,
             life_loss_info=self.life_loss_info,

@@ -161,7 +161,7 @@ int play_states(u64 seed, int frames, int& refused) {
   rules.num_actions = kActions;
   for (u8 action = 0; action < kActions; action++) rules.actions[action] = action;
   const Averager averager(kSeenLines, 84, 84);
-  Stepper stepper{{side->machine, *cartridge, game, nullptr}, side->screens, rules, averager, kGreyPalette.of, nullptr, 0};
+  Stepper stepper{{side->machine, *cartridge, game, nullptr}, side->screens, rules, averager, kGrayPalette.of, nullptr, 0};
   std::vector<u8> frame(84 * 84), bytes(sizeof(Snapshot) + frame.size());
   Turn turn{};
   u64 random = seed + 1;

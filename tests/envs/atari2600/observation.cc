@@ -11,7 +11,7 @@ using namespace jaxrl;
 
 namespace {
 
-// Every byte, few greys (whose averages often fall halfway), or one.
+// Every byte, few grays (whose averages often fall halfway), or one.
 void draw(u64& random, std::vector<u8>& frame, int trial) {
   for (u8& pixel : frame) {
     const u8 byte = (u8)next_random(random);

@@ -60,7 +60,7 @@ class Game:
 
     @property
     def screen(self) -> np.ndarray:
-        """Colours u8[height, 160] of the newest frame that was drawn."""
+        """Colors u8[height, 160] of the newest frame that was drawn."""
         height, width = library.screen_shape(self.name)
         address = self.functions.jaxrl_game_screen(self.handle)
         pixels = ctypes.string_at(address, height * width)

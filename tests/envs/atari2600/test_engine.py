@@ -41,7 +41,7 @@ def actions_for(config, steps, num_envs):
 
 
 def play(config, actions, group=WHOLE):
-    """First rows, rows stacked along time, and the colour picture at the end."""
+    """First rows, rows stacked along time, and the color picture at the end."""
     engine = make_engine(config, actions.shape[1], group=group)
     state, first = engine.init(config.seed)
 

@@ -82,7 +82,7 @@ JAXRL_INLINE i32 to_nearest(float number) {
 #endif
 }
 
-// One line of the television is 228 colour clocks or 76 cycles of the processor: 68 clocks of
+// One line of the television is 228 color clocks or 76 cycles of the processor: 68 clocks of
 // horizontal blank, then 160 pixels.
 constexpr i32 kClocksPerLine = 228;
 constexpr i32 kCyclesPerLine = 76;

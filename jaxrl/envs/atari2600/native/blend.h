@@ -1,4 +1,4 @@
-// Rows of 160 pixels: blend a colour into those that a mask of 160 bits names.
+// Rows of 160 pixels: blend a color into those that a mask of 160 bits names.
 //
 // With AVX-512 a row is three registers and a mask is what the instruction takes; with AVX2 it is five,
 // and 32 bits become 32 bytes; elsewhere eight bits become eight bytes by a multiplication.
@@ -19,17 +19,17 @@ struct PixelRow {
   __m256i third;
 };
 
-JAXRL_INLINE void fill(PixelRow& row, u8 colour) {
-  const __m512i all = _mm512_set1_epi8((char)colour);
-  row = {all, all, _mm256_set1_epi8((char)colour)};
+JAXRL_INLINE void fill(PixelRow& row, u8 color) {
+  const __m512i all = _mm512_set1_epi8((char)color);
+  row = {all, all, _mm256_set1_epi8((char)color)};
 }
 
-JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
-  const __m512i all = _mm512_set1_epi8((char)colour);
+JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 color) {
+  const __m512i all = _mm512_set1_epi8((char)color);
   row.first = _mm512_mask_mov_epi8(row.first, mask[0], all);
   row.second = _mm512_mask_mov_epi8(row.second, mask[1], all);
   row.third =
-      _mm256_mask_mov_epi8(row.third, (__mmask32)mask[2], _mm256_set1_epi8((char)colour));
+      _mm256_mask_mov_epi8(row.third, (__mmask32)mask[2], _mm256_set1_epi8((char)color));
 }
 
 JAXRL_INLINE void store(u8* pixels, const PixelRow& row, const u64* mask) {
@@ -44,8 +44,8 @@ struct PixelRow {
   __m256i part[5];
 };
 
-JAXRL_INLINE void fill(PixelRow& row, u8 colour) {
-  const __m256i all = _mm256_set1_epi8((char)colour);
+JAXRL_INLINE void fill(PixelRow& row, u8 color) {
+  const __m256i all = _mm256_set1_epi8((char)color);
   row = {{all, all, all, all, all}};
 }
 
@@ -60,8 +60,8 @@ JAXRL_INLINE __m256i spread(u32 bits) {
 
 JAXRL_INLINE u32 bits_of(const u64* mask, int part) { return (u32)(mask[part / 2] >> part % 2 * 32); }
 
-JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
-  const __m256i all = _mm256_set1_epi8((char)colour);
+JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 color) {
+  const __m256i all = _mm256_set1_epi8((char)color);
   for (int part = 0; part < 5; part++) {
     const u32 bits = bits_of(mask, part);
     if (bits) row.part[part] = _mm256_blendv_epi8(row.part[part], all, spread(bits));
@@ -90,10 +90,10 @@ JAXRL_INLINE u64 spread(u8 bits) {
   return (((each + 0x7F7F7F7F7F7F7F7Full) | each) & 0x8080808080808080ull) / 0x80 * 0xFF;
 }
 
-JAXRL_INLINE void fill(PixelRow& row, u8 colour) { memset(&row, colour, sizeof row); }
+JAXRL_INLINE void fill(PixelRow& row, u8 color) { memset(&row, color, sizeof row); }
 
-JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 colour) {
-  const u64 all = colour * 0x0101010101010101ull;
+JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 color) {
+  const u64 all = color * 0x0101010101010101ull;
   for (int part = 0; part < 20; part++) {
     const u8 bits = (u8)(mask[part / 8] >> part % 8 * 8);
     if (!bits) continue;

@@ -31,7 +31,7 @@ struct Setup {
   u8 swapped_ports = 0;     // the player's joystick is in the right port
   u8 difficulty = 0;        // switches on A: bit 0 left, bit 1 right
   u8 height = 210;          // lines that are drawn
-  u8 pal = 0;               // made for European televisions: longer frames, other colours
+  u8 pal = 0;               // made for European televisions: longer frames, other colors
   i32 most_resistance = 790196;  // of a paddle, in ohms
 };
 

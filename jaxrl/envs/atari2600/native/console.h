@@ -57,7 +57,7 @@ constexpr u8 kPressed[kActions] = {
 
 constexpr u8 kResetSwitch = 1, kSelectSwitch = 2;
 
-constexpr u8 kSwitchesUp = 0x3F;  // colour television, difficulty B
+constexpr u8 kSwitchesUp = 0x3F;  // color television, difficulty B
 
 // Sets the controls to an action; a paddle turns each time. `held` are switches that are held down.
 JAXRL_SHARED_CODE inline void set_controls(Console& console, const Setup& setup, u8 action, u8 held = 0) {
@@ -178,7 +178,7 @@ JAXRL_SHARED_CODE inline void attach(Machine& machine, Console& console, Cartrid
   const i32 height = setup.pal && !pal ? 210 : setup.height;
   machine.last_cycle = (pal ? kLastPalLines : kLastLines) * kCyclesPerLine;
   start_beam(beam, console.tia, setup.first_line, height, console.goes_on);
-  beam.lost_colour = pal && console.tia.odd_lines;
+  beam.lost_color = pal && console.tia.odd_lines;
   beam.canvas = canvas;
   beam.blanks_hmove = setup.blanks_hmove;
   beam.needed = machine.keeps_all ? kAllPairs : (u16)(cartridge.needed | console.needed);
@@ -227,15 +227,15 @@ inline i32 end_of_picture(const Machine& machine) {
   return machine.frame_over ? 3 * machine.console->cycle : machine.last_update;
 }
 
-// What is left of the picture of a frame that goes on: its lines below the beam show no colour.
-inline void grey_out(const Machine& machine) {
+// What is left of the picture of a frame that goes on: its lines below the beam show no color.
+inline void gray_out(const Machine& machine) {
   const Canvas& canvas = machine.beam.canvas;
   if (!canvas.pixels) return;
   i32 row = machine.console->cycle / kCyclesPerLine - machine.cartridge->setup.first_line;
   for (row = row < 0 ? 0 : row; row < machine.cartridge->setup.height; row++)
     for (int x = 0; x < kScreenWidth; x++) {
       u8& pixel = canvas.pixels[row * kScreenWidth + x];
-      pixel = canvas.colours[(pixel & 0x0F) >> 1];
+      pixel = canvas.colors[(pixel & 0x0F) >> 1];
     }
 }
 
@@ -268,7 +268,7 @@ JAXRL_SHARED_CODE inline void run_frame(Machine& machine, Console& console, Cart
   console.goes_on = !machine.frame_over;
   if (machine.frame_over) console.tia.odd_lines = console.cycle / kCyclesPerLine & 1;
   console.tia.drawn_until = machine.beam.clock;
-  if (console.goes_on && !went_on) grey_out(machine);
+  if (console.goes_on && !went_on) gray_out(machine);
 }
 
 #if JAXRL_HOST

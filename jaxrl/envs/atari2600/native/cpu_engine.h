@@ -127,17 +127,17 @@ class CpuEngine {
     return Refusal::kNone;
   }
 
-  // Draws the newest frame of environment 0 in colour, 210 x 160 x 3, by playing its row again.
+  // Draws the newest frame of environment 0 in color, 210 x 160 x 3, by playing its row again.
   void render(u8* out) {
     wait();
-    render_screens_.colours = kIdentity.of;
+    render_screens_.colors = kIdentity.of;
     Stepper stepper = stepper_of(render_machine_, render_screens_);
     Environment again;
     replay(stepper, turns_[0], again, nullptr);
-    const ColourPlanes& colours = planes_of(game_.setup.pal);
+    const ColorPlanes& colors = planes_of(game_.setup.pal);
     for (i32 pixel = 0; pixel < kSeenLines * kScreenWidth; pixel++)
       for (i32 plane = 0; plane < 3; plane++)
-        out[3 * pixel + plane] = colours.of[plane][render_screens_.last()[pixel]];
+        out[3 * pixel + plane] = colors.of[plane][render_screens_.last()[pixel]];
   }
 
  private:
@@ -173,8 +173,8 @@ class CpuEngine {
   }
 
   Stepper stepper_of(Machine& machine, Screens& screens) {
-    const u8* greys = greys_of(game_.setup.pal).of;
-    return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_, greys,
+    const u8* grays = grays_of(game_.setup.pal).of;
+    return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_, grays,
             rules_.exact_resets ? nullptr : starts_.data(), kStarts};
   }
 
@@ -194,7 +194,7 @@ class CpuEngine {
     auto machine = std::make_unique<Machine>();
     auto screens = std::make_unique<Screens>();
     Stepper stepper = stepper_of(*machine, *screens);
-    screens->colours = stepper.greys;
+    screens->colors = stepper.grays;
     u64 seen = 0;
     for (;;) {
       {

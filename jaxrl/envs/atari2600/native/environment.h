@@ -46,7 +46,7 @@ struct Row {
   u8 terminated, truncated, game_over, reset;
 };
 
-// The start of a game, and the screens that it leaves behind, in colours.
+// The start of a game, and the screens that it leaves behind, in colors.
 struct Start {
   Game game;
   Screens screens;
@@ -59,7 +59,7 @@ constexpr u32 kStarts = 16;
 inline std::vector<Start> make_starts(Player player) {
   constexpr int kFramesBetween = 300;
   auto screens = std::make_unique<Screens>();
-  screens->colours = kIdentity.of;
+  screens->colors = kIdentity.of;
   std::vector<Start> starts(kStarts);
   Game game;
   player.screens = screens.get();
@@ -85,11 +85,11 @@ struct Stepper {
   Screens& screens;
   const Rules& rules;
   const Averager& averager;
-  const u8* greys;      // of its television's colours
+  const u8* grays;      // of its television's colors
   const Start* starts;  // of which games begin as copies, or null: they begin as ALE lets them
   u32 num_starts;
 #if JAXRL_GPU
-  u8 (*grey)[kSeenLines * kScreenWidth];  // scratch for two screens: a lane's own memory is small
+  u8 (*gray)[kSeenLines * kScreenWidth];  // scratch for two screens: a lane's own memory is small
 #endif
 };
 
@@ -126,11 +126,11 @@ inline i32 act_stickily(Stepper& stepper, Environment& env, u8 action, bool draw
   return act(stepper.player, env.game, env.held);
 }
 
-// Copies colours into screens that may show greys.
+// Copies colors into screens that may show grays.
 inline void copy_screens(Screens& to, const Screens& from) {
   const u8* source = from.pixels[0];
   u8* pixels = to.pixels[0];
-  for (size_t at = 0; at < sizeof from.pixels; at++) pixels[at] = to.colours[source[at]];
+  for (size_t at = 0; at < sizeof from.pixels; at++) pixels[at] = to.colors[source[at]];
   to.newest = from.newest;
 }
 
@@ -150,18 +150,18 @@ inline void start_game(Stepper& stepper, Environment& env, Draws draws) {
 
 // Writes the observation of the maximum of two frames.
 JAXRL_SHARED_CODE inline void see(const Stepper& stepper, const u8* a, const u8* b, u8* out) {
-  const u8* greys = stepper.greys;
-  if (stepper.screens.colours == greys) return observe(stepper.averager, a, b, out);
+  const u8* grays = stepper.grays;
+  if (stepper.screens.colors == grays) return observe(stepper.averager, a, b, out);
 #if JAXRL_GPU
-  u8 (*grey)[kSeenLines * kScreenWidth] = stepper.grey;
+  u8 (*gray)[kSeenLines * kScreenWidth] = stepper.gray;
 #else
-  u8 grey[2][kSeenLines * kScreenWidth];
+  u8 gray[2][kSeenLines * kScreenWidth];
 #endif
   for (i32 at = 0; at < kSeenLines * kScreenWidth; at++) {
-    grey[0][at] = greys[a[at]];
-    grey[1][at] = greys[b[at]];
+    gray[0][at] = grays[a[at]];
+    gray[1][at] = grays[b[at]];
   }
-  observe(stepper.averager, grey[0], grey[1], out);
+  observe(stepper.averager, gray[0], gray[1], out);
 }
 
 // Plays the reset: starts a game where one is over, and plays frames without input.
@@ -266,10 +266,10 @@ inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* o
   turn.actions[turn.rows++] = action;
   turn.whole = 0;
   if (of_one_frame) turn.last = before;
-  // What is left of a frame that goes on depends on its colours, not on their greys.
-  stepper.screens.colours = kIdentity.of;
+  // What is left of a frame that goes on depends on its colors, not on their grays.
+  stepper.screens.colors = kIdentity.of;
   const Row again = replay(stepper, turn, env, out);
-  stepper.screens.colours = stepper.greys;
+  stepper.screens.colors = stepper.grays;
   return again;
 }
 

@@ -261,17 +261,17 @@ u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rul
   const std::vector<Start> starts = make_starts(player);
   const Averager averager{height, width, world.rows, world.columns, (bool)world.halves, false,
                           world.down, world.across};
-  const u8* greys = greys_of(known.setup.pal).of;
+  const u8* grays = grays_of(known.setup.pal).of;
   const Stepper stepper{player,  slot->screens, world.rules, averager,
-                        greys,   world.starts,  kStarts,     slot->grey};
+                        grays,   world.starts,  kStarts,     slot->gray};
   const size_t pixels = (size_t)height * (size_t)width;
   for (u32 start = 0; start < kStarts; start++) {
     world.starts[start] = starts[start];
     const u8* seen = starts[start].screens.last();
-    slot->screens.colours = kIdentity.of;
+    slot->screens.colors = kIdentity.of;
     see(stepper, seen, seen, out + sizeof world + start * pixels);
     // An address of this process says nothing to a kernel, nor to another process.
-    world.starts[start].screens.colours = nullptr;
+    world.starts[start].screens.colors = nullptr;
   }
   memcpy((void*)out, (const void*)&world, sizeof world);
   return 1;

@@ -21,7 +21,7 @@ struct Game {
 struct Screens {
   alignas(64) u8 pixels[2][kMostLines * kScreenWidth];
   alignas(64) u8 held[kMostLines * kScreenWidth];  // what was seen of a frame that goes on
-  const u8* colours = kGreyPalette.of;
+  const u8* colors = kGrayPalette.of;
   u8 newest = 0;
 
   const u8* last() const { return pixels[newest]; }
@@ -51,7 +51,7 @@ inline void play_frame(Player& player, Game& game, u8 action, u8 held_switches =
     pixels = screens->pixels[screens->newest];
   }
   run_frame(player.machine, game.console, player.cartridge,
-            {pixels, pixels ? player.screens->colours : nullptr}, player.interpreter);
+            {pixels, pixels ? player.screens->colors : nullptr}, player.interpreter);
   const Beam& beam = player.machine.beam;
   const i32 end_of_seen = beam.start + kSeenLines * kClocksPerLine;
   player.cut_short |= pixels && (went_on || beam.clock < end_of_seen);

@@ -62,7 +62,7 @@ uint64_t jaxrl_game_size() { return sizeof(Game); }
 Handle* jaxrl_game_open(const char* name, const uint8_t* bytes, uint64_t size, uint8_t learns) {
   auto* handle = new Handle{};
   handle->rules = jaxrl::find_rules(name);
-  handle->screens.colours = jaxrl::kIdentity.of;
+  handle->screens.colors = jaxrl::kIdentity.of;
   if (!handle->rules ||
       !jaxrl::load_image(handle->cartridge, bytes, size, handle->rules->setup)) {
     delete handle;

@@ -161,7 +161,7 @@ inline void video_chess(Ram ram, Progress& p) {
   set_end(p, p.over || mated <= 1, 1);
 }
 inline void video_cube(Ram ram, Progress& p) {
-  i32 faces = 0;  // of one colour
+  i32 faces = 0;  // of one color
   for (u32 face = 0xA0; face < 0xA0 + 6 * 9; face += 9) {
     bool alike = true;
     for (u32 tile = 1; tile < 9; tile++) alike &= ram[face + tile] == ram[face];

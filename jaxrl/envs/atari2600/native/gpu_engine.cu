@@ -71,9 +71,9 @@ inline void draw_pictures(const Launch& launch, u32 env, bool two) {
   Tia tia = picture.tia;
   Beam beam{};
   start_beam(beam, tia, setup.first_line, setup.height, false);
-  beam.lost_colour = picture.lost_colour;
+  beam.lost_color = picture.lost_color;
   beam.blanks_hmove = setup.blanks_hmove;
-  beam.canvas = {lines[half], greys_of(setup.pal).of};
+  beam.canvas = {lines[half], grays_of(setup.pal).of};
   RowAverager averager{world, launch.frames + (u64)env * (u32)(world.height * world.width)};
   u32 written = 0;
   for (i32 line = 0; line < kSeenLines; line++) {
@@ -149,16 +149,16 @@ extern "C" __global__ void jaxrl_again(const Launch launch) {
                           false, world.down, world.across};
   const GameRules& rules = *rules_of(world.game);
   Cartridge& cartridge = const_cast<Cartridge&>(world.cartridge);
-  const u8* greys = greys_of(cartridge.setup.pal).of;
+  const u8* grays = grays_of(cartridge.setup.pal).of;
   for (u32 place = blockIdx.x; place < listed; place += launch.num_slots) {
     const u32 env = launch.again[1 + place];
     slot.machine = Machine{};
     slot.machine.writes = slot.writes;
     slot.machine.capacity = kLogCapacity;
-    slot.screens.colours = greys;
+    slot.screens.colors = grays;
     slot.screens.newest = 0;
     Stepper stepper{{slot.machine, cartridge, rules, nullptr}, slot.screens, world.rules, averager,
-                    greys, world.starts, kStarts, slot.grey};
+                    grays, world.starts, kStarts, slot.gray};
     Snapshot& game = launch.games[env];
     put_row(launch, env,
             step(stepper, game.env, game.turn, action_of(launch, env), launch.frames + (u64)env * pixels));

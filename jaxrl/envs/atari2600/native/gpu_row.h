@@ -75,7 +75,7 @@ struct RowPlay {
     if (!drawn) return;
     machine.logged = kLogged.of[1][machine.beam.needed_objects];
     picture().tia = console().tia;
-    picture().lost_colour = machine.beam.lost_colour;
+    picture().lost_color = machine.beam.lost_color;
   }
 
   // Plays to the end of the scan line; returns whether the frame goes on.

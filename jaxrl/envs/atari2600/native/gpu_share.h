@@ -19,15 +19,15 @@ JAXRL_INLINE bool is_in(const u64* mask, i32 lane, i32 which) {
   return mask[first / 64] >> lane >> first % 64 & 1;
 }
 
-JAXRL_INLINE void fill(PixelShare& row, u8 colour) {
-  for (i32 which = 0; which < kScreenWidth / kSharers; which++) row.pixel[which] = colour;
+JAXRL_INLINE void fill(PixelShare& row, u8 color) {
+  for (i32 which = 0; which < kScreenWidth / kSharers; which++) row.pixel[which] = color;
 }
 
-JAXRL_INLINE void blend(PixelShare& row, const u64* mask, u8 colour) {
+JAXRL_INLINE void blend(PixelShare& row, const u64* mask, u8 color) {
   const i32 lane = own_share();
 #pragma unroll
   for (i32 which = 0; which < kScreenWidth / kSharers; which++)
-    if (is_in(mask, lane, which)) row.pixel[which] = colour;
+    if (is_in(mask, lane, which)) row.pixel[which] = color;
 }
 
 JAXRL_INLINE void store(u8* pixels, const PixelShare& row, const u64* mask) {

@@ -27,7 +27,7 @@ struct Picture {
   Tia tia;
   i32 clock;       // to which the beam runs
   u32 count;       // of writes
-  u8 lost_colour;  // see Beam
+  u8 lost_color;  // see Beam
   LoggedWrite writes[kPictureWrites];
 };
 
@@ -51,7 +51,7 @@ struct Sight {
 struct Slot {
   Machine machine;
   Screens screens;
-  u8 grey[2][kSeenLines * kScreenWidth];
+  u8 gray[2][kSeenLines * kScreenWidth];
   LoggedWrite writes[kLogCapacity + 8];
 };
 constexpr u32 kMostSlots = 128;
@@ -119,7 +119,7 @@ JAXRL_BEGINS(Picture, writes, 116);
 JAXRL_BEGINS(Sight, seen, 16624);
 JAXRL_BEGINS(Sight, start, 16625);
 JAXRL_BEGINS(Slot, screens, 384);
-JAXRL_BEGINS(Slot, grey, 120448);
+JAXRL_BEGINS(Slot, gray, 120448);
 JAXRL_BEGINS(Slot, writes, 187648);
 JAXRL_BEGINS(Launch, reward, 32);
 JAXRL_BEGINS(Launch, sights, 80);

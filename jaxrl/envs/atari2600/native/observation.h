@@ -1,7 +1,7 @@
 // What the learner sees: the maximum of two frames, averaged over areas to the size of a frame.
 //
 // The average is OpenCV's INTER_AREA, which EnvPool takes, bit for bit: it adds rows and columns in
-// single precision, so a pixel that falls halfway between two greys is rounded by the order of those
+// single precision, so a pixel that falls halfway between two grays is rounded by the order of those
 // additions. For 84 x 84 the sums are whole numbers (pixels weighted by 200ths), and only the halves are
 // added as OpenCV does. Compile with -ffp-contract=off.
 #pragma once

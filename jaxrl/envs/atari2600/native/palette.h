@@ -1,4 +1,4 @@
-// The televisions' 128 colours: COLUxx / 2 as red, green and blue, and as the grey of observations.
+// The televisions' 128 colors: COLUxx / 2 as red, green and blue, and as the gray of observations.
 // Measured from ALE's screens.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace jaxrl {
 
-inline constexpr u8 kGreys[128] = {
+inline constexpr u8 kGrays[128] = {
     0, 74, 111, 142, 170, 192, 214, 236, 64, 95, 122, 148, 172, 193, 214, 233,
     63, 87, 110, 131, 150, 167, 184, 199, 59, 85, 107, 129, 148, 167, 183, 199,
     44, 68, 90, 110, 128, 146, 161, 176, 51, 74, 95, 115, 132, 149, 164, 178,
@@ -17,7 +17,7 @@ inline constexpr u8 kGreys[128] = {
     47, 79, 107, 133, 157, 179, 200, 220, 47, 79, 107, 133, 157, 179, 200, 220,
 };
 
-inline constexpr u8 kColours[128][3] = {
+inline constexpr u8 kColors[128][3] = {
     {0, 0, 0}, {74, 74, 74}, {111, 111, 111}, {142, 142, 142}, {170, 170, 170}, {192, 192, 192},
     {214, 214, 214}, {236, 236, 236}, {72, 72, 0}, {105, 105, 15}, {134, 134, 29}, {162, 162, 42},
     {187, 187, 53}, {210, 210, 64}, {232, 232, 74}, {252, 252, 84}, {124, 44, 0}, {144, 72, 17},
@@ -42,7 +42,7 @@ inline constexpr u8 kColours[128][3] = {
     {232, 204, 99}, {252, 224, 112},
 };
 
-inline constexpr u8 kPalGreys[128] = {
+inline constexpr u8 kPalGrays[128] = {
     0, 43, 82, 118, 151, 182, 210, 236, 0, 43, 82, 118, 151, 182, 210, 236,
     90, 114, 136, 157, 175, 192, 208, 223, 74, 102, 127, 151, 172, 192, 211, 228,
     64, 91, 116, 140, 161, 181, 199, 216, 61, 89, 114, 137, 159, 179, 197, 214,
@@ -53,7 +53,7 @@ inline constexpr u8 kPalGreys[128] = {
     0, 43, 82, 118, 151, 182, 210, 236, 0, 43, 82, 118, 151, 182, 210, 236,
 };
 
-inline constexpr u8 kPalColours[128][3] = {
+inline constexpr u8 kPalColors[128][3] = {
     {0, 0, 0}, {43, 43, 43}, {82, 82, 82}, {118, 118, 118}, {151, 151, 151}, {182, 182, 182},
     {210, 210, 210}, {236, 236, 236}, {0, 0, 0}, {43, 43, 43}, {82, 82, 82}, {118, 118, 118},
     {151, 151, 151}, {182, 182, 182}, {210, 210, 210}, {236, 236, 236}, {128, 88, 0},
@@ -79,50 +79,50 @@ inline constexpr u8 kPalColours[128][3] = {
     {236, 236, 236},
 };
 
-// A table by COLUxx, whose lowest bit counts for nothing, or says that PAL has lost its colour.
+// A table by COLUxx, whose lowest bit counts for nothing, or says that PAL has lost its color.
 struct Palette {
   u8 of[256];
 };
-constexpr Palette grey_palette() {
+constexpr Palette gray_palette() {
   Palette palette{};
-  for (int colour = 0; colour < 256; colour++) palette.of[colour] = kGreys[colour / 2];
+  for (int color = 0; color < 256; color++) palette.of[color] = kGrays[color / 2];
   return palette;
 }
-// ALE's grey of a lost colour is the blue of the next one.
-constexpr Palette pal_grey_palette() {
+// ALE's gray of a lost color is the blue of the next one.
+constexpr Palette pal_gray_palette() {
   Palette palette{};
-  for (int colour = 0; colour < 128; colour++) {
-    palette.of[2 * colour] = kPalGreys[colour];
-    palette.of[2 * colour + 1] = colour < 127 ? kPalColours[colour + 1][2] : 0;
+  for (int color = 0; color < 128; color++) {
+    palette.of[2 * color] = kPalGrays[color];
+    palette.of[2 * color + 1] = color < 127 ? kPalColors[color + 1][2] : 0;
   }
   return palette;
 }
 constexpr Palette identity_palette() {
   Palette palette{};
-  for (int colour = 0; colour < 256; colour++) palette.of[colour] = (u8)colour;
+  for (int color = 0; color < 256; color++) palette.of[color] = (u8)color;
   return palette;
 }
-inline constexpr Palette kGreyPalette = grey_palette(), kIdentity = identity_palette();
-inline constexpr Palette kPalGreyPalette = pal_grey_palette();
-constexpr const Palette& greys_of(bool pal) { return pal ? kPalGreyPalette : kGreyPalette; }
+inline constexpr Palette kGrayPalette = gray_palette(), kIdentity = identity_palette();
+inline constexpr Palette kPalGrayPalette = pal_gray_palette();
+constexpr const Palette& grays_of(bool pal) { return pal ? kPalGrayPalette : kGrayPalette; }
 
 // Red, green and blue by COLUxx.
-struct ColourPlanes {
+struct ColorPlanes {
   u8 of[3][256];
 };
-constexpr ColourPlanes colour_planes(bool pal) {
-  ColourPlanes planes{};
+constexpr ColorPlanes color_planes(bool pal) {
+  ColorPlanes planes{};
   for (int plane = 0; plane < 3; plane++)
-    for (int colour = 0; colour < 256; colour++) {
-      const int half = colour / 2;
-      planes.of[plane][colour] = !pal         ? kColours[half][plane]
-                                 : colour & 1 ? kPalGreys[half]
-                                              : kPalColours[half][plane];
+    for (int color = 0; color < 256; color++) {
+      const int half = color / 2;
+      planes.of[plane][color] = !pal         ? kColors[half][plane]
+                                 : color & 1 ? kPalGrays[half]
+                                              : kPalColors[half][plane];
     }
   return planes;
 }
-inline constexpr ColourPlanes kColourPlanes = colour_planes(false);
-inline constexpr ColourPlanes kPalColourPlanes = colour_planes(true);
-constexpr const ColourPlanes& planes_of(bool pal) { return pal ? kPalColourPlanes : kColourPlanes; }
+inline constexpr ColorPlanes kColorPlanes = color_planes(false);
+inline constexpr ColorPlanes kPalColorPlanes = color_planes(true);
+constexpr const ColorPlanes& planes_of(bool pal) { return pal ? kPalColorPlanes : kColorPlanes; }
 
 }  // namespace jaxrl

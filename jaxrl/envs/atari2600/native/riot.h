@@ -2,7 +2,7 @@
 //
 //   $80-$FF          RAM (and the stack)
 //   $280 SWCHA       joysticks: bits 7-4 right, left, down, up of the left player, 3-0 of the right
-//   $282 SWCHB       switches: bit 7, 6 difficulty (1 is A), 3 colour, 1 select, 0 reset
+//   $282 SWCHB       switches: bit 7, 6 difficulty (1 is A), 3 color, 1 select, 0 reset
 //   $284 INTIM       timer                 $285 TIMINT   bit 7: the timer has expired
 //   $294-$297        sets the timer, which counts every 1, 8, 64 or 1,024 cycles
 //

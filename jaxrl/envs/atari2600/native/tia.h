@@ -77,10 +77,10 @@ struct Mask {
   u64 word[3];  // pixel x is bit x % 64 of word x / 64
 };
 
-// Where a frame is drawn: rows of 160 bytes, colours[COLUxx] each.
+// Where a frame is drawn: rows of 160 bytes, colors[COLUxx] each.
 struct Canvas {
   u8* pixels;         // null where the frame is not seen
-  const u8* colours;  // [256]: identity, or the grey of each colour
+  const u8* colors;  // [256]: identity, or the gray of each color
 };
 
 // A write of the program: cycle << 14 | register << 8 | value.
@@ -105,7 +105,7 @@ struct Beam {
   u8 partners_of[8];        // the same by object
   u8 repeats;               // nothing has changed since the row above was drawn whole
   u8 blanks_hmove;          // the console shows HMOVE's blanks
-  u8 lost_colour;           // 1 where a PAL television loses it, after an odd number of lines
+  u8 lost_color;           // 1 where a PAL television loses it, after an odd number of lines
   Mask mask[kObjects];
 };
 
@@ -333,28 +333,28 @@ inline void latch_collisions(Tia& tia, Beam& beam, i32 from, i32 to) {
 template <Drawing kDraw>
 inline void draw(const Tia& tia, Beam& beam, u8* row, i32 from, i32 to) {
   const u8* registers = tia.registers;
-  const u8* colours = beam.canvas.colours;
+  const u8* colors = beam.canvas.colors;
   const Mask part = between(from, to);
   typename Pixels<kDraw>::Row pixels;
   if (registers[VBLANK] & 2) {
-    fill(pixels, colours[0]);
+    fill(pixels, colors[0]);
     return store(row, pixels, part.word);
   }
   for (u32 stale = beam.stale & beam.enabled; stale; stale &= stale - 1)
     rebuild(tia, beam, lowest_bit(stale));
-  const auto colour = [&](u32 index) {
-    return colours[(registers[index] & 0xFE) | beam.lost_colour];
+  const auto color = [&](u32 index) {
+    return colors[(registers[index] & 0xFE) | beam.lost_color];
   };
-  fill(pixels, colour(COLUBK));
-  const u8 player0 = colour(COLUP0), player1 = colour(COLUP1), front = colour(COLUPF);
+  fill(pixels, color(COLUBK));
+  const u8 player0 = color(COLUP0), player1 = color(COLUP1), front = color(COLUPF);
   const u8 enabled = beam.enabled;
-  const u8 priority = registers[CTRLPF] & 6;  // 4: playfield over players; 2: scores' colours
+  const u8 priority = registers[CTRLPF] & 6;  // 4: playfield over players; 2: scores' colors
   const Mask& playfield = beam.mask[kPlayfield];
   const auto blend_object = [&](int object, u8 shown) {
     if (enabled >> object & 1) blend(pixels, beam.mask[object].word, shown);
   };
   if (priority == 2) {
-    // The halves of the playfield have the players' colours; the left one lies over player 1.
+    // The halves of the playfield have the players' colors; the left one lies over player 1.
     const u64 left[3] = {playfield.word[0], playfield.word[1] & 0xFFFF, 0};
     const u64 right[3] = {0, playfield.word[1] & ~0xFFFFull, playfield.word[2]};
     blend_object(kBall, front);
@@ -380,7 +380,7 @@ inline void draw(const Tia& tia, Beam& beam, u8* row, i32 from, i32 to) {
   }
   if (tia.hmove_blank) {
     constexpr u64 kFirstEight[3] = {0xFF, 0, 0};
-    blend(pixels, kFirstEight, colours[0]);
+    blend(pixels, kFirstEight, colors[0]);
   }
   store(row, pixels, part.word);
 }
@@ -588,7 +588,7 @@ inline void move_objects(Tia& tia, Beam& beam, i32 cycle) {
   beam.repeats = 0;
 }
 
-// Which objects and masks a register changes when its value does; `kLooks` only changes colours.
+// Which objects and masks a register changes when its value does; `kLooks` only changes colors.
 struct Effect {
   u8 objects;
   u8 stale;

@@ -22,7 +22,7 @@ namespace jaxrl {
 
 // Where the rows of a batch are written; B is its size.
 struct VectorBatch {
-  u8* observations;        // B x stack x height x width, in colour x 3
+  u8* observations;        // B x stack x height x width, in color x 3
   u8* final_observations;  // the same, where episodes end and begin in one step; else null
   i32* numbers;            // 5 x B: env_id, reward, lives, frame_number, episode_frame_number
   u8* ends;                // 2 x B: terminated, truncated
@@ -40,7 +40,7 @@ class VectorEngine {
         averager_(game.setup.height, rules.height, rules.width),
         game_(game),
         batch_size_(batch_size),
-        frame_size_((size_t)rules.height * (size_t)rules.width * (rules.colour ? 3 : 1)),
+        frame_size_((size_t)rules.height * (size_t)rules.width * (rules.color ? 3 : 1)),
         stack_size_(frame_size_ * (size_t)rules.stack),
         kept_(rows_to_keep(rules.frame_skip)),
         envs_(count),
@@ -226,9 +226,9 @@ class VectorEngine {
     auto machine = std::make_unique<Machine>();
     auto screens = std::make_unique<Screens>();
     auto pictures = std::make_unique<Pictures>();
-    screens->colours = rules_.colour ? kIdentity.of : greys_of(game_.setup.pal).of;
+    screens->colors = rules_.color ? kIdentity.of : grays_of(game_.setup.pal).of;
     const Viewer viewer{averager_, *pictures, game_.setup.height * kScreenWidth,
-                        rules_.colour ? &planes_of(game_.setup.pal) : nullptr};
+                        rules_.color ? &planes_of(game_.setup.pal) : nullptr};
     VectorStepper stepper{{*machine, cartridge_, game_, nullptr}, *screens, viewer, rules_, starts_,
                           start_count_};
     std::unique_lock<std::mutex> lock(mutex_);

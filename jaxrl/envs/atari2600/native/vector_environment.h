@@ -21,7 +21,7 @@ struct VectorRules {
   i32 max_frames;   // time limit of an episode
   i32 stack, height, width;
   float repeat_probability;  // of sticky actions, in each frame
-  u8 maxpool, colour, fire_reset, episodic_life, life_loss_info, reward_clip, same_step, fast_resets;
+  u8 maxpool, color, fire_reset, episodic_life, life_loss_info, reward_clip, same_step, fast_resets;
   u8 num_actions;
   u8 actions[kActions];
 };

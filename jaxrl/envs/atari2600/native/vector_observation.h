@@ -1,4 +1,4 @@
-// What a vector environment shows of up to three pictures: greys as observation.h averages them, or red,
+// What a vector environment shows of up to three pictures: grays as observation.h averages them, or red,
 // green and blue, each averaged by itself.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Viewer {
   const Averager& averager;
   Pictures& pictures;
   i32 screen_size;
-  const ColourPlanes* colours;  // null shows greys
+  const ColorPlanes* colors;  // null shows grays
 };
 
 // Up to three pictures, of which the maximum is seen.
@@ -56,19 +56,19 @@ inline void take_maximum(const Seen& seen, const u8* table, i32 size, u8* out) {
   }
 }
 
-inline void observe_colours(const Viewer& viewer, const Seen& seen, u8* out) {
+inline void observe_colors(const Viewer& viewer, const Seen& seen, u8* out) {
   const i32 pixels = viewer.averager.height * viewer.averager.width;
   u8 *plane = viewer.pictures.plane, *average = viewer.pictures.average;
-  for (int colour = 0; colour < 3; colour++) {
-    take_maximum(seen, viewer.colours->of[colour], viewer.screen_size, plane);
+  for (int color = 0; color < 3; color++) {
+    take_maximum(seen, viewer.colors->of[color], viewer.screen_size, plane);
     observe(viewer.averager, plane, plane, average);
-    for (i32 pixel = 0; pixel < pixels; pixel++) out[3 * pixel + colour] = average[pixel];
+    for (i32 pixel = 0; pixel < pixels; pixel++) out[3 * pixel + color] = average[pixel];
   }
 }
 
-// Writes the observation of the maximum of the pictures, of greys or of COLUxx where it shows colours.
+// Writes the observation of the maximum of the pictures, of grays or of COLUxx where it shows colors.
 inline void observe(const Viewer& viewer, const Seen& seen, u8* out) {
-  if (viewer.colours) return observe_colours(viewer, seen, out);
+  if (viewer.colors) return observe_colors(viewer, seen, out);
   const u8* first = seen.pictures[0];
   if (seen.count == 3) {
     u8* plane = viewer.pictures.plane;
