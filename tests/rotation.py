@@ -1,10 +1,11 @@
 """Runs a part of the exhaustive tests in each session, another one with each commit.
 
-A test marked `rotating(n)` runs every n-th of its cases, from one that the commit chooses; a test
-of one case runs with one commit in n. With `group="name"` the cases of all tests in this group
-count together. The head of pytest's report names the part; `JAXRL_PART` of the environment repeats
-it, at any commit. All cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a test or a
-file is named with "::".
+A test marked `rotating(n)` runs every n-th of its cases, from one that the number of commits
+chooses: n commits in a row run all. A test of one case runs with one commit in n. With
+`group="name"` the cases of all tests in this group count together. The head of pytest's report
+names the part; `JAXRL_PART` of the environment repeats it, with the same arguments of pytest. All
+cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a test or a file is named with
+"::".
 """
 
 import os
@@ -17,14 +18,14 @@ THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
 
 
 def part() -> int:
-    """Returns JAXRL_PART, or the commit's first digits as a number; 0 without git."""
+    """Returns JAXRL_PART, or the number of commits; 0 without git."""
     if chosen := os.environ.get("JAXRL_PART"):
         return int(chosen)
-    command = ["git", "rev-parse", "HEAD"]
+    command = ["git", "rev-list", "--count", "HEAD"]
     done = subprocess.run(
         command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
     )
-    return int(done.stdout[:7], 16) if done.returncode == 0 else 0
+    return int(done.stdout) if done.returncode == 0 else 0
 
 
 def runs(case: int, every: int, key: str, number: int) -> bool:
@@ -49,7 +50,7 @@ def pytest_collection_modifyitems(config, items) -> None:
             cases[group or test].append(item)
     number, left_out = part(), set()
     for key, those in cases.items():
-        (every,) = those[0].get_closest_marker("rotating").args
+        ((every,),) = {item.get_closest_marker("rotating").args for item in those}
         left_out |= {item for i, item in enumerate(those) if not runs(i, every, key, number)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])

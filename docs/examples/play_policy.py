@@ -21,8 +21,11 @@ MOST_FRAMES = 108_000  # of a game, half an hour on the console
 def make_env(config: jaxrl.Config, num_games: int) -> VectorEnv:
     """Returns games that begin as in evaluations by `noop`, with unclipped rewards.
 
-    Raises `UserError` for a policy of another mode or difficulty, which `VectorEnv` has not.
+    Raises `UserError` for a policy of another mode or difficulty, or of frames in color.
     """
+    if not config.env.grayscale:
+        raise jaxrl.UserError("env.grayscale = false: VectorEnv shows colors in another order of "
+                              "axes; use `jaxrl evaluate`")  # fmt: skip
     if config.chooses_mode():
         raise jaxrl.UserError(
             f"env.mode = {config.env.mode}, env.difficulty = {config.env.difficulty}: VectorEnv "

@@ -161,7 +161,7 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     setup = Setup(
         settings,
         spec,
-        PolicyValueNetwork(spec.num_actions, config.network),
+        PolicyValueNetwork(spec.num_actions, config.network, spec.planes),
         optimizers.make_optimizer(config.optimizer),
         optimizers.learning_rate(plan),
     )

@@ -67,6 +67,8 @@ def _acting(config: Config) -> list[str]:
     """Returns the lines of Python that choose an action."""
     height, width = config.frame_shape()
     shape = f"uint8[{height}, {width}, {config.env.stack}], the oldest frame first"
+    if not config.env.grayscale:
+        shape += "; of each red, green and blue, one below the other"
     if not config.network.remembers:
         return [f"action = policy.act(observation, seed=0)  # {shape}"]
     return [

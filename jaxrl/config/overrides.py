@@ -26,6 +26,7 @@ FIXED = (
     "env.frame_width",
     "env.frame_skip",
     "env.stack",
+    "env.grayscale",
     "agent.rollout_length",
     "agent.priority_exponent",
     "network",

@@ -24,12 +24,18 @@ def make_engine(
 ) -> EnvEngine:
     """Returns the engine of the configured game, with `num_envs` on each local device.
 
-    Raises `UserError` where JAX's settings would let nothing run.
+    Raises `UserError` where JAX's settings would let nothing run, or the engine shows no colors.
     """
     jax_settings.check()
     name = engine_name(config)
     make: Any = MAKERS.get(name) or extensions.load(extensions.ENGINES, name).make
     engine: EnvEngine = make(config, num_envs, num_local_devices, group)
+    if engine.spec.planes != config.planes():
+        engine.close()
+        raise UserError(
+            f"env.grayscale = {str(config.env.grayscale).lower()}: the engine '{name}' shows "
+            f"{engine.spec.planes} bytes of a pixel, not {config.planes()}"
+        )
     engine = engine._replace(spec=engine.spec._replace(stack_size=config.env.stack))
     return flicker(engine, config.env.flicker) if config.env.flicker else engine
 

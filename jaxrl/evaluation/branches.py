@@ -108,7 +108,7 @@ def start(config: Config, actor: ActorState, protocol: str, seed: int = 0) -> tu
     if not setup.engine.state_format:
         raise UserError(
             f"env.engine = {engine_name(config)}: cannot save its games, so nobody can go back in "
-            "them; take atari2600"
+            "them; atari2600 can"
         )
     step = partial(jax.jit(partial(_step, setup)), actor)
     predict = partial(jax.jit(setup.agent.predict), actor)

@@ -74,7 +74,8 @@ class Policy:
     """A trained policy, as evaluations play it.
 
     An observation is uint8[H, W, 4]: the newest four frames, gray, the oldest first; 84 x 84 x 4
-    unless configured otherwise. Every method takes one observation, or a batch uint8[B, H, W, 4]. A
+    unless configured otherwise. A frame in color is red, green and blue, one below the other:
+    uint8[3 * H, W, 4]. Every method takes one observation, or a batch uint8[B, H, W, 4]. A
     policy with `network.core` needs a `state` beside it, from `new_state`.
     """
 

@@ -114,6 +114,7 @@ def conditions(config: Config, protocol: str) -> Conditions:
         frame_skip=played.env.frame_skip,
         mode=played.env.mode,
         difficulty=played.env.difficulty,
+        grayscale=played.env.grayscale,
     )
 
 

@@ -50,6 +50,7 @@ class Conditions:
     frame_skip: int = 4  # emulator frames of a step
     mode: int = -1  # of the game; -1 is the default
     difficulty: int = -1
+    grayscale: bool = True
 
     def chooses_mode(self) -> bool:
         """Returns whether the game was another than the one of published scores."""
@@ -77,7 +78,7 @@ class Conditions:
         for name in ("mode", "difficulty"):
             if getattr(self, name) >= 0:
                 said.append(f"{name} {getattr(self, name)}")
-        return ", ".join(said)
+        return ", ".join(said + ["frames in color"] * (not self.grayscale))
 
 
 # The conditions of the published scores that results are compared with.

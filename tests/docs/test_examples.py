@@ -226,6 +226,11 @@ def test_a_policy_of_another_mode_is_not_played_in_the_default_game(chosen):
         load("play_policy").make_env(Config(game="breakout").replaced(env=chosen), 1)
 
 
+def test_a_policy_of_frames_in_color_is_not_shown_gray_ones():
+    with pytest.raises(UserError, match=r"env.grayscale = false"):
+        load("play_policy").make_env(Config(game="breakout").replaced(env={"grayscale": False}), 1)
+
+
 def test_a_policy_plays_in_a_gymnasium_environment():
     example = load("play_policy")
     scores = example.play("pong", num_games=2, max_steps=40)

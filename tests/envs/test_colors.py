@@ -3,12 +3,15 @@
 import itertools
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxrl
+from jaxrl.agents import make_agent
 from jaxrl.cli.main import main
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600 import engine as atari2600
@@ -16,6 +19,10 @@ from jaxrl.envs.engines import engine_name
 from jaxrl.errors import UserError
 from jaxrl.networks.torsos import planes_last
 from jaxrl.runs import metrics
+from jaxrl.runtime.mesh import make_mesh
+from jaxrl.training import memory_budget
+from jaxrl.types import EnvSpec
+from tests.conftest import catch_config
 
 LUMINANCE = np.array([0.299, 0.587, 0.114])  # of red, green and blue (Rec. 601)
 
@@ -61,6 +68,34 @@ def test_our_emulator_refuses_them_and_auto_takes_envpool(capsys):
     assert "env.grayscale = false" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    ["a2c_fast", "ppo_pong", "vtrace_lstm_cpu", "c51_fast", "nstep_q", "pqn", "r2d2_fast"],
+)
+def test_every_agents_first_layer_has_a_channel_for_each_plane_of_each_frame(recipe):
+    config = catch_config(recipe, game="pong", env={"grayscale": False}, num_envs=4)
+    height, width = config.frame_shape()
+    spec = EnvSpec(4, 6, ("NOOP",) * 6, "pong", (height, width), 4, config.planes())
+    agent = make_agent(resolve(config), spec)
+    state = jax.eval_shape(agent.init, jax.random.key(0))
+    assert state.actor.params["Torso_0"]["Conv_0"]["kernel"].shape[2] == 12
+
+
+def test_memory_is_counted_in_color(monkeypatch):
+    config = Config(game="pong").replaced(env={"engine": "envpool"})
+    rollout = (config.agent.rollout_length + 1) * 84 * 84 * 4 * config.num_envs  # of gray bytes
+    monkeypatch.setattr(memory_budget, "_free", lambda mesh: (2 * rollout, 1))
+    memory_budget._check_play(config, make_mesh(1), 1)
+    with pytest.raises(UserError, match="a rollout needs"):
+        memory_budget._check_play(config.replaced(env={"grayscale": False}), make_mesh(1), 1)
+
+
+def test_an_engine_that_shows_gray_frames_is_refused():
+    """As one of another package may; Catch is refused before."""
+    with pytest.raises(UserError, match=r"env.grayscale = false: the engine 'catch' shows 1 byte"):
+        make_engine(Config(game="catch").replaced(env={"grayscale": False}), 2)
+
+
 @pytest.mark.slow
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize(
@@ -70,7 +105,7 @@ def test_our_emulator_refuses_them_and_auto_takes_envpool(capsys):
         ("c51_fast", "--num-envs 4 --agent.learning-starts 0 --agent.replay-capacity 4000"),
     ],
 )
-def test_agents_learn_from_them(tmp_path, recipe, settings):
+def test_agents_train_evaluate_and_play_in_color(tmp_path, recipe, settings):
     run = tmp_path / "x"
     words = (
         f"train --config {recipe} --game pong --env.no-grayscale --env.engine envpool {settings}"

@@ -82,18 +82,17 @@ def test_its_algorithm_learns_its_game(package):
     found = json.loads((package.parent / "x" / "evaluation.json").read_text())
     assert (found["game"], found["episodes"]) == ("lights", 4)
     assert all(length == 10 for length in found["lengths"])
-    _, evaluated, played, _, _, again = run_in_turn(
+    _, evaluated, played, *_ = run_in_turn(
         package,
         "resume x --override total_steps=4400",
         "evaluate x --episodes 2",
         "play x -o x.gif",
         "report x -o x.html",
         "export x mine.safetensors",
-        "play mine.safetensors -o mine.gif",
     )
     assert "lights after 4,4" in evaluated
     assert "x.gif: lights" in played
-    assert "mine.gif: lights" in again
+    assert "mine.gif: lights" in run(package, "play", "mine.safetensors", "-o", "mine.gif")
     assert "--env.engine" in run(package, "train", "--config", "mine.toml", "--help")
     assert "patches of jaxrl.torsos (jaxrl-example 0.1)" in (package.parent / "mine.md").read_text()
     # Without its torso, or without the package, its runs name what is missing.

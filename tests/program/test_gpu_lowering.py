@@ -91,7 +91,6 @@ def test_the_program_of_every_algorithm_lowers(name):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(6)
 @pytest.mark.parametrize("name", sorted({*RECIPES} - {*ONE_OF_EACH}))
 def test_the_program_of_every_recipe_lowers(name):
     assert custom_calls(program(recipe(name))) == []

@@ -12,7 +12,7 @@ from tests.envs.atari2600.native import SANITIZED, compiled
 from tests.rotation import THOROUGH, part
 
 MANY = 10_000 if THOROUGH else 300
-FIRST = 0 if THOROUGH else part() % 30 * MANY  # others of those with each commit
+PART = 0 if THOROUGH else part() % 30  # others of them with each commit
 
 
 def play(program: Path, first: int, count: int, frames: int, how: str) -> list[str]:
@@ -32,29 +32,29 @@ def play(program: Path, first: int, count: int, frames: int, how: str) -> list[s
 @pytest.mark.slow
 def test_random_programs_stay_in_their_memory(tmp_path):
     program = compiled("fuzz.cc", tmp_path, "-O0", *SANITIZED)
-    play(program, FIRST, 40, 5, "both")
-    play(program, FIRST, 2, 1, "states")
+    play(program, 40 * PART, 40, 5, "both")
+    play(program, 2 * PART, 2, 1, "states")
 
 
 @pytest.mark.slow
 def test_many_random_programs_stay_in_their_memory(tmp_path):
     program = compiled("fuzz.cc", tmp_path, "-O1", *SANITIZED)
-    play(program, FIRST, MANY, 5, "fast")
-    play(program, FIRST, MANY // 10, 5, "both")
-    play(program, FIRST, MANY // 100, 5, "states")
+    play(program, PART * MANY, MANY, 5, "fast")
+    play(program, PART * (MANY // 10), MANY // 10, 5, "both")
+    play(program, PART * (MANY // 100), MANY // 100, 5, "states")
 
 
 @pytest.mark.slow
 def test_both_interpreters_play_random_programs_alike(tmp_path):
-    play(compiled("fuzz.cc", tmp_path, "-O2"), FIRST, MANY, 20, "both")
+    play(compiled("fuzz.cc", tmp_path, "-O2"), PART * MANY, MANY, 20, "both")
 
 
 @pytest.mark.slow
 def test_the_interpreter_of_gpus_plays_random_programs_alike(tmp_path):
     count = MANY // 4
-    for_cpus = play(compiled("fuzz.cc", tmp_path, "-O1"), FIRST, count, 8, "digests")
+    for_cpus = play(compiled("fuzz.cc", tmp_path, "-O1"), PART * count, count, 8, "digests")
     for_gpus = play(
-        compiled("fuzz.cc", tmp_path, "-O1", "-DJAXRL_GPU=1"), FIRST, count, 8, "digests"
+        compiled("fuzz.cc", tmp_path, "-O1", "-DJAXRL_GPU=1"), PART * count, count, 8, "digests"
     )
     assert len(for_cpus) == count
     assert for_gpus == for_cpus

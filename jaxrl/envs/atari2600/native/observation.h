@@ -58,9 +58,10 @@ inline std::vector<Taps> taps_of(i32 from, i32 to) {
 // Eight pixels of a row: each four lie under 16 bytes of the screen, and a shuffle takes each tap's byte
 // into the lane of its pixel. Shares of taps that a pixel lacks are 0, and adding 0 changes no sum.
 struct Eight {
+  static constexpr i32 kTaps = 5;  // of 43 columns; fewer columns are not cut so
   i32 offset[2];
-  alignas(32) u8 shuffle[8][32];
-  alignas(32) float share[8][8];
+  alignas(32) u8 shuffle[kTaps][32];
+  alignas(32) float share[kTaps][8];
 };
 
 // Of columns; none where four pixels do not lie under 16 bytes.
@@ -69,7 +70,7 @@ inline std::vector<Eight> eights_of(const std::vector<Taps>& columns, i32& most)
   most = 0;
   for (const Taps& taps : columns) most = taps.count > most ? taps.count : most;
   const i32 width = (i32)columns.size();
-  if (most > 8) return all;
+  if (most > Eight::kTaps) return all;
   for (i32 start = 0; start < width; start += 8) {
     Eight eight{};
     memset(eight.shuffle, 0x80, sizeof eight.shuffle);
@@ -324,7 +325,7 @@ inline void round_sums(i32 width, const float* sums, u8* out) {
   }
 }
 
-// Any size, eight pixels at a time, with the sums of `Averager::pixel` in their order.
+// Any size of at least 43 columns, eight pixels at a time, with the sums of `Averager::pixel` in their order.
 template <i32 kTaps>
 inline void average_eights(const Averager& averager, const u8* a, const u8* b, u8* out) {
   alignas(32) u8 line[kScreenWidth];
@@ -354,8 +355,7 @@ inline void observe(const Averager& averager, const u8* a, const u8* b, u8* out)
   if (averager.square) return average84(averager, a, b, out);
   if (!averager.eights.empty() && !averager.halves && !averager.down) {
     if (averager.most_taps <= 4) return average_eights<4>(averager, a, b, out);
-    if (averager.most_taps == 5) return average_eights<5>(averager, a, b, out);
-    return average_eights<8>(averager, a, b, out);
+    return average_eights<Eight::kTaps>(averager, a, b, out);
   }
 #endif
   average_any(averager, a, b, out);
