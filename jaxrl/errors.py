@@ -43,6 +43,11 @@ class EngineError(RunError):
     status = 75
 
 
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error's message, or its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 def nearest(name: str, known: typing.Iterable[str], count: int = 3) -> list[str]:
     """Returns the known names most like `name`."""
     return difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)

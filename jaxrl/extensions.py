@@ -1,8 +1,8 @@
-"""Agents, engines and torsos of other packages, found by their entry points.
+"""Agents, engines, torsos and sinks of other packages, found by their entry points.
 
 A package that declares `reinforce = "its_package.reinforce"` in the group "jaxrl.agents" adds an
-algorithm, in "jaxrl.engines" an engine, and in "jaxrl.torsos" a torso. The values are modules;
-docs/extending.md says what they define.
+algorithm, in "jaxrl.engines" an engine, in "jaxrl.torsos" a torso, and in "jaxrl.sinks" a sink of
+metrics. The values are modules; docs/extending.md says what they define.
 """
 
 import functools
@@ -10,9 +10,10 @@ import importlib.metadata
 import sys
 from types import ModuleType
 
-from jaxrl.errors import UserError
+from jaxrl.errors import UserError, first_line
 
-AGENTS, ENGINES, TORSOS = "jaxrl.agents", "jaxrl.engines", "jaxrl.torsos"
+AGENTS, ENGINES = "jaxrl.agents", "jaxrl.engines"
+TORSOS, SINKS = "jaxrl.torsos", "jaxrl.sinks"
 
 
 @functools.cache
@@ -21,11 +22,17 @@ def names(group: str) -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in importlib.metadata.entry_points(group=group)}))
 
 
+def package_of(group: str, name: str) -> str:
+    """Returns the package that registers a name; of several all, "?" where it has no name."""
+    found = importlib.metadata.entry_points(group=group, name=name)
+    return " and ".join(sorted({entry.dist.name if entry.dist else "?" for entry in found}))
+
+
 @functools.cache
 def load(group: str, name: str) -> ModuleType:
     """Imports the module of an entry point. Raises `UserError` if it fails, or two are so named."""
     found = importlib.metadata.entry_points(group=group, name=name)
-    packages = " and ".join(sorted({entry.dist.name if entry.dist else "?" for entry in found}))
+    packages = package_of(group, name)
     if len(found) > 1:
         raise UserError(f"{group}: {packages} both register '{name}': uninstall one of them")
     if not found:
@@ -36,7 +43,7 @@ def load(group: str, name: str) -> ModuleType:
     try:
         module = entry.load()
     except Exception as error:  # whatever somebody else's module raises
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(f"{group}: '{name}' of the package {packages} cannot be imported "
                         f"({entry.value}): {reason}") from error  # fmt: skip
     if not isinstance(module, ModuleType):
@@ -64,6 +71,15 @@ def torso(name: str) -> ModuleType:
         raise UserError(f"{TORSOS}: {module.__name__} must define make(network) and UNITS, the "
                         "units of the layer above it, a whole number")  # fmt: skip
     return module
+
+
+def sinks(names: str) -> dict[str, ModuleType]:
+    """Returns the modules of sinks by name, of names with commas between. Raises `UserError`."""
+    modules = {name: load(SINKS, name) for name in map(str.strip, names.split(",")) if name}
+    for module in modules.values():
+        if not callable(getattr(module, "make", None)):
+            raise UserError(f"{SINKS}: {module.__name__} must define make(config, run_dir, rows)")
+    return modules
 
 
 def games(engine: str) -> tuple[str, ...]:

@@ -215,7 +215,7 @@ class ParallelConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Progress and metrics.jsonl."""
+    """Progress and metrics."""
 
     interval: LongCount = 10_000
     """agent steps between two lines of metrics.jsonl"""
@@ -224,6 +224,8 @@ class LogConfig:
     WANDB_ENTITY, WANDB_NAME and its other variables hold"""
     wandb_project: str = "jaxrl"
     """project of Weights & Biases that gets the run"""
+    sinks: str = ""
+    """sinks of other packages that get every line too, by their names, with commas between"""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ def check(config: Config) -> None:
     config.agent.check(config.num_envs)
     _check_network(config)
     _check_frames(config)
+    extensions.sinks(config.log.sinks)  # who asks for a broken one gets its error
     check_sizes(config, config.parallel.num_devices)
 
 

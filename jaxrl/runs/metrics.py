@@ -1,25 +1,15 @@
-"""metrics.jsonl and TensorBoard: one line per interval, none lost or repeated across a resume.
+"""metrics.jsonl: one line per interval, none lost or repeated across a resume."""
 
-A line is whole or absent: one that a full disk cuts is removed, and kept until there is room.
-TensorBoard's file has the same rows; after a failed write it is rewritten from the lines.
-"""
-
-import contextlib
-import errno
 import json
 import math
-import os
-import socket
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from tensorboardX.proto import event_pb2, summary_pb2
-from tensorboardX.record_writer import RecordWriter
 
 from jaxrl.atari.games import CATCH_GAMES
 from jaxrl.errors import UserError
 from jaxrl.runs import hints, layout
+from jaxrl.runs.sinks import Row, RowFile
 from jaxrl.types import WINDOW, Count, Mean, Metrics
 
 ROUNDS = 2  # games of each environment after which long ones have ended as often as they begin
@@ -128,114 +118,25 @@ def means(sums: Metrics, updates: int) -> dict[str, float | None]:
     return {name: mean(value) for name, value in sums.items()}
 
 
-class MetricsLog:
-    """The writer of a run's rows, from agent step `step` on."""
+def rows_before(run_dir: Path, step: int) -> tuple[list[Row], float]:
+    """Returns the rows of a run up to an agent step, and the seconds that it took altogether.
 
-    def __init__(self, run_dir: Path, step: int) -> None:
-        path = run_dir / layout.METRICS
-        rows = read(run_dir) if path.exists() else []
-        # All the time that the run took, also for steps that a kill undid.
-        self.wall_seconds = float(rows[-1].get("wall_seconds") or 0) if rows else 0.0
-        kept = [row for row in rows if row["step"] <= step]  # a resumed run writes the others again
-        replacement = run_dir / (layout.METRICS + ".tmp")
-        with replacement.open("w", encoding="utf-8") as file:
-            file.writelines(map(_line, kept))
-            file.flush()
-            os.fsync(file.fileno())
-        replacement.replace(path)
-        self._run_dir = run_dir
-        self._file = path.open("ab", buffering=0)
-        self._pending: list[bytes] = []
-        self._board: _Board | None = _Board(run_dir, kept)
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Appends one row, with null for values that are not finite; TensorBoard's x is the step.
-
-        Raises `OSError` if it cannot be written now; the next call tries again.
-        """
-        row = {k: None if v is None or not math.isfinite(v) else v for k, v in row.items()}
-        self._pending.append(_line(row).encode())
-        self.flush()
-        if self._board is None:  # the old file may lack rows, or hold half of one
-            self._board = _Board(self._run_dir, read(self._run_dir))
-            return
-        board, self._board = self._board, None
-        board.write(row)
-        self._board = board
-
-    def flush(self) -> None:
-        """Writes the pending lines and waits until they are on the disk. Raises `OSError`."""
-        while self._pending:
-            size = self._file.seek(0, os.SEEK_END)
-            line = self._pending[0]
-            try:
-                if self._file.write(line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(
-                    self._file.fileno()
-                )  # some file systems report only here that they are full
-            except OSError:
-                with contextlib.suppress(OSError):
-                    self._file.truncate(size)
-                self._board = None  # it would miss this row
-                raise
-            del self._pending[0]
-
-    def close(self) -> None:
-        """Writes the pending lines and closes the files. Raises `OSError`."""
-        self.flush()
-        self._file.close()
-        if self._board is None:
-            self._board = _Board(self._run_dir, read(self._run_dir))
-        self._board.close()
-
-
-def _line(row: dict[str, Any]) -> str:
-    return json.dumps(row) + "\n"
-
-
-class _Board:
-    """TensorBoard's file of events; it begins with the given rows and replaces older files.
-
-    tensorboardX's `SummaryWriter` cannot do this: it writes in a thread that dies on a full disk,
-    after which training blocks on its queue, and its `flush` does not wait for that queue.
+    A resumed run writes later rows again; the seconds are those of steps that a kill undid too.
     """
+    rows = read(run_dir) if (run_dir / layout.METRICS).exists() else []
+    seconds = float(rows[-1].get("wall_seconds") or 0) if rows else 0.0
+    return [row for row in rows if row["step"] <= step], seconds
 
-    def __init__(self, run_dir: Path, rows: list[dict[str, Any]]) -> None:
-        before = list(run_dir.glob(f"{layout.EVENTS}.*"))
-        name = f"{layout.EVENTS}.{time.time_ns() // 10**9:010}.{socket.gethostname()}"
-        path = run_dir / name
-        while path in before:
-            path = path.with_name(f"{path.name}.1")
-        self._now = time.time() - (rows[-1]["seconds"] if rows else 0.0)
-        self._writer = RecordWriter(str(path))
-        self._add(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
-        for row in rows:
-            self._add(self._event(row))
-        self._writer.flush()
-        for old in before:
-            old.unlink(missing_ok=True)
 
-    def _event(self, row: dict[str, Any]) -> event_pb2.Event:
-        values = [
-            summary_pb2.Summary.Value(
-                tag=name if "/" in name else f"run/{name}", simple_value=value
-            )
-            for name, value in row.items()
-            if name != "step" and isinstance(value, int | float)
-        ]
-        return event_pb2.Event(
-            wall_time=self._now + row["seconds"],
-            step=int(row["step"]),
-            summary=summary_pb2.Summary(value=values),
-        )
+def make_row(values: dict[str, Any]) -> Row:
+    """Returns a row for sinks, with None for values that are not finite."""
+    return {k: None if v is None or not math.isfinite(v) else v for k, v in values.items()}
 
-    def _add(self, event: event_pb2.Event) -> None:
-        self._writer.write(event.SerializeToString())
 
-    def write(self, row: dict[str, Any]) -> None:
-        self._add(self._event(row))
-        self._writer.flush()
+def open_sink(run_dir: Path, rows: list[Row], say: Callable[[str], None]) -> RowFile:
+    """Returns metrics.jsonl as a sink, which begins with the given rows."""
+    return RowFile(run_dir / layout.METRICS, rows, _line, say)
 
-    def close(self) -> None:
-        self._writer.close()
+
+def _line(row: Row) -> bytes:
+    return (json.dumps(row) + "\n").encode()

@@ -9,7 +9,6 @@ files lie where it puts them, ./wandb or WANDB_DIR: they hold links that leave t
 import dataclasses
 import importlib.util
 import json
-import math
 import os
 import uuid
 from collections.abc import Callable
@@ -17,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl.config.schema import Config
-from jaxrl.errors import UserError
-from jaxrl.runs import layout, metrics
+from jaxrl.errors import UserError, first_line
+from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
+from jaxrl.runs.sinks import Row
 
 SECONDS_TO_START, SECONDS_TO_END = 30.0, 60.0  # that training waits for the network
 
@@ -36,20 +36,23 @@ def check_installed(config: Config) -> None:
 
 
 class WandbLog:
-    """The writer of a run's rows to Weights & Biases; after a failure it is silent.
+    """The sink that sends rows to Weights & Biases; after a failure it is silent."""
 
-    It begins with the rows of metrics.jsonl that are not there yet. `say` shows a line to the user.
-    """
-
-    def __init__(self, run_dir: Path, config: Config, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: Config, run_dir: Path, rows: list[Row], say: Callable[[str], None]
+    ) -> None:
+        """Begins with the rows that are not there yet; `say` shows a line to the user."""
         self._file, self._say = run_dir / layout.WANDB, say
         self._run: Any = None
-        self._guarded(self._start, run_dir, config)
+        self._guarded(self._start, config, run_dir, rows)
 
-    def write(self, row: dict[str, Any]) -> None:
-        """Sends a row, except for values that are missing or not finite."""
+    def write(self, row: Row) -> None:
+        """Sends a row, except for values that are missing."""
         if self._run is not None:
             self._guarded(self._send, row)
+
+    def flush(self) -> None:
+        """Does nothing: its service has each row, and the next resume sends those that it lost."""
 
     def close(self) -> None:
         """Waits until the rows are sent, but not for long."""
@@ -60,7 +63,7 @@ class WandbLog:
             run.finish()
         except Exception as error:
             self._say(
-                f"warning: Weights & Biases did not take everything ({_first_line(error)}): "
+                f"warning: Weights & Biases did not take everything ({first_line(error)}): "
                 f"`wandb sync {Path(run.dir).parent}` sends the rest"
             )
 
@@ -71,11 +74,11 @@ class WandbLog:
         except Exception as error:  # of another package, its service or its files
             self._run = None
             self._say(
-                f"warning: Weights & Biases failed ({_first_line(error)}): training goes on "
+                f"warning: Weights & Biases failed ({first_line(error)}): training goes on "
                 "without it, and the next resume sends the lines that are missing"
             )
 
-    def _start(self, run_dir: Path, config: Config) -> None:
+    def _start(self, config: Config, run_dir: Path, rows: list[Row]) -> None:
         import wandb
 
         known = json.loads(self._file.read_text()) if self._file.exists() else {}
@@ -85,18 +88,14 @@ class WandbLog:
             return
         self._run = run
         self._record()
-        for row in metrics.read(run_dir):
+        for row in rows:
             self._send(row)
 
-    def _send(self, row: dict[str, Any]) -> None:
+    def _send(self, row: Row) -> None:
         step = int(row["step"])
         if step <= self._sent:
             return
-        values = {
-            name: value
-            for name, value in row.items()
-            if name != "step" and value is not None and math.isfinite(value)
-        }
+        values = {k: v for k, v in row.items() if k != "step" and v is not None}
         self._run.log(values, step=step)
         self._sent = step
         self._record()
@@ -144,7 +143,7 @@ def _open(wandb: Any, run_dir: Path, config: Config, name: str, say: Callable[[s
             return run
         reason = "no login here (wandb login)"
     except wandb.errors.Error as error:
-        reason = _first_line(error)
+        reason = first_line(error)
         wandb.teardown()  # which ends the attempt: it holds the id
     run = start(mode="offline")
     say(
@@ -152,8 +151,3 @@ def _open(wandb: Any, run_dir: Path, config: Config, name: str, say: Callable[[s
         f"`wandb sync {Path(run.dir).parent}` sends"
     )
     return run
-
-
-def _first_line(error: Exception) -> str:
-    """Returns the first line of an error's message, or its name."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,12 +1,15 @@
 """Metrics and checkpoints of a session, written as training proceeds."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from jaxrl import extensions
 from jaxrl.errors import StorageError
-from jaxrl.runs import metrics
+from jaxrl.runs import metrics, tensorboard
 from jaxrl.runs.checkpoint_files import Progress
+from jaxrl.runs.sinks import CallbackSink, PackageSink, Row, Sink
 from jaxrl.runs.wandb_log import WandbLog
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
@@ -18,36 +21,21 @@ class Recorder:
 
     def __init__(self, session: TrainingSession, step: int) -> None:
         self._session = session
-        self._log = metrics.MetricsLog(session.run_dir, step) if processes.index() == 0 else None
-        self._wandb: WandbLog | None = None
-        if self._log and session.config.log.wandb:
-            with session.display.busy("starting Weights & Biases"):
-                self._wandb = WandbLog(session.run_dir, session.config, session.display.say)
+        self._sinks: list[Sink] = []  # of process 0
+        self.wall_before = 0.0  # seconds of earlier sessions
+        if processes.index() == 0:
+            rows, self.wall_before = metrics.rows_before(session.run_dir, step)
+            self._sinks = list(_open_sinks(session, rows))
         self._interval = session.config.checkpoint.interval
         self._next_save = (step // self._interval + 1) * self._interval  # agent steps
         self._failures = 0  # saves that failed in a row
-        self._buffering = False  # metrics wait in memory, because they cannot be written
         self.seconds = 0.0  # that training has waited for checkpoints
-        self.wall_before = self._log.wall_seconds if self._log else 0.0  # of earlier sessions
 
-    def write(self, row: dict[str, Any]) -> None:
-        """Passes a line of metrics on, and writes it, or keeps it until that is possible."""
-        if self._log is None:
-            return
-        try:
-            self._log.write(row)
-            self._buffering = False
-        except OSError as error:
-            if not self._buffering:
-                self._session.display.say(
-                    f"warning: metrics cannot be written ({error.strerror}): lines stay in memory "
-                    "until they can"
-                )
-            self._buffering = True
-        if self._wandb is not None:
-            self._wandb.write(row)
-        if self._session.on_metrics is not None:
-            self._session.on_metrics(row)
+    def write(self, values: dict[str, Any]) -> None:
+        """Passes a line of metrics on to every sink."""
+        row = metrics.make_row(values)
+        for sink in self._sinks:
+            sink.write(dict(row))
 
     def is_due(self, step: int) -> bool:
         """Returns whether the interval of checkpoints has passed, or the last save has failed."""
@@ -90,25 +78,18 @@ class Recorder:
             except StorageError as error:  # of the save before; the last one may still find room
                 self._session.display.say(f"warning: {error}")
         try:
-            self._save(state, progress, mean_return)
-            self._session.checkpoints.wait()
-            if self._log is not None:
-                self._log.close()
+            with contextlib.ExitStack() as closing:
+                for sink in reversed(self._sinks):  # each is closed, whatever another raises
+                    closing.callback(sink.close)
+                self._save(state, progress, mean_return)
+                self._session.checkpoints.wait()
         except StorageError as error:
             raise StorageError(f"{error}{self._advice()}") from error
-        except OSError as error:
-            raise StorageError(f"metrics could not be written: {error.strerror}") from error
-        finally:
-            if self._wandb is not None:
-                self._wandb.close()
 
     def _save(self, state: LoopState, progress: Progress, mean_return: float | None) -> None:
-        """Flushes the metrics and starts to save a checkpoint."""
-        try:
-            if self._log is not None:  # a resumed run continues after lines that are on the disk
-                self._log.flush()
-        except OSError as error:
-            raise StorageError(f"metrics could not be written: {error.strerror}") from error
+        """Flushes the sinks and starts to save a checkpoint."""
+        for sink in self._sinks:  # a resumed run continues after rows that are safe
+            sink.flush()
         self._session.checkpoints.save(state, progress, mean_return)
 
     def _handle_failure(self, error: StorageError) -> None:
@@ -131,3 +112,18 @@ class Recorder:
         if newest is None:
             return "; there is no checkpoint: make room, then jaxrl resume"
         return f"; the newest checkpoint is of step {newest:,}: make room, then jaxrl resume"
+
+
+def _open_sinks(session: TrainingSession, rows: list[Row]) -> Iterator[Sink]:
+    """Yields what a run reports to, metrics.jsonl first; `rows` are those before this session."""
+    run_dir, config, say = session.run_dir, session.config, session.display.say
+    yield metrics.open_sink(run_dir, rows, say)
+    yield tensorboard.open_sink(run_dir, rows, say)
+    if config.log.wandb:
+        with session.display.busy("starting Weights & Biases"):
+            log = WandbLog(config, run_dir, rows, say)
+        yield log
+    for name, module in extensions.sinks(config.log.sinks).items():
+        yield PackageSink(name, module, config, run_dir, [dict(row) for row in rows])
+    if session.on_metrics is not None:
+        yield CallbackSink(session.on_metrics)

@@ -311,7 +311,8 @@ def test_quoted_messages_occur_in_the_source(fragment):
 
 def test_the_page_shows_the_examples_as_they_are():
     shown = blocks(PAGES["extending"], "python")
-    assert shown.pop() == EXAMPLE.with_name("patches.py").read_text(encoding="utf-8")
+    for name in ("mlflow_sink.py", "patches.py"):
+        assert shown.pop() == EXAMPLE.with_name(name).read_text(encoding="utf-8")
     assert shown[0] == EXAMPLE.read_text(encoding="utf-8")
     # The other excerpts are the engine's.
     catch = (ROOT / "jaxrl" / "envs" / "catch.py").read_text(encoding="utf-8")

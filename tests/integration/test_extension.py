@@ -1,4 +1,4 @@
-"""A package of somebody else adds an algorithm, an engine and a torso; jaxrl is not changed."""
+"""A package of somebody else adds an algorithm, an engine, a torso and a sink; jaxrl stays."""
 
 import json
 import shutil
@@ -24,6 +24,7 @@ name = "adam"
 learning_rate = 1e-3
 [log]
 interval = 1000
+sinks = "mlflow"
 [evaluation]
 episodes = 4
 """
@@ -34,7 +35,7 @@ def package(tmp_path):
     """The package, with the files that docs/extending.md shows, as if it were installed."""
     home = tmp_path / "site"
     shutil.copytree(ROOT / "tests" / "extension", home)
-    for name in ("reinforce.py", "patches.py"):
+    for name in ("reinforce.py", "patches.py", "mlflow_sink.py"):
         shutil.copy(ROOT / "docs" / "examples" / name, home / "jaxrl_example")
     (tmp_path / "mine.toml").write_text(TOML)
     return home
@@ -91,6 +92,9 @@ def test_its_algorithm_learns_its_game(package):
         "export x mine.safetensors",
     )
     assert "lights after 4,4" in evaluated
+    steps = [row["step"] for row in metrics.read(package.parent / "x")]
+    sent = json.loads((package.parent / "mlflow.json").read_text())["x"]
+    assert sent == {"steps": steps, "status": "FINISHED"}
     assert "x.gif: lights" in played
     assert "mine.gif: lights" in run(package, "play", "mine.safetensors", "-o", "mine.gif")
     assert "--env.engine" in run(package, "train", "--config", "mine.toml", "--help")

@@ -87,7 +87,7 @@ def write_golden() -> None:
         program = program_of(config)
         updates = STEP // program.steps_per_update
         state = few_numbers(program.run(program.init(), np.int32(updates)))
-        log = metrics.MetricsLog(run_dir, 0)
+        log = metrics.open_sink(run_dir, [], print)
         for step in (STEP // 2, STEP):
             log.write({"step": step, "frames": 4 * step, "seconds": step / 100, "updates": updates,
                        "episodes": 9, "return_mean": -0.5, "wall_seconds": step / 50})  # fmt: skip

@@ -13,7 +13,7 @@ from wandb.proto.wandb_internal_pb2 import Record
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
-from jaxrl.runs import directory, layout, wandb_log
+from jaxrl.runs import directory, layout, metrics, wandb_log
 from jaxrl.runs.wandb_log import WandbLog, check_installed
 from tests.survival import SMALL
 
@@ -76,13 +76,14 @@ def test_a_resumed_run_goes_on_in_the_same_run_and_sends_each_step_once(offline,
     run_dir, said = tmp_path / "mine", []
     written(run_dir, row(100))  # from before Weights & Biases was asked for
     config = Config(game="catch").replaced(log={"wandb": True, "wandb_project": "study"})
-    log = WandbLog(run_dir, config, said.append)
+    log = WandbLog(config, run_dir, metrics.read(run_dir), said.append)
     log.write(row(200, **{"loss/value": 0.5}))
-    log.write(row(300, return_mean=float("nan")))
+    log.write(row(300))
     log.close()
     # A kill has undone step 300; the second session plays it again, and goes on.
     written(run_dir, row(100), row(200))
-    log = WandbLog(run_dir, config.replaced(total_steps=5), said.append)
+    config = config.replaced(total_steps=5)
+    log = WandbLog(config, run_dir, metrics.read(run_dir), said.append)
     log.write(row(300, return_mean=7.0))
     log.write(row(400, return_mean=8.0))
     log.close()
@@ -138,8 +139,7 @@ def stand_in(monkeypatch):
 
 
 def log_of(tmp_path, said):
-    written(tmp_path)
-    return WandbLog(tmp_path, Config(), said.append)
+    return WandbLog(Config(), tmp_path, [], said.append)
 
 
 def test_a_run_that_is_online_says_where(stand_in, tmp_path):
@@ -203,8 +203,7 @@ def test_a_failure_costs_one_warning_and_the_next_session_sends_what_is_missing(
     assert said[1].startswith("warning: Weights & Biases failed (")
     assert "\n" not in said[1]
     del stand_in.sent.log
-    written(tmp_path, row(100), row(200), row(300))
-    WandbLog(tmp_path, Config(), said.append)
+    WandbLog(Config(), tmp_path, [row(100), row(200), row(300)], said.append)
     assert [step for step, _ in stand_in.sent] == [100, 200, 300]
     assert {options["id"] for options in stand_in.options} == {stand_in.options[0]["id"]}
 
