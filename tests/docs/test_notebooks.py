@@ -51,7 +51,7 @@ def test_each_notebook_is_known_here():
     assert {path.stem for path in NOTEBOOKS} == CONTENTS.keys()
 
 
-SLOWLY = [pytest.mark.slow, pytest.mark.rotating(2)]
+SLOWLY = [pytest.mark.slow, pytest.mark.rotating(3)]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,10 @@ def test_an_engine_that_shows_gray_frames_is_refused():
     ("recipe", "settings"),
     [
         ("vtrace_lstm_cpu", "--num-envs 20"),
-        ("c51_fast", "--num-envs 4 --agent.learning-starts 0 --agent.replay-capacity 4000"),
+        (
+            "c51_fast",
+            "--num-envs 4 --agent.learning-starts 0 --agent.replay-capacity 400 --agent.batch-size 16",
+        ),
     ],
 )
 def test_agents_train_evaluate_and_play_in_color(tmp_path, recipe, settings):
@@ -110,10 +113,10 @@ def test_agents_train_evaluate_and_play_in_color(tmp_path, recipe, settings):
     words = (
         f"train --config {recipe} --game pong --env.no-grayscale --env.engine envpool {settings}"
     )
-    short = "--total-steps 1600 --log.interval 400 --env.max-episode-steps 100"
+    short = "--total-steps 400 --log.interval 200 --env.max-episode-steps 100"
     words = [*words.split(), *short.split(), "--evaluation.episodes", "2"]
     assert main([*words, "--run-dir", str(run)]) == 0
-    assert metrics.read(run)[-1]["step"] >= 1600
+    assert metrics.read(run)[-1]["step"] >= 400
     assert len(json.loads((run / "evaluation.json").read_text())["scores"]) == 2
     policy = jaxrl.load_policy(run)
     height, width = policy.config.frame_shape()

@@ -124,7 +124,7 @@ def test_fire_is_pressed_in_every_game_that_has_it():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4, group="protocols")
 @pytest.mark.parametrize(
     ("game", "protocol"),
     [
@@ -177,7 +177,7 @@ def test_a_policy_that_never_fires_plays_on_after_a_lost_life(protocol):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4, group="protocols")
 @pytest.mark.parametrize(
     ("game", "num_games", "unseen_ends"), [("breakout", 3, 0), ("road_runner", 24, 1)]
 )

@@ -550,7 +550,8 @@ def tiny(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     file = tmp_path / "tiny.toml"
     text = FILES[0].read_text().replace("num_envs = 16", "num_envs = 4")
-    sections = "[parallel]\nnum_devices = 1\n[evaluation]\nepisodes = 2\n[log]\ninterval = 200\n"
+    small = "[env]\nframe_height = 44\nframe_width = 44\n[parallel]\nnum_devices = 1\n"
+    sections = f"{small}[evaluation]\nepisodes = 2\n[log]\ninterval = 200\n"
     file.write_text(f"{text}\n{sections}")
     return file
 
