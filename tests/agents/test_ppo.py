@@ -251,7 +251,12 @@ def test_invalid_rows_change_nothing():
     data = trajectory(agent, state.actor)
     invalid = ~data.valid
     assert invalid.any()
+    # The frames of an invalid row enter the statistics, but neither a value nor an entropy counts.
+    stacks = data.observation.at[:-1].set(
+        jnp.where(invalid[..., None, None, None], 255, data.observation[:-1])
+    )
     other = data._replace(
+        observation=stacks,
         action=jnp.where(invalid, (data.action + 1) % 3, data.action),
         reward=jnp.where(invalid, 1000.0, data.reward),
         discount=jnp.where(invalid, 1 - data.discount, data.discount),
@@ -259,9 +264,9 @@ def test_invalid_rows_change_nothing():
             log_prob=jnp.where(invalid, data.extras.log_prob - 5, data.extras.log_prob)
         ),
     )
-    before, _ = update(agent, state, data)
-    after, _ = update(agent, state, other)
-    for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+    before, after = (update(agent, state, rollout)[0] for rollout in (data, other))
+    learned = [(x.actor.params, x.actor.statistics.value, x.train_state) for x in (before, after)]
+    for a, b in zip(*map(jax.tree.leaves, learned), strict=True):
         np.testing.assert_array_equal(a, b)
     changed = jax.tree.map(lambda a, b: (a != b).any(), before.actor.params, state.actor.params)
     assert all(jax.tree.leaves(changed))

@@ -38,7 +38,7 @@ def number(x):
 class LinearPolicyValue:
     """Logits p · s and value v · s."""
 
-    def __init__(self, num_actions, config):
+    def __init__(self, num_actions, config, planes):
         self.num_actions, self.config = num_actions, config
 
     def init(self, key, x):
@@ -52,7 +52,7 @@ class LinearPolicyValue:
 class LinearActionValue:
     """q(s, a) = w[a] · s; with atoms the logits w[a, i] · s."""
 
-    def __init__(self, num_actions, num_atoms, config):
+    def __init__(self, num_actions, num_atoms, config, planes):
         self.shape = (num_actions,) if num_atoms == 1 else (num_actions, num_atoms)
         self.config = config
 
@@ -403,6 +403,29 @@ def test_pqn_keeps_the_values_of_what_acted():
     loss = [(6.25**2 + 1) / 4, (5.9375**2 + 0.8**2) / 4]
     check(metrics, value_target=(7.25 + 5) / 2, loss_squared_error=np.mean(loss))
     close(after.actor.params["w"], [1.3125 + RATE * 5.9375 / 2, 2.1 + RATE * 0.8])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "extras", "loss"),
+    [
+        # Row 0 bootstraps from s = 2: 1 + 0.5 · max(2, 4) - 1 = 2, squared.
+        ("nstep_q", NStepQConfig(gamma=0.5, rollout_length=2), (), 4.0),
+        # By the value of acting: 1 + 0.5 · 20 - 1 = 10, half its square.
+        (
+            "pqn",
+            PQNConfig(gamma=0.5, rollout_length=2, epochs=1, num_minibatches=1),
+            pqn.Extras(OLD_VALUE),
+            50.0,
+        ),
+    ],
+)
+def test_a_row_that_a_reset_ignored_has_no_error(algorithm, settings, extras, loss):
+    agent, state = make(algorithm, settings)
+    data = played([1, 2, 3], [0, 1], [1.0, 2.0], extras)
+    data = data._replace(valid=jnp.array([[True], [False]]))
+    after, metrics = update(agent, with_params(state, LEARNS), data)
+    check(metrics, loss_squared_error=loss, value_q=1.0)
+    assert float(after.actor.params["w"][1]) == LEARNS["w"][1]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""The configuration reference says what the dataclasses say."""
+"""The pages of reference and the lineage say what the code says."""
 
+import ast
 import dataclasses
 import re
 
@@ -10,10 +11,13 @@ import jaxrl
 from jaxrl.config.algorithms import ALGORITHMS
 from jaxrl.config.descriptions import descriptions
 from jaxrl.config.schema import SECTIONS, Config
+from tests.conftest import CONFIGS
 from tests.docs import check as docs_check
 from tests.survival import ROOT
 from tools import api_reference
 from tools.config_reference import markdown
+
+LINEAGE = (ROOT / "docs" / "lineage.md").read_text(encoding="utf-8")
 
 
 def test_the_page_is_up_to_date():
@@ -58,3 +62,27 @@ def test_blocks_are_found_and_failures_are_told(monkeypatch, tmp_path, capsys):
     assert "y.md: FAILED" in said.out
     assert "before" in said.err
     assert "after" not in said.err.replace("echo after", "")
+
+
+def test_tests_that_the_lineage_names_exist():
+    named = re.findall(r"`([^`\s]+)::(\w+)`", LINEAGE)
+    assert len(named) > 40
+    for file, name in named:
+        module = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert name in {x.name for x in module.body if isinstance(x, ast.FunctionDef)}, name
+
+
+def test_every_algorithm_has_a_row_a_parent_and_a_pinned_trap():
+    table = LINEAGE.split("|---|---|---|---|\n")[1].split("\n\n")[0]
+    parents = dict(re.findall(r"^\| ([^|]+) \|([^|]*)\|", table, re.MULTILINE))
+    assert {p for text in parents.values() for p in text.strip().split(", ") if p} <= set(parents)
+    pinned = re.findall(r"^- \*\*([^*]+)\*\*: [^\n]+:\n  `tests/", LINEAGE, re.MULTILINE)
+    assert set(pinned) == set(parents)
+    assert len(re.findall("^- ", LINEAGE, re.MULTILINE)) == len(re.findall(":\n  `tests/", LINEAGE))
+    for name in ALGORITHMS:
+        assert f"`agents/{name}.py`" in LINEAGE, name
+    # "V-trace" is vtrace_cpu's, "n-step Q" is nstep_q_fast's.
+    rows = {re.sub(r"\W", "", name).lower() for name in parents}
+    for path in CONFIGS.glob("*/*.toml"):
+        words = path.stem.split("_")
+        assert rows & {"".join(words[:n]) for n in range(1, len(words) + 1)}, path.stem
