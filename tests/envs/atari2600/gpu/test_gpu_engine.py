@@ -188,7 +188,7 @@ def test_what_the_driver_refuses_is_said(driver, monkeypatch):
 @pytest.mark.slow
 def test_random_programs_play_alike(driver, tmp_path, monkeypatch):
     """A cartridge with a second chip; hardly any of its frames is as a game's."""
-    command = [compiled(tmp_path, "-O0"), "7", "1", "1", "program"]
+    command = [compiled("fuzz.cc", tmp_path, "-O0"), "7", "1", "1", "program"]
     image = subprocess.run(command, capture_output=True, check=True).stdout
     for module in (games, gpu_engine):
         monkeypatch.setattr(module, "rom", lambda _: image)
