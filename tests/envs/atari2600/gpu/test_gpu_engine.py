@@ -20,7 +20,7 @@ from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600 import build, build_gpu, games, gpu_engine, gpu_library, roms
 from jaxrl.envs.atari2600.gpu_library import without_the_bus
 from tests.envs.atari2600.gpu import standin
-from tests.envs.atari2600.test_fuzz import compiled
+from tests.envs.atari2600.native import compiled
 from tests.rotation import THOROUGH
 
 BASE = Config().replaced(
