@@ -2,10 +2,12 @@
 
 A test marked `rotating(n)` runs every n-th of its cases, from one that the number of commits
 chooses: n commits in a row run all. A test of one case runs with one commit in n. With
-`group="name"` the cases of all tests in this group count together. The head of pytest's report
-names the part; `JAXRL_PART` of the environment repeats it, with the same arguments of pytest. All
-cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a test or a file is named with
-"::".
+`group="name"` the cases of all tests in this group count together. Other slow tests of a file take
+turns by three; `rotating(1)` runs always, for promises that no other test keeps.
+
+The head of pytest's report names the part; `JAXRL_PART` of the environment repeats it, with the
+same arguments of pytest. All cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a
+test or a file is named with "::".
 """
 
 import os
@@ -44,17 +46,24 @@ def pytest_collection_modifyitems(config, items) -> None:
         return
     cases = defaultdict(list)
     for item in items:
-        if marker := item.get_closest_marker("rotating"):
-            test = item.nodeid.partition("[")[0]
-            group = marker.kwargs.get("group")
-            cases[group or test].append(item)
+        if turn := _turn(item):
+            cases[turn].append(item)
     number, left_out = part(), set()
-    for key, those in cases.items():
-        ((every,),) = {item.get_closest_marker("rotating").args for item in those}
+    for (key, every), those in cases.items():
         left_out |= {item for i, item in enumerate(those) if not runs(i, every, key, number)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def _turn(item) -> tuple[str, int] | None:
+    """Returns those with which a test takes turns, and their number; None if it always runs."""
+    if marker := item.get_closest_marker("rotating"):
+        (every,) = marker.args
+        return marker.kwargs.get("group") or item.nodeid.partition("[")[0], every
+    if item.get_closest_marker("slow"):
+        return f"slow tests of {item.nodeid.partition('::')[0]}", 3
+    return None
 
 
 def _all(config) -> bool:

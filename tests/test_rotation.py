@@ -27,8 +27,8 @@ class _Item:
     def __init__(self, nodeid, marker):
         self.nodeid, self.marker = nodeid, marker
 
-    def get_closest_marker(self, _):
-        return self.marker
+    def get_closest_marker(self, name):
+        return self.marker if self.marker and self.marker.name == name else None
 
 
 def test_three_parts_are_all_cases(monkeypatch):
@@ -50,6 +50,20 @@ def test_the_tests_of_a_group_count_together(monkeypatch):
     parts = [selected(monkeypatch, number, "tests", group="x") for number in range(3)]
     assert [len(part) for part in parts] == [2, 2, 2]
     assert len(set.union(*parts)) == 6
+
+
+@pytest.mark.parametrize(("mark", "often"), [("slow", 1), ("rotating(1)", 3), (None, 3)])
+def test_slow_tests_take_turns_by_three_unless_they_always_run(monkeypatch, mark, often):
+    monkeypatch.setattr(rotation, "THOROUGH", False)
+    marker = {"slow": pytest.mark.slow, "rotating(1)": pytest.mark.rotating(1)}.get(mark)
+    ran = []
+    for number in range(3):
+        monkeypatch.setenv("JAXRL_PART", str(number))
+        items = [_Item(f"tests/x.py::test_{i}", marker and marker.mark) for i in range(4)]
+        hook = SimpleNamespace(pytest_deselected=lambda items: None)
+        rotation.pytest_collection_modifyitems(SimpleNamespace(args=("tests",), hook=hook), items)
+        ran += [item.nodeid for item in items]
+    assert sorted(ran) == sorted([f"tests/x.py::test_{i}" for i in range(4)] * often)
 
 
 def test_all_run_where_a_test_is_named(monkeypatch):

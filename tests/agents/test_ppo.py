@@ -299,7 +299,7 @@ def test_the_linear_rate_falls_by_update():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 def test_ppo_solves_catch():
     # The recipe for Pong, but for a rate that comes to rest.

@@ -376,7 +376,7 @@ def test_learning_begins_where_the_host_expects_it(played):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="resumed")
+@pytest.mark.rotating(5, group="resumed")
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path):
     arguments = [
         "--config", str(recipe_file("r2d2_fast")), "--game", "catch", "--num-envs", "4",
@@ -410,7 +410,7 @@ def test_new_games_do_not_continue_those_in_the_replay():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 @pytest.mark.parametrize(("game", "steps"), [("catch", 28_000), ("catch_memory", 70_000)])
 def test_solves_catch(game, steps):

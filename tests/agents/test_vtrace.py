@@ -303,7 +303,7 @@ def test_on_policy_it_is_the_n_step_return():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 def test_vtrace_solves_catch():
     form = {"num_minibatches": 4, "window": 8, "entropy_coef": 0.01}

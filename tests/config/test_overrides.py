@@ -171,6 +171,7 @@ def test_two_may_not_train_in_one_directory(run_dir, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_the_lock_of_a_killed_process_is_taken_over(run_dir):
     holder = begin("resume", run_dir, "--override", "total_steps=1e6")
     line = holder.stderr.readline()

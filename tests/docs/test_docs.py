@@ -371,7 +371,7 @@ def recipe(reinforce, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 def test_the_example_learns_catch(recipe):
     settings = load(recipe).replaced(game="catch", parallel={"num_devices": 1})

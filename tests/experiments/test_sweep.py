@@ -611,6 +611,7 @@ def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_sweep_that_is_killed_takes_its_member_along(tiny, tmp_path):
     root = tmp_path / "s"
     words = ["--games", "catch", "--seeds", "1", "--configs", tiny, "--root", root]

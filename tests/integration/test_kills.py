@@ -84,7 +84,10 @@ ROTATING = pytest.mark.rotating(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "kills"),
-    [("catch", MANY), *(pytest.param(game, EACH, marks=ROTATING) for game in ATARI)],
+    [
+        pytest.param("catch", MANY, marks=pytest.mark.rotating(1)),
+        *(pytest.param(game, EACH, marks=ROTATING) for game in ATARI),
+    ],
 )
 def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path, game, kills):
     """Parameters, statistics, metrics and the games themselves, bit for bit."""

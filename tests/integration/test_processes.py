@@ -118,7 +118,7 @@ def test_two_processes_train_what_two_devices_of_one_do(two, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="processes")
+@pytest.mark.rotating(5, group="processes")
 def test_two_processes_resume_where_they_stood(two, tmp_path):
     """Replay, games and keys of both come back: the end is the same, bit for bit."""
     shutil.copytree(two, tmp_path / "x")
@@ -133,7 +133,7 @@ def test_two_processes_resume_where_they_stood(two, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="processes")
+@pytest.mark.rotating(5, group="processes")
 def test_two_processes_wait_for_evaluations_and_train_the_same(two, tmp_path):
     during = ["--evaluation.interval", "400", "--evaluation.episodes", "2"]
     first, second = run([*C51, *during, "--run-dir", str(tmp_path / "x")])
@@ -171,7 +171,7 @@ def check_goes_on(path, capsys, saved_on, num_devices, *more):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="processes")
+@pytest.mark.rotating(5, group="processes")
 @pytest.mark.parametrize("num_devices", [1, 4])
 def test_a_run_of_two_devices_goes_on_on_one_and_on_four(two, tmp_path, capsys, num_devices):
     """And that of one on two again."""
@@ -186,7 +186,7 @@ def test_a_run_of_two_devices_goes_on_on_one_and_on_four(two, tmp_path, capsys, 
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="processes")
+@pytest.mark.rotating(5, group="processes")
 def test_two_processes_train_pong_as_two_devices_of_one_do(tmp_path):
     run([*PONG, "--run-dir", str(tmp_path / "two")])
     assert main([*PONG, "--parallel.num-devices", "2", "--run-dir", str(tmp_path / "one")]) == 0
@@ -237,6 +237,7 @@ def test_when_a_process_is_lost_the_others_end_and_say_which(tmp_path, victim, c
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_signal_to_one_process_stops_all_at_the_same_step(tmp_path):
     path = tmp_path / "x"
     members = endless(path, 2)
@@ -248,7 +249,7 @@ def test_a_signal_to_one_process_stops_all_at_the_same_step(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="processes")
+@pytest.mark.rotating(5, group="processes")
 def test_an_error_of_one_process_ends_the_other_at_once(tmp_path):
     """Which waits in a collective of the host for one that never comes."""
     breaks = """
@@ -276,7 +277,7 @@ sys.exit(main.main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="processes")
+@pytest.mark.rotating(5, group="processes")
 def test_a_mistake_of_one_process_ends_both(tmp_path):
     """Also one that only process 0 can see."""
     (tmp_path / "x").mkdir()
@@ -412,7 +413,7 @@ def meeting(*members):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="processes")
+@pytest.mark.rotating(5, group="processes")
 def test_processes_meet_and_say_who_is_missing_or_wrong():
     def launches(*who, within=20.0):
         address = f"localhost:{free_port()}"

@@ -49,7 +49,7 @@ def score(recipe, steps, network=(), **changes):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 @pytest.mark.parametrize(
     ("recipe", "steps", "changes"),
@@ -76,7 +76,7 @@ def test_an_agent_with_a_core_remembers(recipe, steps, changes):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 def test_an_agent_without_one_catches_no_more_than_chance():
     assert score("a2c_fast", 60_000) < CHANCE + 0.2

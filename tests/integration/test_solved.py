@@ -18,7 +18,7 @@ from tests.conftest import catch_config
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 @pytest.mark.parametrize(
     ("recipe", "steps", "network", "settings"),

@@ -37,6 +37,7 @@ def kinds_of_files(run_dir):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_malicious_pickle_is_executed_nowhere(run_dir, tmp_path, monkeypatch, capsys):
     """In place of each file, with sums that agree, every command that reads it."""
     fired = tmp_path / "fired"

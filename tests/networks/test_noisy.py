@@ -82,7 +82,7 @@ def test_networks_that_are_compared_have_noise_of_their_own(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 def test_it_explores_without_epsilon():
     settings = {"epsilon_start": 0.0, "epsilon_end": 0.0}
     config = catch_config("rainbow", num_envs=4, agent=settings)

@@ -248,7 +248,7 @@ def test_learners_go_on_with_new_games(recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="learning")
+@pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 def test_learners_solve_catch():
     config = catch_config(total_steps=28_000, parallel={"num_learners": 2, "sync_every": 2})

@@ -160,6 +160,7 @@ def differing(a, b):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_training_that_goes_wrong_stops_and_says_why(tmp_path, capsys):
     run_dir = tmp_path / "x"
     arguments = [*SMALL, "--log.interval", "200", "--total-steps", "4000"]

@@ -347,6 +347,7 @@ def train_on(run_dir, log, *more):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_path):
     log = tmp_path / "log"
     with small_disk(tmp_path / "disk", 48) as disk:
@@ -370,6 +371,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_disk_that_stays_full_ends_training_with_a_status_of_its_own(tmp_path):
     log = tmp_path / "log"
     with small_disk(tmp_path / "disk", 48) as disk:

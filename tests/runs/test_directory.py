@@ -299,7 +299,7 @@ def of_recipe(name):
     return [*config, *SMALL, *RECIPES[name]]
 
 
-RESUMED = (pytest.mark.slow, pytest.mark.rotating(4, group="resumed"))
+RESUMED = (pytest.mark.slow, pytest.mark.rotating(5, group="resumed"))
 
 
 @pytest.mark.parametrize(

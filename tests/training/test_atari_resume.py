@@ -50,7 +50,7 @@ def cut(path, copy):
     ],
 )  # fmt: skip
 @pytest.mark.slow
-@pytest.mark.rotating(4, group="resumed")
+@pytest.mark.rotating(5, group="resumed")
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, capsys, recipe, game, devices, more):
     train(tmp_path / "whole", recipe, game, devices, *more)
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
