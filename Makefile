@@ -101,7 +101,7 @@ test-long: lint tests-long
 # The second run has what must hold as users' programs are compiled (tests/conftest.py).
 tests-long: .venv/jaxrl-dev-installed
 	$(PYTEST) --durations=10
-	XLA_FLAGS=--xla_cpu_use_fusion_emitters=true .venv/bin/python -m pytest --numprocesses 2 --dist worksteal \
+	JAXRL_AS_USERS_COMPILE=1 .venv/bin/python -m pytest --numprocesses 2 --dist worksteal \
 	  tests/integration/test_golden.py tests/envs/atari2600/gpu/test_gpu_training.py
 
 test-thorough:

@@ -35,11 +35,12 @@ jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 # Most tests compile for longer than they run, and so do the programs that they start. Of a
-# compilation, XLA's newer code generator, which users get, takes two thirds.
-GENERATOR = "--xla_cpu_use_fusion_emitters"
-AS_USERS_COMPILE = f"{GENERATOR}=true" in os.environ.get("XLA_FLAGS", "")
-if GENERATOR not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {GENERATOR}=false"
+# compilation, XLA's newer code generator, which users get, takes two thirds; of later versions it is
+# the only one, and an unknown flag would end the process.
+OLDER_GENERATOR = "--xla_cpu_use_fusion_emitters=false"
+AS_USERS_COMPILE = "JAXRL_AS_USERS_COMPILE" in os.environ or jax.__version_info__ >= (0, 11)
+if not AS_USERS_COMPILE:
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {OLDER_GENERATOR}"
 QUICK = "jax_disable_most_optimizations"
 
 
