@@ -35,8 +35,8 @@ jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 # Most tests compile for longer than they run, and so do the programs that they start. Of a
-# compilation, XLA's newer code generator, which users get, takes two thirds; of later versions it is
-# the only one, and an unknown flag would end the process.
+# compilation, XLA's newer code generator, which users get, takes two thirds. Later versions have no
+# other, and would end the process at an unknown flag.
 OLDER_GENERATOR = "--xla_cpu_use_fusion_emitters=false"
 AS_USERS_COMPILE = "JAXRL_AS_USERS_COMPILE" in os.environ or jax.__version_info__ >= (0, 11)
 if not AS_USERS_COMPILE:
