@@ -91,18 +91,18 @@ games: .venv/jaxrl-installed
 	@$(JAXRL) games
 
 # What they took, by file and by fixture: .venv/bin/python -m tools.test_times
-PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist worksteal --junitxml .pytest_cache/times.xml
+PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist worksteal
+TIMED  := --durations=10 --junitxml .pytest_cache/times.xml
 
 test: lint
-	$(PYTEST) --durations=10 -m "not slow"
+	$(PYTEST) $(TIMED) -m "not slow"
 
 test-long: lint tests-long
 
 # Old runs are also read and trained on as users' programs are compiled (tests/conftest.py).
 tests-long: .venv/jaxrl-dev-installed
-	$(PYTEST) --durations=10
-	JAXRL_AS_USERS_COMPILE=1 .venv/bin/python -m pytest --numprocesses 2 --dist worksteal \
-	  tests/integration/test_golden.py
+	$(PYTEST) $(TIMED)
+	JAXRL_AS_USERS_COMPILE=1 $(PYTEST) tests/integration/test_golden.py
 
 test-thorough:
 	JAXRL_THOROUGH=1 $(MAKE) test-long

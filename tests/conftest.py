@@ -38,7 +38,10 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 # compilation, XLA's newer code generator, which users get, takes two thirds. Later versions have no
 # other, and would end the process at an unknown flag.
 OLDER_GENERATOR = "--xla_cpu_use_fusion_emitters=false"
-AS_USERS_COMPILE = "JAXRL_AS_USERS_COMPILE" in os.environ or jax.__version_info__ >= (0, 11)
+AS_USERS_COMPILE = os.environ.get("JAXRL_AS_USERS_COMPILE") == "1" or jax.__version_info__ >= (
+    0,
+    11,
+)
 if not AS_USERS_COMPILE:
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {OLDER_GENERATOR}"
 QUICK = "jax_disable_most_optimizations"

@@ -5,6 +5,7 @@ from typing import Any
 from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, atari_games
 from jaxrl.config.schema import Config
+from jaxrl.config.variations import shown
 from jaxrl.envs.atari2600.engine import check_config as check_atari2600
 from jaxrl.envs.atari2600.engine import make_atari2600, plays
 from jaxrl.envs.base import WHOLE, EnvGroup
@@ -33,8 +34,9 @@ def make_engine(
     if engine.spec.planes != config.planes():
         engine.close()
         raise UserError(
-            f"env.grayscale = {str(config.env.grayscale).lower()}: the engine '{name}' shows "
-            f"{engine.spec.planes} bytes of a pixel, not {config.planes()}"
+            f"env.grayscale = {shown(config.env.grayscale)}: the engine '{name}' shows "
+            f"{engine.spec.planes} byte{'s' * (engine.spec.planes != 1)} of a pixel, not "
+            f"{config.planes()}"
         )
     engine = engine._replace(spec=engine.spec._replace(stack_size=config.env.stack))
     return flicker(engine, config.env.flicker) if config.env.flicker else engine

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 
 from jaxrl.analysis.study_plots import StudyTrial
 from jaxrl.config import variations
-from jaxrl.errors import NotFiniteError, UserError
+from jaxrl.errors import NotFiniteError, UserError, first_line
 from jaxrl.experiments import search_results, sweep, sweep_plan
 from jaxrl.experiments.search_plan import Choices, Space, StudyPlan, differences, trial_name
 from jaxrl.experiments.search_results import MARKS
@@ -81,7 +81,7 @@ def open_study(plan: StudyPlan, root: Path) -> optuna.Study:
             inside = {k: base[k] for k, space in plan.spaces.items() if space.contains(base[k])}
             study.enqueue_trial(inside)
     except (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        reason = first_line(getattr(error, "orig", None) or error)
         raise UserError(f"cannot read '{file}' ({reason}): choose another --root") from None
     return study
 

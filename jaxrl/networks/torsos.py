@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxrl import extensions
 from jaxrl.config.schema import CONVOLUTIONS, TORSOS, NetworkConfig, convolutions
-from jaxrl.errors import UserError
+from jaxrl.errors import UserError, first_line
 from jaxrl.networks.layers import Conv, Dense, NoisyDense
 
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
@@ -52,8 +52,7 @@ def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, in
     except UserError:
         raise
     except Exception as error:  # whatever somebody else's module raises
-        reason = (str(error).splitlines() or [""])[0]
-        raise UserError(f"{where} raises {type(error).__name__}: {reason}") from error
+        raise UserError(f"{where} raises {type(error).__name__}: {first_line(error)}") from error
     fits = isinstance(features, jax.Array) and jnp.issubdtype(features.dtype, jnp.floating)
     if not fits or features.ndim < 2 or len(features) != len(x):
         is_array = isinstance(features, jax.Array)

@@ -24,7 +24,7 @@ import numpy as np
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
-from jaxrl.errors import RunError, UserError
+from jaxrl.errors import RunError, UserError, first_line
 from jaxrl.runtime.exit import print_at_once
 from jaxrl.runtime.launch import Launch, launched_together, launchers_number, local_gpus
 from jaxrl.runtime.rendezvous import meet
@@ -100,7 +100,7 @@ def join(launch: Launch) -> None:
         if not together and isinstance(error, ValueError):
             return  # one host of a TPU, outside a pod
         missing = isinstance(error, KeyError)
-        reason = f"the environment lacks {error.args[0]}" if missing else str(error).splitlines()[0]
+        reason = f"the environment lacks {error.args[0]}" if missing else first_line(error)
         raise UserError(
             f"cannot join the other processes: {reason} (give each of them "
             "--coordinator HOST:PORT, --num-processes N and its --process-id)"

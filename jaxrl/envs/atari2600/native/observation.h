@@ -277,10 +277,6 @@ inline void average84(const Averager& averager, const u8* a, const u8* b, u8* ou
   }
 }
 
-#endif
-
-#if defined(__AVX2__) && !JAXRL_GPU
-
 inline void take_larger(const u8* a, const u8* b, u8* line) {
   for (i32 x = 0; x < kScreenWidth; x += 32) {
     const __m256i first = _mm256_loadu_si256((const __m256i*)(a + x));
