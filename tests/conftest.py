@@ -69,6 +69,7 @@ def recipe_file(stem: str) -> Path:
 def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> Config:
     """A recipe for small machines, on Catch and on one device; `agent` changes its own settings.
 
+    Its board has three rows and columns: a quarter of the work of `large_catch_config`'s seven.
     PPO and PQN play shorter rollouts, and value-based agents start, explore and copy on the scale
     of Catch.
     """
@@ -94,12 +95,18 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
     defaults: dict[str, Any] = {
         "game": "catch",
         "total_steps": 20_000,
-        "env": {"frame_height": 84, "frame_width": 84} | changes.pop("env", {}),
+        "env": {"frame_height": 44, "frame_width": 44} | changes.pop("env", {}),
         "parallel": {"num_devices": 1} | changes.pop("parallel", {}),
         "log": {"interval": 1000} | changes.pop("log", {}),
         "agent": fitting.get(recipe, {}) | dict(agent),
     }
     return config.replaced(**defaults | changes)
+
+
+def large_catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> Config:
+    """That of `catch_config` with a board of seven rows and columns, as users have it."""
+    env = {"frame_height": 84, "frame_width": 84} | changes.pop("env", {})
+    return catch_config(recipe, agent, env=env, **changes)
 
 
 _held_gb = 0.0  # what was left when memory was last freed

@@ -49,7 +49,7 @@ def test_double_q_takes_the_action_of_the_other_network():
     np.testing.assert_allclose(target, [0.5, 0.25, 0.25], atol=1e-6)
 
 
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("double", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_loss_equals_rlax(double):
     random = np.random.default_rng(0)
     draw = lambda: jnp.asarray(random.normal(size=(16, 4, 51)), jnp.float32)  # noqa: E731
@@ -166,7 +166,7 @@ def test_evaluation_explores_as_it_says():
 
 
 @pytest.mark.parametrize("torso", ["nips", pytest.param("impala", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("dueling", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_action_values_of_every_kind(torso, dueling):
     config = NetworkConfig(torso=torso, dueling=dueling)
     x = jnp.asarray(np.random.default_rng(0).random((2, 84, 84, 4)), jnp.float32)
@@ -179,6 +179,7 @@ def test_action_values_of_every_kind(torso, dueling):
         assert ("Dense_1" in params) == dueling
 
 
+@pytest.mark.slow
 def test_dueling_is_the_value_plus_the_centred_advantage():
     config = NetworkConfig(torso="nips", dueling=True)
     network = ActionValueNetwork(3, 1, config)
@@ -190,16 +191,14 @@ def test_dueling_is_the_value_plus_the_centred_advantage():
     np.testing.assert_allclose(said.mean(axis=1, keepdims=True), value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "settings"),
     [
-        pytest.param(
-            "c51_fast", {"rollout_length": 2, "batch_size": 32, "learning_starts": 4000},
-            marks=pytest.mark.slow,
-        ),
+        ("c51_fast", {"rollout_length": 2, "batch_size": 32, "learning_starts": 4000}),
         ("vtrace_cpu", {"rollout_length": 2, "window": 8, "num_minibatches": 2}),
     ],
-)  # fmt: skip
+)
 def test_new_games_do_not_continue_those_in_the_replay(recipe, settings):
     """As a resumed run on EnvPool begins them; on two devices, with actions under way."""
     config = catch_config(

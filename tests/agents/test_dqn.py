@@ -95,6 +95,7 @@ def test_priorities_are_the_newest_errors():
     assert exponent == pytest.approx(0.4 + 0.6 * 3 / 1250, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_rows_count_by_their_importance(monkeypatch):
     """One update whose errors and weights are known: the gradient is that of the weighted rows."""
     seen = []

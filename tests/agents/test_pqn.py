@@ -23,6 +23,7 @@ def test_hand_worked_loss():
     assert float(parts["value/q"]) == 1.5
 
 
+@pytest.mark.slow
 def test_acting_values_the_best_action():
     config = catch_config("pqn", num_envs=4)
     agent = make_agent(resolve(config), SPEC)
@@ -54,6 +55,7 @@ def test_metrics_and_parameters_of_an_update():
     assert float(metrics["policy/epsilon"][0]) == 1
 
 
+@pytest.mark.slow
 def test_targets_are_lambda_returns_of_the_best_values():
     """One gradient step of all rows draws q(s, a) to R as purejaxql computes it.
 

@@ -223,6 +223,7 @@ def test_the_target_network_is_copied_every_second_update(played):
         assert all(same) == copied
 
 
+@pytest.mark.slow
 def test_a_step_is_seen_with_the_action_and_the_reward_before_it(played):
     state = played.states[-1]
     ring = state.agent.memory.ring
@@ -267,6 +268,7 @@ def test_neither_the_burn_in_nor_the_target_has_a_gradient(played):
     assert max(np.abs(x).max() for x in jax.tree.leaves(gradient)) > 1e-3
 
 
+@pytest.mark.slow
 def test_dueling_streams_follow_the_core():
     """Values are V + A - mean A; a stream has a hidden layer of the core's size."""
     config = config_of().network
@@ -305,6 +307,7 @@ def test_environments_explore_by_their_number(num_devices):
     assert (agent.epsilon_base, agent.epsilon_exponent) == (agent.evaluation_epsilon, 0)
 
 
+@pytest.mark.slow
 def test_predicted_values_are_in_units_of_the_reward(played):
     config, agent, state = played.config, played.agent, played.states[-1]
     actor, observation = state.agent.actor, state.games[0].observation
@@ -359,6 +362,7 @@ def test_the_files_are_what_they_say():
     assert not config.env.episodic_life
 
 
+@pytest.mark.slow
 def test_learning_begins_where_the_host_expects_it(played):
     config, states = played.config, played.states
     # The sequence at step 3 ends with step 12: five rollouts of 4 environments.

@@ -334,6 +334,7 @@ def test_the_rate_of_ppo_stays_within_an_epoch(monkeypatch):
     close(after.train_state.learning_rate, 0.8)
 
 
+@pytest.mark.slow
 def test_vtrace_compares_what_learns_with_what_acted():
     settings = VTraceConfig(
         rollout_length=5, window=2, num_minibatches=1, gamma=0.5, entropy_coef=0.0, value_coef=0.5

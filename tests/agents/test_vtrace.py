@@ -101,7 +101,9 @@ def last_steps(memory, newest):
     return buffer.window(memory, jnp.array([2, 0]), LENGTH, newest[jnp.array([2, 0])])
 
 
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
+@pytest.mark.parametrize(
+    "size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+)
 @settings(max_examples=14, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),
@@ -187,6 +189,7 @@ def learner(optimizer=OPTIMIZER, **settings):
     return agent, agent.init(jax.random.key(0)), update
 
 
+@pytest.mark.slow
 def test_minibatches_take_turns_and_nothing_is_learned_before_a_window_is_full():
     """Environments that a gradient step does not learn from could be anything."""
     agent, state, update = learner(OptimizerConfig(name="adam"), window=4, num_minibatches=4)
@@ -213,6 +216,7 @@ def test_minibatches_take_turns_and_nothing_is_learned_before_a_window_is_full()
     assert int(history[-1].actor.updates) == 8
 
 
+@pytest.mark.slow
 def test_the_entropy_bonus_falls_to_nothing_at_total_steps():
     agent, state, update = learner(
         rollout_length=5, window=5, num_minibatches=2, updates_per_rollout=2, entropy_coef=0.02
@@ -224,6 +228,7 @@ def test_the_entropy_bonus_falls_to_nothing_at_total_steps():
         assert float(logged["policy/entropy_coef"]) == pytest.approx(bonus, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_without_learning_the_ratios_of_what_was_played_are_one():
     """So the log-probabilities, actions and stacks of acting arrive at the loss together."""
     config = catch_config("vtrace_cpu", num_envs=4, agent={"num_minibatches": 2, "window": 3})

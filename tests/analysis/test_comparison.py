@@ -95,6 +95,7 @@ def test_a_sweep_stands_for_its_runs_and_logs_beside_them_for_nothing(tmp_path, 
     assert "compare needs at least two run directories" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_young_runs_of_a_folder_are_left_out_and_named(tmp_path, capsys):
     """A member that compiles has a configuration, and neither a line nor a checkpoint."""
     old, young = (

@@ -228,6 +228,7 @@ def test_seeds_without_a_common_range_and_runs_of_one_seed_are_named_so(tmp_path
     assert label == "x: mean of 2 runs, which have no range in common"
 
 
+@pytest.mark.slow
 def test_names_with_dollars_are_no_formulas(tmp_path):
     """Matplotlib would refuse this one, as TeX."""
     run = make_run(tmp_path / r"$\frac$", [1.0, 2.0])

@@ -112,6 +112,7 @@ def test_curves_are_drawn_and_hidden_by_a_click(opened):
     assert has_color(picture(page), colors[1])
 
 
+@pytest.mark.slow
 def test_pointing_at_a_curve_tells_run_and_return(opened, tmp_path):
     page = opened(make_run(tmp_path / "mine", [row(s, return_mean=7.25) for s in range(100, 200)]))
     shown = hover(page, 0.5)
@@ -171,6 +172,7 @@ def test_losses_are_drawn_when_they_are_asked_for(opened):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.slow
 def test_the_page_is_never_wider_than_the_window(opened, tmp_path, width):
     long = make_run(tmp_path / ("long-name-" * 20), evaluation=evaluation())
     page = opened(*DEMO, long, width=width)
@@ -180,6 +182,7 @@ def test_the_page_is_never_wider_than_the_window(opened, tmp_path, width):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.slow
 def test_scores_are_in_sight(opened, tmp_path, width):
     """Of a run with a long name, and of a sweep: without scrolling a table sideways."""
     long = make_run(tmp_path / "a2c_fast-with-a-long-name-pong-seed1", evaluation=evaluation())
@@ -194,6 +197,7 @@ def test_scores_are_in_sight(opened, tmp_path, width):
     assert max(edges) < width - 16, edges
 
 
+@pytest.mark.slow
 def test_a_button_hides_all_seeds_of_a_configuration(opened, tmp_path):
     page = opened(*sweep_of(tmp_path))
     colors = [entries.style(place)[0] for place in range(2)]
@@ -234,6 +238,7 @@ def swipe(page, x, y, dx, dy):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_a_phone_says_which_tables_scroll_and_scrolls_them(opened, tmp_path, scheme):
     run_dir = make_run(tmp_path / "x", evaluation=evaluation())
     page = opened(run_dir, width=390, scheme=scheme, touch=True)
@@ -250,6 +255,7 @@ def test_a_phone_says_which_tables_scroll_and_scrolls_them(opened, tmp_path, sch
     assert hints(page)[0] == [True, True, "more-left"]
 
 
+@pytest.mark.slow
 def test_a_finger_on_a_chart_scrolls_the_page(opened, tmp_path):
     page = opened(make_run(tmp_path / "x"), width=390, touch=True)
     page.evaluate("document.querySelector('#return-0').scrollIntoView({block: 'center'})")
@@ -258,12 +264,14 @@ def test_a_finger_on_a_chart_scrolls_the_page(opened, tmp_path):
     assert page.evaluate("scrollY") < before - 50
 
 
+@pytest.mark.slow
 def test_a_table_that_fits_has_no_hint(opened, tmp_path):
     found = hints(opened(make_run(tmp_path / "x")))
     assert found
     assert not any(wide or said for wide, said, _ in found)
 
 
+@pytest.mark.slow
 def test_every_game_has_a_panel_beside_the_others(opened, tmp_path):
     config = 'algorithm = "a2c"\ngame = "{}"\n'
     made = [make_run(tmp_path / g, config=config.format(g)) for g in ("pong", "boxing", "alien")]
@@ -276,6 +284,7 @@ def test_every_game_has_a_panel_beside_the_others(opened, tmp_path):
 
 
 @pytest.mark.parametrize(("scheme", "fill"), [("light", "#ffffff"), ("dark", "#14171b")])
+@pytest.mark.slow
 def test_circles_are_hollow_on_both_pages(opened, tmp_path, scheme, fill):
     page = opened(make_run(tmp_path / "x"), scheme=scheme)
     found = page.evaluate(
@@ -298,6 +307,7 @@ def test_luminance():
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_text_is_legible_in_both_schemes(opened, tmp_path, scheme):
     page = opened(make_run(tmp_path / "x", provenance=None), scheme=scheme)
     background = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -324,6 +334,8 @@ def luminance_of_hex(color):
     return luminance(f"rgb({', '.join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))})")
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_hostile_run_runs_nothing_in_the_browser(opened, tmp_path):
     page = opened(hostile_run(tmp_path), make_run(tmp_path / "$$y$$"))
     assert "<img src=x onerror=alert(1)>$ $x$ $" in hover(page, 0.5)

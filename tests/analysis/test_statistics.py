@@ -107,6 +107,7 @@ def test_compare():
     assert not statistics.excludes_zero(same.difference)
 
 
+@pytest.mark.slow
 def test_two_equals_are_called_different_in_a_twentieth_of_cases():
     """Also with few seeds, where a bootstrap would do so in a fifth."""
     rng = np.random.default_rng(4)

@@ -26,6 +26,7 @@ def test_every_game_that_envpool_bundles_is_listed():
     assert list(atari_games()) == atari_game_list
 
 
+@pytest.mark.slow
 def test_numbers_of_actions_equal_envpools():
     for game in {*atari_games()[::9], *NO_FIRE}:
         for full, ours in ((False, minimal_actions(game)), (True, full_actions(game))):

@@ -54,15 +54,11 @@ def few_environments(config: Config) -> Config:
     return dataclasses.replace(few, agent=agent)
 
 
-# The others are in the long tier, a tenth in each session.
-SHORT = ("vtrace_cpu",)
-LONG = [pytest.mark.slow, pytest.mark.rotating(10)]
-FILES = [
-    pytest.param(path, id=path.stem, marks=LONG * (path.stem not in SHORT))
-    for path in sorted(CONFIGS.glob("*/*.toml"))
-]
+FILES = [pytest.param(path, id=path.stem) for path in sorted(CONFIGS.glob("*/*.toml"))]
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(10)
 @pytest.mark.parametrize("path", FILES)
 def test_trains_a_few_updates(path):
     config = few_environments(load(path))

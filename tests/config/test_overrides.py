@@ -116,6 +116,7 @@ def test_a_value_on_the_command_line_is_kept_in_the_run(run_dir):
     assert checkpoint_files.steps(run_dir)[-1] == 600
 
 
+@pytest.mark.slow
 def test_an_end_that_the_run_has_passed_is_refused(run_dir, capsys):
     assert main(["resume", str(run_dir), "--override", "total_steps=200"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -123,6 +124,7 @@ def test_an_end_that_the_run_has_passed_is_refused(run_dir, capsys):
     assert load(run_dir / "config.toml").total_steps == 400
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_arrays_is_refused(run_dir, capsys):
     words = ["optimizer.name=adam", "total_steps=600"]
     text = (run_dir / "config.toml").read_text()
@@ -136,9 +138,10 @@ def test_what_does_not_fit_the_arrays_is_refused(run_dir, capsys):
     [
         ("evaluate", ["--episodes", "2"]),
         ("watch", ["--once"]),
-        pytest.param("play", ["--max-seconds", "1"], marks=pytest.mark.slow),
+        ("play", ["--max-seconds", "1"]),
     ],
 )
+@pytest.mark.slow
 def test_a_run_is_read_wherever_it_was_trained(command, words, run_dir, capsys):
     """As four devices leave it that were counted when training began: the policy has their form."""
     edit(run_dir, "num_devices = 1", "num_devices = 0")

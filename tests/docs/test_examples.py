@@ -130,7 +130,8 @@ def test_every_way_of_drawing_is_timed(capsys):
     ]
 
 
-@pytest.mark.parametrize("name", ["cumulative", pytest.param("tree", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["cumulative", "tree"])
+@pytest.mark.slow
 def test_what_is_timed_draws_by_priority(name):
     made = load("priority_cost").ways(num_envs=2, rows=300, batch_size=20_000)
     step, state = made[name]

@@ -35,6 +35,7 @@ def test_files_are_small(path):
     assert path.stat().st_size < 1.5e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CHARTS, ids=lambda path: path.name)
 def test_charts_have_the_colors_of_the_palette(path):
     pixels = read(path)

@@ -25,8 +25,6 @@ CONTENTS = {
     "using_a_policy": (2, 0, r"vtrace on pong, 1,000,000 agent steps of training"),
     "scaling": (3, 0, r"A2C, a2c\.toml: 149,637 steps/s with 256 devices, 0\.92 of the ideal"),
 }
-# They compile programs of the policies, in a process of the notebook.
-SLOW = ("going_back", "playing", "using_a_policy")
 
 
 def read(path):
@@ -51,13 +49,9 @@ def test_each_notebook_is_known_here():
     assert {path.stem for path in NOTEBOOKS} == CONTENTS.keys()
 
 
-SLOWLY = [pytest.mark.slow, pytest.mark.rotating(3)]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.stem, marks=SLOWLY * (path.stem in SLOW)) for path in NOTEBOOKS],
-)
+@pytest.mark.slow
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_runs_from_top_to_bottom(path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)  # `import envpool` in other tests sets it
     notebook = read(path)

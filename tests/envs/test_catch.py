@@ -12,7 +12,7 @@ from jaxrl.envs.catch import RULES, CatchState, make_catch
 from jaxrl.program import observations
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
-from tests.conftest import catch_config
+from tests.conftest import large_catch_config
 
 ROWS, COLUMNS = 7, 7
 CELL = 84 // ROWS  # pixels
@@ -20,7 +20,7 @@ LEFT, NOOP, RIGHT = range(3)
 
 
 def play(policy, steps=60, num_envs=16, **changes):
-    engine = make_catch(catch_config(**changes), num_envs)
+    engine = make_catch(large_catch_config(**changes), num_envs)
     state, timestep = engine.init(0)
     rows = [timestep]
     step = jax.jit(lambda state, action: engine.recv(engine.send(state, action)))
@@ -69,9 +69,10 @@ def test_the_games_of_an_environment_depend_only_on_its_number():
     assert COLUMNS == 7
 
 
+@pytest.mark.slow
 def test_games_blank_frames_and_actions_do_not_share_random_numbers():
     # fold_in(key, i) and split(key)[i] are one key, so equal roots would give equal streams.
-    config = catch_config(num_envs=4, env={"flicker": 0.5})
+    config = large_catch_config(num_envs=4, env={"flicker": 0.5})
     engine = make_engine(config, 4)
     agent = make_agent(resolve(config), engine.spec)
     state = make_program(resolve(config), agent, (engine,), make_mesh(1)).init()
@@ -93,7 +94,7 @@ def every_game(actions):
     `actions` i32[N, 8] are those of N games, each played with every column: rows column by column.
     """
     count = len(actions)
-    config = catch_config(game="catch_memory", env={"frame_height": 36, "frame_width": 28})
+    config = large_catch_config(game="catch_memory", env={"frame_height": 36, "frame_width": 28})
     engine = make_engine(config, COLUMNS * count)
     column = jnp.repeat(jnp.arange(COLUMNS), count)
     zeros = jnp.zeros(COLUMNS * count, jnp.int32)
@@ -175,5 +176,5 @@ def test_games_to_be_remembered_follow_each_other(starts):
 def test_both_games_of_catch_are_played_by_its_engine():
     for game in ("catch", "catch_memory"):
         for name in ("auto", "catch"):
-            engine = make_engine(catch_config(game=game, env={"engine": name}), 2)
+            engine = make_engine(large_catch_config(game=game, env={"engine": name}), 2)
             assert (engine.spec.game, engine.state_format) == (game, f"{game} 1")

@@ -36,6 +36,7 @@ def test_planes_become_channels():
 
 
 @pytest.mark.parametrize("interface", ["xla", "callback"])
+@pytest.mark.slow
 def test_the_planes_are_red_green_and_blue(interface):
     """Their luminance is the gray frame of the same game, as no other order's is."""
     config = Config(game="qbert").replaced(

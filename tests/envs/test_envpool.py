@@ -147,6 +147,7 @@ def test_termination_does_not_bootstrap():
 # --- score and lives -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scores_are_of_whole_games_and_unclipped():
     actions = random_actions(1200, 2)
     _, timesteps, _, games = play(BASE, actions)
@@ -166,6 +167,7 @@ def test_scores_are_of_whole_games_and_unclipped():
     np.testing.assert_allclose(sorted(games.scores[-1][: len(expected)]), sorted(expected))
 
 
+@pytest.mark.slow
 def test_without_episodic_life_only_the_game_ends_the_episode():
     config = BASE.replaced(env={"episodic_life": False})
     _, timesteps, _, _ = play(config, random_actions(1200, 2))
@@ -225,8 +227,9 @@ def test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it():
 # --- stacks --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("episodic_life", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("limit", [90, pytest.param(27_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("episodic_life", [True, False])
+@pytest.mark.parametrize("limit", [90, 27_000])
 def test_stacks_equal_those_of_envpool(episodic_life, limit):
     config = BASE.replaced(
         game="breakout", env={"episodic_life": episodic_life, "max_episode_steps": limit}
@@ -242,6 +245,7 @@ def test_stacks_equal_those_of_envpool(episodic_life, limit):
 # --- devices -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_devices_step_two_pools():
     actions = random_actions(20, 4)
     mesh = make_mesh(2)
@@ -338,6 +342,7 @@ def start_draws(num_envs, max_steps):
     return first, steps, [g.integers(0, 6, max_steps, np.int32) for g in random]
 
 
+@pytest.mark.slow
 def test_random_starts_move_each_environment_by_its_own_number_of_steps():
     config = BASE.replaced(env={"random_start_steps": 40})
     engine = make_envpool(config, 6)
@@ -354,6 +359,7 @@ def test_random_starts_move_each_environment_by_its_own_number_of_steps():
         np.testing.assert_array_equal(timestep.frame[env], frame[0, 0])
 
 
+@pytest.mark.slow
 def test_random_starts_tell_the_lives_that_are_left():
     config = BASE.replaced(game="breakout", env={"random_start_steps": 300})
     engine = make_envpool(config, 6)
@@ -376,6 +382,7 @@ def test_random_starts_tell_the_lives_that_are_left():
     np.testing.assert_array_equal(env.game_over, timestep.game_over)
 
 
+@pytest.mark.slow
 def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
     config = BASE.replaced(env={"random_start_steps": 40})
     frames = []
@@ -412,6 +419,7 @@ def test_envpool_itself_still_resets_on_the_next_step():
     assert elapsed == [1, 2, 3, 0, 1]
 
 
+@pytest.mark.slow
 def test_playing_leaves_matplotlibs_backend_alone():
     # `import envpool` sets it, and notebooks would then draw nothing.
     code = (

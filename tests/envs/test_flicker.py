@@ -55,10 +55,10 @@ def blank(rows):
     return ~rows.frame.any((2, 3))
 
 
-@pytest.mark.parametrize(
-    "engine",
-    ["catch", "atari2600", pytest.param("envpool", marks=pytest.mark.slow)],
-)
+SLOW = [pytest.param(engine, marks=pytest.mark.slow) for engine in ("catch", "envpool")]
+
+
+@pytest.mark.parametrize("engine", ["atari2600", *SLOW])
 def test_frames_are_blank_or_those_of_the_game_and_nothing_else_changes(engine):
     game = "catch" if engine == "catch" else "pong"
     env = {"engine": engine, "random_start_steps": 30, "max_episode_steps": 50}

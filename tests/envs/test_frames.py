@@ -77,6 +77,7 @@ def test_agents_learn_from_frames_of_any_size(recipe):
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(state.agent.actor.params))
 
 
+@pytest.mark.slow
 def test_stacks_come_back_from_a_replay_of_other_frames():
     random = np.random.default_rng(0)
     frames = random.integers(0, 256, (8, 2, 20, 16), np.uint8)

@@ -8,13 +8,13 @@ import pytest
 from jaxrl.envs.catch import RULES
 from jaxrl.errors import UserError
 from jaxrl.evaluation import branches
-from tests.conftest import catch_config
+from tests.conftest import large_catch_config
 from tests.evaluation.test_trace import constant
 
 LEFT, NOOP, RIGHT = range(3)
 ROWS = RULES["catch"].rows
 VALUE = 0.5  # of every state, to the constant networks
-CATCH = catch_config("a2c_fast")
+CATCH = large_catch_config("a2c_fast")
 GAMMA = CATCH.agent.gamma
 
 
@@ -128,6 +128,7 @@ def test_trying_actions_changes_nothing(game, protocol, steps):
     branches.close(other)
 
 
+@pytest.mark.slow
 def test_a_branch_ends_with_a_life():
     """Nobody moves: Breakout's ball is lost, and the game goes on after the reset."""
     config = CATCH.replaced(game="breakout", env={"num_threads": 1})

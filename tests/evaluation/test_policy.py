@@ -12,11 +12,11 @@ from jaxrl.evaluation import evaluate
 from jaxrl.evaluation.policy import Policy, load_policy
 from jaxrl.program import rollout
 from jaxrl.runs import evaluation_record
-from tests.conftest import catch_config
+from tests.conftest import large_catch_config
 
 
 def untrained(recipe, **changes):
-    config = catch_config(recipe, **changes)
+    config = large_catch_config(recipe, **changes)
     agent = make_agent(resolve(config), make_engine(config, 1).spec)
     return Policy(config, agent.init(jax.random.key(0)).actor, 0)
 
@@ -26,7 +26,7 @@ def observations():
     return np.random.default_rng(0).integers(0, 256, (5, 84, 84, 4), np.uint8)
 
 
-@pytest.mark.parametrize("recipe", ["a2c_fast", "dqn"])
+@pytest.mark.parametrize("recipe", ["a2c_fast", pytest.param("dqn", marks=pytest.mark.slow)])
 def test_a_policy_sees_as_many_frames_as_in_training(recipe, observations):
     policy = untrained(recipe, env={"stack": 2})
     assert policy.value(observations[..., :2]).shape == (5,)
@@ -59,6 +59,7 @@ def test_actions_are_drawn_by_their_probabilities(trained, observations):
     assert policy.act(observations[0], seed=0).shape == ()
 
 
+@pytest.mark.slow
 def test_distributions_of_returns(observations):
     policy = untrained("c51_fast")
     returns, probabilities = policy.distribution(observations)

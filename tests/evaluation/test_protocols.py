@@ -26,10 +26,10 @@ from jaxrl.runs import evaluation_record, layout
 from jaxrl.runs.directory import write_config
 from jaxrl.runs.evaluation_record import Conditions
 from jaxrl.types import EnvEngine, EnvSpec, TimeStep
-from tests.conftest import catch_config
+from tests.conftest import large_catch_config
 from tests.survival import SMALL
 
-TRAINED = catch_config("a2c_fast", game="breakout", env={"num_threads": 1})
+TRAINED = large_catch_config("a2c_fast", game="breakout", env={"num_threads": 1})
 NOOP, FIRE = 0, 1  # the first actions of Breakout
 
 
@@ -168,6 +168,7 @@ def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
 
 
 @pytest.mark.parametrize("protocol", ["noop", "sticky"])
+@pytest.mark.slow
 def test_a_policy_that_never_fires_plays_on_after_a_lost_life(protocol):
     """FIRE is pressed for it, as in training; else Breakout stands still to the time limit."""
     found = evaluate.evaluate(TRAINED, constant(TRAINED, NOOP), protocol, num_episodes=2)
@@ -278,7 +279,7 @@ def scripted(monkeypatch, rows=ROWS, render=None):
             jnp.zeros(1, bool), flag(over), flag(reset),
         )  # fmt: skip
 
-    config = catch_config("a2c_fast")
+    config = large_catch_config("a2c_fast")
     spec = make_engine(config, 1).spec
     engine = EnvEngine(
         spec, lambda seed: (jnp.int32(0), row(0)._replace(score=jnp.zeros(1))),
@@ -293,6 +294,7 @@ def scripted(monkeypatch, rows=ROWS, render=None):
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.slow
 def test_a_film_ends_with_a_game_that_ends_during_a_reset(monkeypatch, tmp_path):
     config, actor = scripted(monkeypatch)
     found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0)

@@ -12,7 +12,7 @@ from jaxrl.envs.catch import RULES
 from jaxrl.errors import UserError
 from jaxrl.evaluation import trace
 from jaxrl.networks.running_statistics import RunningStatistics
-from tests.conftest import catch_config
+from tests.conftest import large_catch_config
 
 ROWS = RULES["catch"].rows
 CELL = 84 // ROWS  # pixels
@@ -37,7 +37,7 @@ def policy_value(config):
 
 @pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu"])
 def test_the_policy_and_the_value_are_the_networks(recipe):
-    config = catch_config(recipe)
+    config = large_catch_config(recipe)
     found = trace.trace(config, policy_value(config), "noop", seed=0, max_steps=4)
     np.testing.assert_allclose(found.probabilities, [[1 / 8, 2 / 8, 5 / 8]] * 4, rtol=1e-6)
     np.testing.assert_allclose(found.values, [0.5] * 4, rtol=1e-6)
@@ -47,7 +47,7 @@ def test_the_policy_and_the_value_are_the_networks(recipe):
 
 
 def test_ppos_values_are_in_units_of_the_return():
-    config = catch_config("ppo_pong")
+    config = large_catch_config("ppo_pong")
     actor = policy_value(config)
     deviation = RunningStatistics(jnp.float32(1), jnp.float32(2), jnp.float32(16))
     actor = actor._replace(statistics=actor.statistics._replace(value=deviation))
@@ -56,8 +56,9 @@ def test_ppos_values_are_in_units_of_the_return():
     np.testing.assert_allclose(found.probabilities, [[1 / 8, 2 / 8, 5 / 8]] * 2, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_c51_tells_the_distribution_of_each_actions_return():
-    config = catch_config("c51_fast", {"evaluation_epsilon": 0.3})
+    config = large_catch_config("c51_fast", {"evaluation_epsilon": 0.3})
     atoms = np.linspace(-10, 10, 51)  # 0.4 apart
     logits = np.full((3, 51), -100.0)
     logits[0, 0] = logits[1, 50] = 0  # all of the first at -10, of the second at 10
@@ -75,7 +76,7 @@ def test_c51_tells_the_distribution_of_each_actions_return():
 
 
 def test_a_game_ends_with_a_row_where_nothing_is_chosen():
-    config = catch_config()
+    config = large_catch_config()
     found = trace.trace(config, policy_value(config), "noop", seed=0, max_steps=99, games=2)
     ends = [False] * STEPS + [True]
     np.testing.assert_array_equal(found.ends, ends + ends)
@@ -91,7 +92,7 @@ def test_a_game_ends_with_a_row_where_nothing_is_chosen():
 
 
 def test_the_picture_is_what_the_action_was_chosen_from():
-    config = catch_config()
+    config = large_catch_config()
     right = constant(config, Dense_0=[0, 0, 100], Dense_1=[0])
     found = trace.trace(config, right, "noop", seed=0, max_steps=3)
     np.testing.assert_array_equal(found.actions, [2, 2, 2])
@@ -99,8 +100,9 @@ def test_the_picture_is_what_the_action_was_chosen_from():
     np.testing.assert_array_equal(paddle, [3, 4, 5])
 
 
+@pytest.mark.slow
 def test_decisions_are_counted_and_the_seed_decides_them():
-    config = catch_config()
+    config = large_catch_config()
     actor = policy_value(config)
     short = trace.trace(config, actor, "noop", seed=0, max_steps=STEPS + 2, games=9)
     again = trace.trace(config, actor, "noop", seed=0, max_steps=STEPS + 2, games=9)
@@ -112,7 +114,7 @@ def test_decisions_are_counted_and_the_seed_decides_them():
 
 
 def test_what_cannot_be_played_is_refused():
-    config = catch_config()
+    config = large_catch_config()
     actor = policy_value(config)
     with pytest.raises(UserError, match="must be one of noop, sticky"):
         trace.trace(config, actor, "no-op", seed=0, max_steps=1)
@@ -121,7 +123,7 @@ def test_what_cannot_be_played_is_refused():
 
 
 def test_an_atari_game_is_shown_in_color():
-    config = dataclasses.replace(catch_config(), game="pong")
+    config = dataclasses.replace(large_catch_config(), game="pong")
     found = trace.trace(config, constant(config), "noop", seed=0, max_steps=3)
     assert found.frames.shape == (3, 210, 160, 3)
     assert len(np.unique(found.frames[0].reshape(-1, 3), axis=0)) > 3

@@ -475,6 +475,7 @@ def test_a_custom_call_that_does_not_return(change, text, monkeypatch, tmp_path)
     assert frames.text == "40 steps of 2 ways: EnvPool, host callbacks"
 
 
+@pytest.mark.slow
 def test_a_custom_call_with_other_frames(monkeypatch, tmp_path):
     checks, frames = ask_with(monkeypatch, tmp_path, BROKEN.replace("{change}", OTHER))
     assert {check.mark for check in checks.values()} == {"ok"}

@@ -458,6 +458,7 @@ def test_a_run_that_falls_behind_is_pruned(pruner, study, fake, tmp_path, monkey
     assert max(trial.intermediate_values) == search.WARM_UP  # though its curve went on
 
 
+@pytest.mark.slow
 def test_pruning_does_not_depend_on_how_often_a_curve_is_read(study, fake, tmp_path):
     """A run that is behind at a quarter and ahead later, read at its end or at each line."""
     words, found = study(("trials = 8", "trials = 4")), []

@@ -186,6 +186,7 @@ def test_processes_with_gpus_do_not_wait_for_the_tuning_of_others(platform, proc
 
 
 @pytest.mark.parametrize("order", ["strict", "overlapped"])
+@pytest.mark.slow
 def test_the_options_reach_every_program_that_calls_emulators(monkeypatch, order):
     monkeypatch.setattr(program_module, "compiler_options", lambda _: {"xla_no_such_option": False})
     config = catch_config("a2c_fast", parallel={"order": order}, num_envs=4)

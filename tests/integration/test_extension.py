@@ -191,6 +191,7 @@ def test_mistakes_end_in_one_line(package, words, message):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_module_without_make_is_refused_in_one_line(package, group, text, words, message):
     (package / "jaxrl_example" / "unfinished.py").write_text(text)
     (package.parent / "unfinished.toml").write_text('algorithm = "unfinished"\n')
@@ -201,6 +202,7 @@ def test_a_module_without_make_is_refused_in_one_line(package, group, text, word
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_an_engine_that_cannot_be_imported_stops_only_who_asks_for_it(package):
     entries = package / "jaxrl_example-0.1.dist-info" / "entry_points.txt"
     group = "[jaxrl.engines]\n"

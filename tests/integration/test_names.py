@@ -118,6 +118,7 @@ def evaluated(trained, here):
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.slow
 def test_outputs_of_any_name(evaluated, here, call, suffix):
     for name in NAMES:
         write(here, call, WRITERS[suffix], fitting(name, suffix))

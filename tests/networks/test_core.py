@@ -138,6 +138,7 @@ def test_nothing_before_a_reset_reaches_the_steps_after_it():
     np.testing.assert_array_equal(reached, expected)
 
 
+@pytest.mark.slow
 def test_the_last_action_and_the_clipped_reward_are_inputs():
     config = NetworkConfig(**SMALL, core="gru")
     network = PolicyValueNetwork(ACTIONS, config)

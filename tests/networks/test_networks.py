@@ -194,8 +194,8 @@ def test_the_order_of_blocks_changes_no_value(size, normalized, skip_blank):
 @pytest.mark.parametrize(
     ("torso", "stride", "shape", "core"),
     [
-        ("nips", 4, (44, 40), "none"),
-        ("nips", 4, (44, 40), "lstm"),
+        pytest.param("nips", 4, (44, 40), "none", marks=pytest.mark.slow),
+        pytest.param("nips", 4, (44, 40), "lstm", marks=pytest.mark.slow),
         pytest.param("nips", 3, (33, 36), "none", marks=pytest.mark.slow),
         ("nips", 4, (45, 38), "none"),
         pytest.param("nips", 4, (45, 38), "lstm", marks=pytest.mark.slow),
@@ -257,6 +257,7 @@ def test_on_a_cpu_no_pixel_is_moved_as_a_float(core):
         assert ("f32", stacks.size) not in sizes
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_about_the_same_with_float32_parameters():
     x = jnp.asarray(np.random.default_rng(0).random((4, 84, 84, 4)), jnp.float32)
     said = {}

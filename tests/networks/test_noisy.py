@@ -52,6 +52,7 @@ def test_no_two_rows_or_layers_have_the_same_noise():
     np.testing.assert_allclose(again[0], said[2], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_of_one_network_have_noise_of_their_own():
     """The two streams of a dueling network, with the same weights and the same input."""
     made = Torso(NOISY, streams=2)

@@ -32,6 +32,7 @@ RECIPES = sorted(path.stem for path in CONFIGS.glob("*/*.toml"))
 ONE_OF_EACH = (
     "a2c_fast", "ppo_pong", "vtrace_cpu", "nstep_q_fast", "pqn_fast", "dqn_fast", "rainbow_fast"
 )  # fmt: skip
+QUICK = ("a2c_fast", "dqn_fast")  # on-policy, and from a replay
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,10 @@ def custom_calls(text):
     return re.findall(r"stablehlo\.custom_call @([\w.]+)", text)
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in ONE_OF_EACH],
+)
 def test_the_program_of_every_algorithm_lowers(name):
     text = program(recipe(name))
     assert custom_calls(text) == []  # nothing that one platform has and another lacks
@@ -112,7 +116,9 @@ def test_every_algorithm_lowers_in_half_precision(name):
     assert "bf16" in program(recipe(name, network=network))
 
 
-@pytest.mark.parametrize(("order", "groups"), [("strict", 2), ("overlapped", 1)])
+@pytest.mark.parametrize(
+    ("order", "groups"), [pytest.param("strict", 2, marks=pytest.mark.slow), ("overlapped", 1)]
+)
 def test_both_orders_of_catch_lower(order, groups):
     text = program(recipe("a2c_fast", parallel={"order": order, "groups": groups}))
     # Beside the data that orders the calls there is a barrier, which GPUs keep longer than CPUs.

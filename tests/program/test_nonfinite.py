@@ -101,6 +101,7 @@ def test_devices_skip_together():
     assert float(sums[nonfinite.SKIPPED].total) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES)
 def test_every_recipe_can_skip_updates(path):
     """Also one with a constant learning rate, which is no array by itself."""

@@ -79,6 +79,7 @@ def test_what_was_played_equals_an_unroll(core):
     np.testing.assert_allclose(start, later.core[:, 0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_actions_and_rewards_are_seen_one_step_later():
     _, _, _, rows = playing(config_of("a2c_fast"))
     for before, now in itertools.pairwise(rows):

@@ -82,6 +82,7 @@ def with_power(power, steps):
 
 
 @pytest.mark.optimized
+@pytest.mark.slow
 def test_frequencies_match_priorities():
     """Chi-square over a million draws, of priorities that differ a thousandfold; some are zero."""
     random = np.random.default_rng(0)
@@ -142,6 +143,7 @@ def test_weights_are_those_of_all_devices():
                                rtol=1e-5)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_importance_undoes_the_uneven_draws():
     """With β = 1 the weighted mean over draws is the mean over all: Σ P w x ∝ Σ x."""
     random = np.random.default_rng(1)
@@ -178,6 +180,7 @@ def test_what_must_not_be_drawn_stays_so():
     assert float(changed.largest[0]) == 1
 
 
+@pytest.mark.slow
 def test_an_empty_replay_gives_no_weight():
     memory = remember(2, 12)
     place, probability = over_one_device(prioritized.draw, jax.random.key(0), memory, 4)

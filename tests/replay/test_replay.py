@@ -148,7 +148,7 @@ def test_samples_equal_what_was_played():
     assert samples_seen >= 10_000  # 40 examples of 260
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_smaller_stack_is_rebuilt_as_it_was_played(size):
     played = play(3, 14, ends=0.2, lives=0.2, static=0.5)
     played = played._replace(observation=played.observation[..., -size:])
@@ -198,6 +198,7 @@ def test_hand_worked_windows():
     assert not read(memory, 5, 3)[3]
 
 
+@pytest.mark.slow
 def test_a_window_ends_where_other_games_follow():
     memory = one_env([1.0, 2.0, 4.0], [False] * 3, [True] * 3)
     cut = buffer.interrupt(memory)  # step 5 has no successor

@@ -101,6 +101,7 @@ def test_what_was_written_is_good(run_dir):
 
 
 @pytest.mark.parametrize("harm", DAMAGES)
+@pytest.mark.slow
 def test_every_damage_is_found(run_dir, harm):
     harm(run_dir / "checkpoints" / "1200")
     found = checkpoint_files.survey(run_dir)
@@ -108,6 +109,8 @@ def test_every_damage_is_found(run_dir, harm):
     assert found.damaged[1200]
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_taken(
     trained, run_dir, capsys
 ):
@@ -137,6 +140,7 @@ def tree(folder):
     }
 
 
+@pytest.mark.slow
 def test_where_all_are_damaged_nothing_is_touched_and_nothing_restarts(run_dir, capsys):
     for step, harm in zip(STEPS, (truncate, delete_an_item, flip_a_bit), strict=True):
         harm(run_dir / "checkpoints" / str(step))
@@ -152,6 +156,7 @@ def test_where_all_are_damaged_nothing_is_touched_and_nothing_restarts(run_dir, 
     assert capsys.readouterr().err.splitlines() == [line]
 
 
+@pytest.mark.slow
 def test_a_run_whose_checkpoints_are_gone_does_not_restart(run_dir, capsys):
     shutil.rmtree(run_dir / "checkpoints")
     before = tree(run_dir)
@@ -163,6 +168,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_restart(run_dir, capsys):
 @pytest.mark.parametrize(
     ("form", "advice"), [(5, "use the jaxrl that wrote it"), (8, "install a newer jaxrl")]
 )
+@pytest.mark.slow
 def test_other_formats_are_refused_with_advice(run_dir, capsys, form, advice):
     for step in STEPS:
         folder = run_dir / "checkpoints" / str(step)
@@ -224,6 +230,7 @@ def test_a_save_that_could_not_be_restored_has_failed(tmp_path, monkeypatch):
     assert checkpoint_files.steps(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_arrays_that_cannot_be_read_are_damage_in_one_line(run_dir, capsys):
     """Older versions wrote such checkpoints, with sums that are right."""
     for step in STEPS:

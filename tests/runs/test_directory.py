@@ -30,7 +30,11 @@ from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import recipe_file
 from tests.survival import check_metrics, without_times
 
-FAST = ["--config", str(recipe_file("a2c_fast")), "--game", "catch", "--parallel.num-devices", "1"]
+ON_CATCH = [
+    "--game", "catch", "--parallel.num-devices", "1", "--env.frame-height", "44",
+    "--env.frame-width", "44",
+]  # fmt: skip
+FAST = ["--config", str(recipe_file("a2c_fast")), *ON_CATCH]
 SMALL = ["--num-envs", "4", "--log.interval", "200", "--evaluation.episodes", "3"]
 SHORT = [*FAST, *SMALL]
 KEYS = {
@@ -207,7 +211,7 @@ def test_play_records_a_gif(run_dir, tmp_path, capsys):
     assert main(["play", str(run_dir), "--output", str(tmp_path / "game.gif")]) == 0
     pictures = imageio.mimread(tmp_path / "game.gif")
     assert 2 <= len(pictures) <= 6 + 2  # what repeats is one picture that stays
-    assert pictures[0].shape[:2] == (420 + 28, 420)
+    assert pictures[0].shape[:2] == (9 * 44 + 28, 9 * 44)
     assert main(["play", str(run_dir), "--output", str(tmp_path / "game.avi")]) == 2
     assert "must end in .mp4 or .gif" in capsys.readouterr().err
 
@@ -295,8 +299,7 @@ RECIPES = {
 
 
 def of_recipe(name):
-    config = ["--config", str(recipe_file(name)), "--game", "catch", "--parallel.num-devices", "1"]
-    return [*config, *SMALL, *RECIPES[name]]
+    return ["--config", str(recipe_file(name)), *ON_CATCH, *SMALL, *RECIPES[name]]
 
 
 RESUMED = (pytest.mark.slow, pytest.mark.rotating(5, group="resumed"))

@@ -72,6 +72,7 @@ def written(run_dir, *rows):
     (run_dir / layout.METRICS).write_text(text, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_in_the_same_run_and_sends_each_step_once(offline, tmp_path):
     run_dir, said = tmp_path / "mine", []
     written(run_dir, row(100))  # from before Weights & Biases was asked for

@@ -64,6 +64,7 @@ def test_training_runs_with_checks_of_values(tmp_path):
     assert all(row["loss/gradient_norm"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_setting_of_the_environment_ends_training_in_one_line(tmp_path):
     values = environment(JAX_ENABLE_X64="1")
     words = ["train", *SMALL, "--run-dir", str(tmp_path / "r")]

@@ -60,6 +60,8 @@ def in_a_long_call(savable):
     return process
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_second_signal_ends_a_compiled_call_at_once():
     process = in_a_long_call(savable=True)
     process.send_signal(signal.SIGTERM)

@@ -53,6 +53,7 @@ def test_training_is_the_same_with_evaluations(runs):
     assert "evaluation/seconds" in TIMING
 
 
+@pytest.mark.slow
 def test_the_lines_of_evaluated_steps_have_the_scores(runs):
     _, during, asked = runs
     rows = metrics.read(during)
@@ -68,6 +69,7 @@ def test_the_lines_of_evaluated_steps_have_the_scores(runs):
     assert tags >= EVALUATED
 
 
+@pytest.mark.slow
 def test_time_of_evaluations_is_no_time_of_training(runs):
     rows = metrics.read(runs[1])
     for before, row in itertools.pairwise(rows):
@@ -76,6 +78,7 @@ def test_time_of_evaluations_is_no_time_of_training(runs):
         assert row["seconds"] - before["seconds"] <= wall - waited + 0.5
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_is_that_of_the_best_evaluation(runs):
     _, during, _ = runs
     assert checkpoint_files.steps(during) == [600, 800]
@@ -172,6 +175,7 @@ def test_a_run_that_is_stopped_between_lines_evaluates_at_the_next_one(tmp_path,
     assert evaluator.if_due(None, 800) == {}  # the next is due at 1,000
 
 
+@pytest.mark.slow
 def test_a_signal_ends_an_evaluation(runs):
     config, actor, _ = evaluate.load_actor(runs[0], None)
     with pytest.raises(evaluate.GaveUpError):

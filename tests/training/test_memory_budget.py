@@ -17,7 +17,7 @@ from jaxrl.errors import UserError
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import memory_budget
-from tests.conftest import catch_config
+from tests.conftest import large_catch_config
 from tests.survival import ROOT, SMALL, begin, environment, finish
 
 
@@ -27,7 +27,7 @@ def set_free(monkeypatch, size):
 
 def test_emulators_that_do_not_fit_are_refused(monkeypatch):
     """4.4 MB each: of 3 GB, and a tenth for all else, 613."""
-    config = catch_config(game="pong", num_envs=1000, env={"engine": "envpool"})
+    config = large_catch_config(game="pong", num_envs=1000, env={"engine": "envpool"})
     set_free(monkeypatch, 3e9)
     message = r"num_envs = 1000: the emulators need 4\.4 GB .* and 3\.0 GB are free: about 613"
     with pytest.raises(UserError, match=message):
@@ -37,7 +37,7 @@ def test_emulators_that_do_not_fit_are_refused(monkeypatch):
 
 def test_rollouts_that_do_not_fit_are_refused(monkeypatch):
     """129 observations of 28,224 bytes of 1,000 environments: 3.6 GB, on two CPU devices too."""
-    config = catch_config("ppo_pong", agent={"rollout_length": 128}, num_envs=1000)
+    config = large_catch_config("ppo_pong", agent={"rollout_length": 128}, num_envs=1000)
     for devices in (1, 2):
         set_free(monkeypatch, 3.6e9)
         with pytest.raises(UserError, match=r"a rollout needs 3\.6 GB of .* and 3\.6 GB are free"):
@@ -48,7 +48,7 @@ def test_rollouts_that_do_not_fit_are_refused(monkeypatch):
 
 @pytest.mark.slow
 def test_a_compiled_program_is_refused_by_what_it_needs(monkeypatch):
-    config = catch_config(num_envs=4)
+    config = large_catch_config(num_envs=4)
     engine = make_engine(config, 4)
     mesh = make_mesh(1)
     program = make_program(
@@ -70,6 +70,7 @@ def limit(size):
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (int(size), int(size)))
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_shell_counts(tmp_path):
     """As `ulimit -v` sets it; nothing is compiled, nothing is made."""
     arguments = ["--num-envs", "2048", "--agent.rollout-length", "512"]
@@ -86,14 +87,14 @@ import resource, sys
 import jax, jax.numpy as jnp, psutil
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import memory_budget
-from tests.conftest import catch_config
+from tests.conftest import large_catch_config
 jax.devices()
 most = psutil.Process().memory_info().vms + 10**9
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
 try:
     jax.block_until_ready(jax.jit(lambda: jnp.ones((30_000, 30_000)))())
 except jax.errors.JaxRuntimeError as error:
-    print(memory_budget.out_of_memory(error, catch_config(), make_mesh(1)))
+    print(memory_budget.out_of_memory(error, large_catch_config(), make_mesh(1)))
 """
 
 
@@ -110,14 +111,14 @@ def test_a_lag_keeps_copies_that_could_be_fewer():
     error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 10 bytes")
     mesh = make_mesh(1)
     assert "a smaller lag" in str(
-        memory_budget.out_of_memory(error, catch_config(parallel={"lag": 9}), mesh)
+        memory_budget.out_of_memory(error, large_catch_config(parallel={"lag": 9}), mesh)
     )
-    assert "lag" not in str(memory_budget.out_of_memory(error, catch_config(), mesh))
+    assert "lag" not in str(memory_budget.out_of_memory(error, large_catch_config(), mesh))
 
 
 def test_other_errors_are_left_alone():
     error = jax.errors.JaxRuntimeError("INTERNAL: something else")
-    assert memory_budget.out_of_memory(error, catch_config(), make_mesh(1)) is None
+    assert memory_budget.out_of_memory(error, large_catch_config(), make_mesh(1)) is None
 
 
 def test_an_algorithm_with_a_memory_and_no_words_for_it_is_refused_in_a_line():

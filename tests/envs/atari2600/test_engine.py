@@ -83,6 +83,20 @@ def test_rows_of_every_game_equal_envpools_for_long(game):
     assert_equals_envpool(BASE.replaced(game=game, env={"max_episode_steps": 300}), 700)
 
 
+LONG = [
+    pytest.param(settings, marks=pytest.mark.slow)
+    for settings in (
+        {"frame_height": 104, "frame_width": 80},
+        {"frame_height": 105, "frame_width": 80},
+        {"frame_height": 42, "frame_width": 44},
+        {"frame_height": 50, "frame_width": 97},
+        {"max_episode_steps": 7},
+        {"frame_skip": 1},
+        {"frame_skip": 5},
+    )
+]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -90,15 +104,9 @@ def test_rows_of_every_game_equal_envpools_for_long(game):
         {"reward_clip": False},
         {"fire_reset": False},
         {"full_action_space": True},
-        {"frame_height": 104, "frame_width": 80},
-        {"frame_height": 105, "frame_width": 80},
-        {"frame_height": 42, "frame_width": 44},
         {"frame_height": 60, "frame_width": 60},
-        {"frame_height": 50, "frame_width": 97},
-        {"max_episode_steps": 7},
-        {"frame_skip": 1},
         {"frame_skip": 2, "max_episode_steps": 30},
-        {"frame_skip": 5},
+        *LONG,
     ],
     ids=lambda settings: "-".join(f"{key}={value}" for key, value in settings.items()),
 )
@@ -183,6 +191,7 @@ def test_sticky_actions_repeat_a_quarter_of_the_frames():
     assert len({frame.tobytes() for frame in sticky}) >= 3
 
 
+@pytest.mark.slow
 def test_a_sticky_action_is_heard_at_once_with_its_probability():
     """Held still, then RIGHT for one step: heard in its first frame, it looks as without chance."""
     settings = LIKE_ENVPOOL | {"fire_reset": False, "max_episode_steps": 27_000}
@@ -219,7 +228,12 @@ def test_same_seed_same_games_other_seed_other_games():
 
 @pytest.mark.parametrize(
     ("game", "exact"),
-    [("space_invaders", True), ("space_invaders", False), ("qbert", False), ("alien", False)],
+    [
+        ("qbert", False),
+        pytest.param("space_invaders", True, marks=pytest.mark.slow),
+        pytest.param("space_invaders", False, marks=pytest.mark.slow),
+        pytest.param("alien", False, marks=pytest.mark.slow),
+    ],
 )
 def test_threads_and_interface_change_nothing(game, exact):
     """Nor do the pictures that a thread has drawn for other environments."""

@@ -24,26 +24,32 @@ SAME_STEP = {"autoreset_mode": "SameStep"}
 SHORT = {"max_num_frames_per_episode": 401}
 STICKY = {"repeat_action_probability": 0.25}
 # Each with a game in which it shows.
-OPTIONS = [
+QUICK = [
     ("pong", {}),
-    ("breakout", {"episodic_life": True}),
     ("breakout", SAME_STEP | STICKY | {"episodic_life": True}),
     ("breakout", {"continuous": True}),  # paddles
-    ("space_invaders", SHORT | {"maxpool": False}),
     ("space_invaders", SAME_STEP | {"frameskip": 1, "max_num_frames_per_episode": 100}),
+    ("qbert", SAME_STEP | {"life_loss_info": True, "img_height": 70, "img_width": 80}),
+    ("berzerk", STICKY | {"full_action_space": True}),  # ALE acts while it starts the game
+    ("adventure", {"img_height": 250, "img_width": 160}),  # made for European televisions
+    ("air_raid", {"img_height": 250, "img_width": 160, "grayscale": False, "maxpool": False}),
+]
+SLOW = [
+    ("breakout", {"episodic_life": True}),
+    ("space_invaders", SHORT | {"maxpool": False}),
     ("space_invaders", SHORT | {"frameskip": 5, "grayscale": False}),
     ("space_invaders", {"continuous": True, "continuous_action_threshold": 0.2}),
     ("seaquest", {"life_loss_info": True, "stack_num": 1, "img_height": 104, "img_width": 80}),
-    ("qbert", SAME_STEP | {"life_loss_info": True, "img_height": 70, "img_width": 80}),
     ("seaquest", {"img_height": 210, "img_width": 160, "grayscale": False, "stack_num": 2}),
-    ("berzerk", STICKY | {"full_action_space": True}),  # ALE acts while it starts the game
     ("name_this_game", {"reward_clipping": False}),  # it presses SELECT 134 times
     ("surround", {"noop_max": 0, "use_fire_reset": False}),
     ("alien", STICKY | {"noop_max": 200, "repeat_action_probability": 0.9}),
     ("skiing", {"full_action_space": True, "max_num_frames_per_episode": 7}),  # without FIRE
-    ("adventure", {"img_height": 250, "img_width": 160}),  # made for European televisions
     ("adventure", {"img_height": 16, "img_width": 16}),
-    ("air_raid", {"img_height": 250, "img_width": 160, "grayscale": False, "maxpool": False}),
+]
+OPTIONS = [
+    *QUICK,
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
 ]
 
 
@@ -131,7 +137,9 @@ def test_attributes_are_ales(options):
     both.close()
 
 
-@pytest.mark.parametrize(("game", "options"), OPTIONS, ids=[f"{g}-{named(o)}" for g, o in OPTIONS])
+@pytest.mark.parametrize(
+    ("game", "options"), OPTIONS, ids=[f"{g}-{named(o)}" for g, o in QUICK + SLOW]
+)
 def test_equals_ales(game, options):
     """The same seed plays the same games, with their no-ops and sticky actions drawn by chance."""
     both = Both(game, 2, **options)

@@ -151,6 +151,7 @@ def test_more_rows_are_played_again_than_there_are_threads(driver, monkeypatch):
     assert driver.most_again() > 1
 
 
+@pytest.mark.slow
 def test_a_warp_has_32_games_at_most(driver):
     engine = make_engine(BASE, 1)
     state, _ = engine.init(1)

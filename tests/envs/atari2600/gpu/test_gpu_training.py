@@ -35,6 +35,7 @@ def assert_equal(got, expected):
     jax.tree.map(np.testing.assert_array_equal, got, expected)
 
 
+@pytest.mark.slow
 def test_snapshots_move_between_the_engines(on_gpu):
     on_gpu(False)
     threads = make_engine(BASE, 3)
