@@ -43,12 +43,12 @@ def test_seconds_are_summed_by_file_and_fixture(report, capsys):
 def test_what_is_over_twice_its_budget_is_named(report):
     lines = times.excesses(times.read(report), {})
     assert [line.partition(" takes ")[0] for line in lines] == [
-        "tests/ops/test_returns.py::test_b[x]",  # 14 s without the 3 s of a fixture, of 5
+        "tests/ops/test_returns.py::test_b[x]",  # 14 s without the 3 s of a fixture, of 3
         "tests/test_public.py",  # 121 s of 60
     ]
     assert "121 s of the processor, its budget is 60" in lines[1]
     (line,) = times.excesses(times.read(report), {"tests/test_public.py": 61})
-    assert "a quick test 5: mark it slow" in line
+    assert "a quick test 3: mark it slow" in line
     more = {"tests/test_public.py": 61, "tests/ops/test_returns.py::test_b[x]": 6}
     assert times.excesses(times.read(report), more) == []
 

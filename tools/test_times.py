@@ -5,7 +5,7 @@
 
 A REPORT is what `pytest --junitxml` writes; without one it is that of the last `make test` or `make
 test-long`. Seconds are the processor's, so that other work on the machine hardly changes them. A
-quick test may take 5, a file 60, or what `tests/budgets.csv` says; what is over twice that fails.
+quick test may take 3, a file 60, or what `tests/budgets.csv` says; what is over twice that fails.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = ROOT / ".pytest_cache" / "times.xml"
 BUDGETS = ROOT / "tests" / "budgets.csv"
-QUICK_TEST, FILE = 5.0, 60.0  # seconds of a quick test, and of a file that has no line
+QUICK_TEST, FILE = 3.0, 60.0  # seconds of a quick test, and of a file that has no line
 NOISE = 2.0  # times the budget that fail: machines differ
 
 

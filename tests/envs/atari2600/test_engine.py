@@ -166,6 +166,7 @@ def test_games_of_other_modes_are_envpools(capsys):
 # --- chance --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_games_start_with_one_to_thirty_noops():
     """The first row of Enduro, whose cars move in every frame, tells how many there were."""
     config = BASE.replaced(game="enduro", env={"exact_resets": True})

@@ -175,6 +175,7 @@ def test_games_of_every_kind_equal_ales_for_long(game, mode):
     both.close()
 
 
+@pytest.mark.slow
 def test_parts_are_reset_as_ales():
     both = Both("space_invaders", 3, **SHORT)
     both.reset(seed=np.array([7, 3, 7]))

@@ -68,6 +68,7 @@ def driver(monkeypatch):
     build_gpu.card.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_driver_says_what_the_cards_are(driver):
     assert build_gpu.card() == (90, 12)
 
