@@ -67,6 +67,7 @@ setup-dev: .venv/jaxrl-dev-installed
 .venv/jaxrl-installed: pyproject.toml $(TESTED) | .venv/bin/pip
 	$(INSTALL) $(EDITABLE) ".$(if $(CUDA),[cuda])"
 	@.venv/bin/python -m jaxrl.envs.atari2600 >/dev/null
+	@.venv/bin/python -c "from jaxrl.kernels import library; library.lanes()"
 	@touch $@
 
 .venv/jaxrl-dev-installed: .venv/jaxrl-installed

@@ -3,7 +3,7 @@
 A test marked `rotating(n)` runs every n-th of its cases, from one that the number of commits
 chooses: n commits in a row run all. A test of one case runs with one commit in n. With
 `group="name"` the cases of all tests in this group count together. Other slow tests of a file take
-turns by three; `rotating(1)` runs always, for promises that no other test keeps.
+turns by four; `rotating(1)` runs always, for promises that no other test keeps.
 
 The head of pytest's report names the part; `JAXRL_PART` of the environment repeats it, with the
 same arguments of pytest. All cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a
@@ -16,6 +16,7 @@ import zlib
 from collections import defaultdict
 from pathlib import Path
 
+TURNS = 4  # of slow tests that say nothing else
 THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
 
 
@@ -62,7 +63,7 @@ def _turn(item) -> tuple[str, int] | None:
         (every,) = marker.args
         return marker.kwargs.get("group") or item.nodeid.partition("[")[0], every
     if item.get_closest_marker("slow"):
-        return f"slow tests of {item.nodeid.partition('::')[0]}", 3
+        return f"slow tests of {item.nodeid.partition('::')[0]}", TURNS
     return None
 
 

@@ -52,12 +52,12 @@ def test_the_tests_of_a_group_count_together(monkeypatch):
     assert len(set.union(*parts)) == 6
 
 
-@pytest.mark.parametrize(("mark", "often"), [("slow", 1), ("rotating(1)", 3), (None, 3)])
-def test_slow_tests_take_turns_by_three_unless_they_always_run(monkeypatch, mark, often):
+@pytest.mark.parametrize(("mark", "often"), [("slow", 1), ("rotating(1)", 4), (None, 4)])
+def test_slow_tests_take_turns_by_four_unless_they_always_run(monkeypatch, mark, often):
     monkeypatch.setattr(rotation, "THOROUGH", False)
     marker = {"slow": pytest.mark.slow, "rotating(1)": pytest.mark.rotating(1)}.get(mark)
     ran = []
-    for number in range(3):
+    for number in range(4):
         monkeypatch.setenv("JAXRL_PART", str(number))
         items = [_Item(f"tests/x.py::test_{i}", marker and marker.mark) for i in range(4)]
         hook = SimpleNamespace(pytest_deselected=lambda items: None)

@@ -320,6 +320,30 @@ middle-half-is-wider: analysis/test_statistics.py::test_aggregates_are_those_of_
 planes-ignored:
     envs/test_colors.py::test_every_agents_first_layer_has_a_channel_for_each_plane_of_each_frame
     x = planes_last(x, self.planes) => pass
+# kernels/native/tiles.h
+kernels-never-rectify:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    if (finish.rectify) x = rectified(x); => if (finish.rectify) x = x;
+# kernels/native/convolution.h
+kernels-bias-of-one-pixel:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    sum += load(gradient + i); => sum = load(gradient + i);
+kernels-one-line-of-weights:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    const Left left{image + line * s.line(), => const Left left{image + s.line(),
+kernels-weights-not-turned:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    const int y = (taps - 1 - ty) * s.stride + py, => const int y = ty * s.stride + py,
+kernels-mean-added: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
+    * scale[i] - shift[i]; => * scale[i] + shift[i];
+kernels-no-clip: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
+    x[i] = above > limit ? limit : above; => x[i] = above;
+# kernels/native/ffi.cc
+kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    for (int part = 1; part < parts; part++) => for (int part = 2; part < parts; part++)
+kernels-gradient-through-rectifier:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    where_positive(load(y + i), load(gradient + i)) => load(gradient + i)
 # envs/atari2600/native/observation.h
 eights-beyond-the-line:
     envs/atari2600/test_observation.py::test_every_way_to_average_equals_that_of_one_pixel

@@ -7,9 +7,17 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config.schema import CONVOLUTIONS, NetworkConfig
+from jaxrl.kernels.convolution import Pixels
+from jaxrl.networks.convolution import cuts_blocks
 from jaxrl.networks.core import core_of, first_observation
 from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork
-from jaxrl.networks.running_statistics import init_statistics, normalize, update_statistics
+from jaxrl.networks.running_statistics import (
+    init_statistics,
+    normalize,
+    pixels,
+    update_statistics,
+)
+from jaxrl.networks.torsos import takes_pixels
 from jaxrl.ops import batches
 from jaxrl.types import (
     FRAME_SHAPE,
@@ -67,10 +75,16 @@ def forward(network: nn.Module, params: Any, statistics: Any, observation: Any, 
     return network.apply({"params": params}, _normalized(network, observation, statistics), *noise)
 
 
-def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> jax.Array:
-    """Normalizes stacks of frames, in the order of the blocks that the first layer cuts, if any."""
+def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> Any:
+    """Normalizes stacks of frames, or leaves it to the first layer, where that is one of C++.
+
+    Else they come in the order of the blocks that the first layer cuts, if any.
+    """
     config: NetworkConfig = network.config
-    by_blocks = jax.default_backend() == "cpu" and config.torso in CONVOLUTIONS
+    ours = isinstance(network, PolicyValueNetwork | ActionValueNetwork)
+    if ours and takes_pixels(config, network.planes):
+        return pixels(observation, statistics)
+    by_blocks = cuts_blocks(config.dtype) and config.torso in CONVOLUTIONS
     block = config.first_stride if by_blocks else 1
     whole = all(length % block == 0 for length in observation.shape[-3:-1])
     return normalize(observation, statistics, block if whole else 1, config.skip_blank_frames)
@@ -83,7 +97,11 @@ def _unroll(
     single = observation.stack.ndim == 4
     steps = jax.tree.map(lambda x: x[:, None], observation) if single else observation
     rows = _normalized(network, batches.flatten(steps.stack), statistics)
-    steps = steps._replace(stack=batches.unflatten(rows, steps.stack.shape[:2]))
+    leading = steps.stack.shape[:2]
+    if isinstance(rows, Pixels):
+        steps = steps._replace(stack=rows._replace(stack=steps.stack))
+    else:
+        steps = steps._replace(stack=batches.unflatten(rows, leading))
     outputs: Any = network.apply({"params": params}, steps)
     if not single:
         return outputs

@@ -1,4 +1,4 @@
-"""The one convolution, with a form for CPUs that consists of matrix products.
+"""The one convolution: by C++ on CPUs, or there by matrix products, by XLA elsewhere.
 
 On CPUs, XLA's own weight gradient is 30 times too slow inside a loop. The form for CPUs cuts the
 image into blocks as large as the stride and sums over the few blocks under the kernel (4 for the
@@ -12,6 +12,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from jaxrl.kernels import library
+from jaxrl.kernels.convolution import Form, Pixels, convolution, fits
 
 
 def xla_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
@@ -177,3 +180,37 @@ def conv2d(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
     if jax.default_backend() == "cpu":
         return block_convolution(x, kernel, stride)
     return xla_convolution(x, kernel, stride)
+
+
+def by_products(
+    x: jax.Array,
+    kernel: jax.Array,
+    bias: jax.Array,
+    form: Form,
+    conv: Callable[[jax.Array, jax.Array, int], jax.Array] = conv2d,
+) -> jax.Array:
+    """Computes `layer` by operations of XLA, with this convolution."""
+    if form.rectify_inputs:
+        x = jax.nn.relu(x)
+    if form.padding:
+        around = (form.padding, form.padding)
+        x = jnp.pad(x, ((0, 0), around, around, (0, 0)))
+    y = conv(x, kernel, form.stride) + bias
+    return jax.nn.relu(y) if form.rectify else y
+
+
+def layer(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form) -> jax.Array:
+    """Computes a layer, by the kernels of C++ where they fit; see `kernels.convolution`."""
+    if isinstance(x, Pixels) or (jax.default_backend() == "cpu" and fits(x, kernel)):
+        return convolution(x, kernel, bias, form)
+    return by_products(x, kernel, bias, form)
+
+
+def has_kernels() -> bool:
+    """Whether the kernels of C++ are there."""
+    return jax.default_backend() == "cpu" and library.lanes() is not None
+
+
+def cuts_blocks(dtype: str = "float32") -> bool:
+    """Whether a first layer takes its image in blocks: on CPUs, where the kernels do not."""
+    return jax.default_backend() == "cpu" and (dtype != "float32" or not has_kernels())

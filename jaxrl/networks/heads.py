@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.kernels.convolution import Pixels
 from jaxrl.networks.core import RecurrentCore
 from jaxrl.networks.layers import Dense, NoisyDense
 from jaxrl.networks.torsos import Torso, activated
@@ -51,8 +52,12 @@ def remember(
 
     Returns the core's state f32[B, S] after them, too. Stacks come from `normalize`.
     """
-    (features,) = Torso(config, planes)(batches.flatten(steps.stack))
-    features = batches.unflatten(features, steps.stack.shape[:2])
+    stack: Any = steps.stack
+    rows = batches.flatten(stack.stack if isinstance(stack, Pixels) else stack)
+    (features,) = Torso(config, planes)(
+        stack._replace(stack=rows) if isinstance(stack, Pixels) else rows
+    )
+    features = batches.unflatten(features, stack.shape[:2])
     return RecurrentCore(config, num_actions)(features, steps)
 
 

@@ -6,7 +6,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.networks.convolution import conv2d
+from jaxrl.kernels.convolution import Form, Pixels
+from jaxrl.networks.convolution import layer
 
 NOISE = 0.5  # initial deviation of noisy weights, times the root of the inputs (Fortunato 2018)
 
@@ -22,16 +23,16 @@ def uniform_fan_in(fan_in: int) -> nn.initializers.Initializer:
 
 
 class Conv(nn.Module):
-    """A convolution with bias; see `conv2d`."""
+    """A convolution with bias; see `jaxrl.networks.convolution.layer`."""
 
     filters: int
     size: int
-    stride: int
+    form: Form
     init: str
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Maps [B, H, W, C] to [B, H', W', filters], computed in the dtype of x."""
+    def __call__(self, x: jax.Array | Pixels) -> jax.Array:
+        """Maps [B, H, W, C] to [B, H', W', filters], in the dtype of x, or in float32 of pixels."""
         uniform = uniform_fan_in(self.size * self.size * x.shape[-1])
         orthogonal = self.init == "orthogonal"
         kernel = self.param(
@@ -40,7 +41,8 @@ class Conv(nn.Module):
             (self.size, self.size, x.shape[-1], self.filters),
         )
         bias = self.param("bias", nn.initializers.zeros if orthogonal else uniform, (self.filters,))
-        return conv2d(x, kernel.astype(x.dtype), self.stride) + bias.astype(x.dtype)
+        dtype = jnp.float32 if isinstance(x, Pixels) else x.dtype
+        return layer(x, kernel.astype(dtype), bias.astype(dtype), self.form)
 
 
 class Dense(nn.Module):

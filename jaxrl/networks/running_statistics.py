@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrl.config.bounds import EXACT_FRAMES
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.kernels.convolution import CLIP, Pixels
 from jaxrl.networks.convolution import cut, cut_bytes, join
 from jaxrl.runtime.collectives import gather_over_devices, sum_over_devices
 from jaxrl.types import AXIS, FRAME_SHAPE
@@ -22,7 +23,6 @@ class RunningStatistics(NamedTuple):
 
 
 MAX_COUNT = 1e7  # beyond it float32 loses increments; the statistics then forget exponentially
-CLIP = 5.0  # standard deviations
 
 
 def new_statistics(shape: tuple[int, ...]) -> RunningStatistics:
@@ -150,6 +150,16 @@ def normalize(
             lit = _lit(observation)
             x = jnp.where(jnp.expand_dims(lit, tuple(range(lit.ndim - 1, x.ndim - 1))), x, 0.0)
     return join(x) if block > 1 else x
+
+
+def pixels(observation: jax.Array, statistics: Any) -> Pixels:
+    """Returns what `normalize` does to u8[..., H, W, C] for the layer that does it by itself."""
+    shape = observation.shape[-3:-1]
+    if statistics == ():
+        zeros = jnp.zeros(shape, jnp.float32)
+        return Pixels(observation, zeros + 1 / 255, zeros)
+    scale = jax.lax.rsqrt(statistics.variance + 1e-5)[..., 0]
+    return Pixels(observation, scale / 255, statistics.mean[..., 0] * scale)
 
 
 def _lit(observation: jax.Array) -> jax.Array:

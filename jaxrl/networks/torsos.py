@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jaxrl import extensions
 from jaxrl.config.schema import CONVOLUTIONS, TORSOS, NetworkConfig, convolutions
 from jaxrl.errors import UserError, first_line
+from jaxrl.kernels.convolution import Form, Pixels
+from jaxrl.networks.convolution import has_kernels
 from jaxrl.networks.layers import Conv, Dense, NoisyDense
 
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
@@ -22,17 +24,17 @@ class ImpalaSection(nn.Module):
     init: str
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array | Pixels) -> jax.Array:
         """Maps f32[B, H, W, C] to f32[B, ceil(H / 2), ceil(W / 2), filters]."""
 
-        def same(x: jax.Array) -> jax.Array:
-            x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-            return Conv(self.filters, 3, 1, self.init)(x)
+        def same(x: jax.Array | Pixels, rectify_inputs: bool = True) -> jax.Array:
+            form = Form(padding=1, rectify_inputs=rectify_inputs)
+            return Conv(self.filters, 3, form, self.init)(x)
 
-        x = nn.max_pool(same(x), (3, 3), (2, 2), "SAME")
+        y: jax.Array = nn.max_pool(same(x, rectify_inputs=False), (3, 3), (2, 2), "SAME")
         for _ in range(2):
-            x = x + same(nn.relu(same(nn.relu(x))))
-        return x
+            y = y + same(same(y))
+        return y
 
 
 def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
@@ -90,6 +92,12 @@ def planes_last(stack: jax.Array, planes: int) -> jax.Array:
     return jnp.moveaxis(split, 1, -1).reshape(batch, height // planes, width, frames * planes)
 
 
+def takes_pixels(config: NetworkConfig, planes: int) -> bool:
+    """Whether a torso's first layer normalizes the bytes of its images itself, in C++."""
+    plain = planes == 1 and not config.skip_blank_frames and config.dtype == "float32"
+    return plain and config.torso in TORSOS.builtin and has_kernels()
+
+
 class Torso(nn.Module):
     """Convolutions, and on top one hidden layer for each stream of heads."""
 
@@ -98,11 +106,11 @@ class Torso(nn.Module):
     streams: int = 1
 
     @nn.compact
-    def __call__(self, x: jax.Array, noise: Any = None) -> tuple[jax.Array, ...]:
-        """Maps f32[B, 84, 84, 4] from `normalize` to one f32[B, units] per stream."""
-        x = planes_last(x, self.planes)
+    def __call__(self, x: Any, noise: Any = None) -> tuple[jax.Array, ...]:
+        """Maps f32[B, 84, 84, 4] from `normalize`, or `Pixels`, to one f32[B, units] per stream."""
         init, activate = self.config.init, partial(activated, self.config)
-        x = x.astype(self.config.dtype)
+        if not isinstance(x, Pixels):
+            x = planes_last(x, self.planes).astype(self.config.dtype)
         if self.config.torso == "impala":
             for filters in IMPALA_FILTERS:
                 x = ImpalaSection(filters, init)(x)
@@ -112,7 +120,10 @@ class Torso(nn.Module):
         else:
             layers, units = convolutions(self.config)
             for filters, size, stride in layers:
-                x = activate(Conv(filters, size, stride, init)(x))
+                form = Form(stride, rectify=not self.config.layer_norm)
+                x = Conv(filters, size, form, init)(x)
+                if self.config.layer_norm:
+                    x = activate(x)
         x = x.reshape(x.shape[0], -1)
         hidden = []
         for number in range(self.streams):

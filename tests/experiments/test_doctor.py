@@ -19,7 +19,7 @@ from jaxrl.cli.main import main
 from jaxrl.experiments.doctor import doctor, emulators, gradients, host_checks, machine, probes
 from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.networks import layers
-from jaxrl.networks.convolution import conv2d
+from jaxrl.networks.convolution import layer
 from jaxrl.program import rollout
 from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import make_mesh
@@ -541,9 +541,9 @@ def test_the_games_that_are_compared_end_and_are_reset():
     [(1.0, "ok"), (1.0003, "warning"), (1.1, "cross"), (float("nan"), "cross")],
 )
 def test_wrong_gradients_are_a_cross(factor, mark, monkeypatch):
-    right = conv2d
+    right = layer
     monkeypatch.setattr(gradients, "TORSOS", ("nips",))
-    monkeypatch.setattr(layers, "conv2d", lambda *a: right(*a) * factor)
+    monkeypatch.setattr(layers, "layer", lambda *a: right(*a) * factor)
     found = probes.run("gradients")
     assert found["mark"] == mark
     assert "nips" in found["text"]

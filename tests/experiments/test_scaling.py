@@ -10,7 +10,7 @@ from jaxrl.config.plan import resolve
 from jaxrl.experiments import bench, scaling
 from jaxrl.networks.running_statistics import init_statistics
 from jaxrl.runtime.mesh import REPLICATED, SHARDED, make_mesh, map_over_devices
-from tests.conftest import catch_config
+from tests.conftest import catch_config, large_catch_config
 
 
 def compiled(program, *arguments):
@@ -79,7 +79,7 @@ def num_bytes(tree):
     [("a2c_fast", {}), ("c51_fast", {"learning_starts": 0})],
 )
 def test_an_update_moves_its_gradients_and_little_more(recipe, agent):
-    config = catch_config(recipe, agent, num_envs=8, parallel={"num_devices": 2})
+    config = large_catch_config(recipe, agent, num_envs=8, parallel={"num_devices": 2})
     load = bench.make_load(bench.prepare(config), "training")
     load.close()
     atoms = (3 * 51, None) if recipe == "c51_fast" else (3, 1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.kernels import library
 from jaxrl.networks import convolution, running_statistics
 from jaxrl.networks.actors import forward, init_params
 from jaxrl.networks.core import core_of, first_observation
@@ -234,7 +235,8 @@ def test_the_network_sees_what_is_normalized(torso, stride, shape, core):
 
 
 @pytest.mark.parametrize("core", ["none", pytest.param("lstm", marks=pytest.mark.slow)])
-def test_on_a_cpu_no_pixel_is_moved_as_a_float(core):
+def test_on_a_cpu_without_kernels_no_pixel_is_moved_as_a_float(core, monkeypatch):
+    monkeypatch.setattr(library, "lanes", lambda: None)
     config = NetworkConfig("nips", normalize_observations=True, core=core, core_units=8)
     network = PolicyValueNetwork(3, config)
     statistics = init_statistics(config, (24, 20))

@@ -21,7 +21,7 @@ from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import memory_budget
 from jaxrl.training.memory_budget import check_memory
 from jaxrl.types import AXIS, TimeStep, Trajectory
-from tests.conftest import catch_config, recipe_file
+from tests.conftest import large_catch_config, recipe_file
 
 ENVS, ROLLOUT = 3, 2
 
@@ -253,7 +253,7 @@ def test_a_million_transitions_take_less_than_7_3_gb():
 def test_the_compiled_program_writes_the_ring_in_place(order):
     """Beside the ring it needs far less memory than a second one."""
     settings = {"replay_capacity": 40_000, "batch_size": 32, "learning_starts": 0}
-    config = catch_config("c51_fast", num_envs=4, parallel={"order": order}, agent=settings)
+    config = large_catch_config("c51_fast", settings, num_envs=4, parallel={"order": order})
     engine = make_engine(config, 4)
     program = make_program(
         resolve(config), make_agent(resolve(config), engine.spec), (engine,), make_mesh(1)

@@ -223,8 +223,13 @@ def test_a_replay_is_saved_and_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("config", [SHORT, ATARI], ids=["catch", "pong"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(SHORT, id="catch", marks=pytest.mark.rotating(2)),
+        pytest.param(ATARI, id="pong", marks=pytest.mark.rotating(6)),
+    ],
+)
 def test_killed_at_any_moment_it_ends_as_one_that_was_not(tmp_path, config):
     words = [*config, "--total-steps", "4000", *SEEDS]
     status, errors = finish(begin("train", *words, "--run-dir", str(tmp_path / "a")), 600)

@@ -4,11 +4,12 @@ import sys
 
 from jaxrl.envs.atari2600 import build
 from jaxrl.errors import UserError
+from jaxrl.runtime import native_library
 
 
 def main() -> int:
     """Returns the exit status; a missing compiler is said, and is no failure."""
-    if build.compiler() is None:
+    if native_library.compiler() is None:
         print("no C++ compiler: env.engine = atari2600 needs one", file=sys.stderr)
         return 0
     try:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from jaxrl.envs.atari2600 import build
 from jaxrl.errors import UserError
+from jaxrl.runtime import native_library
 
 SOURCE = build.NATIVE / "gpu_engine.cu"
 # Functions are those of the device; averages are added as OpenCV does.
@@ -93,10 +94,10 @@ def kernels() -> Kernels:
     nvrtc = Nvrtc(found.driver)
     target = nvrtc.target(found.capability)
     parts = (target, nvrtc.version(), *OPTIONS)
-    key = build.digest_of(parts, build.files_in(build.NATIVE))
+    key = native_library.digest_of(parts, native_library.files_in(build.NATIVE))
     try:
-        out = build.cache_dir() / f"atari2600-{target}-{key}.cubin"
-        with build.alone_without(out) as is_missing:
+        out = native_library.cache_dir() / f"atari2600-{target}-{key}.cubin"
+        with native_library.alone_without(out) as is_missing:
             if is_missing:
                 print("compiling the emulator for this GPU, once", file=sys.stderr)
                 _write(out, nvrtc.compiled(target).image)

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxrl.envs.atari2600 import build, build_gpu, library
 from jaxrl.errors import DamagedError
+from jaxrl.runtime import native_library
 from jaxrl.types import TimeStep
 
 STEP = "jaxrl_atari2600_gpu_step"  # XLA's name of the custom call
@@ -32,7 +33,7 @@ def _pointer(dtype: Any) -> Any:
 @functools.cache
 def load() -> ctypes.CDLL:
     """Loads the library, which is built on first use, and registers its custom call with XLA."""
-    functions = build.loaded(build.gpu_library())
+    functions = native_library.loaded(build.gpu_library(), build.TITLE)
     size, bytes_, count = ctypes.c_uint64, _pointer(np.uint8), ctypes.c_uint64
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "jaxrl_gpu_sizes": (None, [count, _pointer(np.uint64)]),

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -65,12 +66,12 @@ def _difference(ours: Any, theirs: Any) -> float:
 def _xla_convolutions() -> Iterator[None]:
     """Makes networks use XLA's convolution on CPUs too."""
     module: Any = layers
-    before = module.conv2d
-    module.conv2d = convolution.xla_convolution
+    before = module.layer
+    module.layer = partial(convolution.by_products, conv=convolution.xla_convolution)
     try:
         yield
     finally:
-        module.conv2d = before
+        module.layer = before
 
 
 def compare() -> dict[str, Any]:
@@ -95,7 +96,7 @@ def compare() -> dict[str, Any]:
         if not on_cpu:
             rounded[torso] = _difference(_gradient(torso, device, None), expected)
     text = ", ".join(f"{torso} {difference:.0e}" for torso, difference in found.items())
-    against = "block convolution against XLA's own" if on_cpu else "against the CPU's"
+    against = "our convolution against XLA's own" if on_cpu else "against the CPU's"
     text = f"relative difference {against}: {text}"
     if rounded:
         # TF32 or bfloat16 products, where the platform takes them for float32.

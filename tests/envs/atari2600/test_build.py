@@ -9,6 +9,7 @@ import pytest
 from jaxrl.envs.atari2600 import build
 from jaxrl.envs.atari2600.__main__ import main as build_main
 from jaxrl.errors import UserError
+from jaxrl.runtime import native_library
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_another_compiler_or_flag_is_another_library(empty_cache, tmp_path, monk
 
 
 def test_without_a_compiler_there_is_one_line(empty_cache, monkeypatch, capsys):
-    monkeypatch.setattr(build, "compiler", lambda: None)
+    monkeypatch.setattr(native_library, "compiler", lambda: None)
     with pytest.raises(UserError, match="install g"):
         build.library()
     assert build_main() == 0

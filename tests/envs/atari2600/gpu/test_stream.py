@@ -21,6 +21,7 @@ from jaxrl.envs.atari2600 import engine as chosen
 from jaxrl.envs.atari2600.roms import rom
 from jaxrl.errors import EngineError, UserError
 from jaxrl.experiments.doctor import emulators
+from jaxrl.runtime import native_library
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.gpu.test_gpu_engine import BASE, actions_for, play
 from tests.survival import without_times
@@ -88,8 +89,15 @@ def test_streams_that_fall_behind(sanitizer, tmp_path):
     """Nothing waits for one or runs ahead of it; an engine ends behind its steps (stream.cc)."""
     cartridge, program = tmp_path / "cartridge", tmp_path / "stream"
     cartridge.write_bytes(rom("ms_pacman"))
-    command = [*build.compiler(), "-std=c++17", "-O1", "-ffp-contract=off", "-pthread", "-rdynamic"]
-    folders = ["-I", build.NATIVE, "-isystem", build._include_dir()]
+    command = [
+        *native_library.compiler(),
+        "-std=c++17",
+        "-O1",
+        "-ffp-contract=off",
+        "-pthread",
+        "-rdynamic",
+    ]
+    folders = ["-I", build.NATIVE, "-isystem", native_library._include_dir()]
     source = standin.FOLDER / "stream.cc"
     subprocess.run([*command, *SANITIZERS[sanitizer], *folders, source, "-o", program], check=True)
     done = subprocess.run(

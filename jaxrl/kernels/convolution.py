@@ -1,0 +1,108 @@
+"""A convolution with what surrounds it, and its gradients, as calls of C++."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.kernels import library
+
+CLIP = 5.0  # of normalized pixels
+
+
+class Form(NamedTuple):
+    """How a layer convolves."""
+
+    stride: int = 1
+    padding: int = 0  # pixels of zeros on each side
+    rectify_inputs: bool = False  # before the convolution
+    rectify: bool = False  # after the bias
+
+
+class Pixels(NamedTuple):
+    """Images as bytes, which a layer normalizes as it goes: clip(byte · scale - shift, ±CLIP)."""
+
+    stack: jax.Array  # u8[..., H, W, C]
+    scale: jax.Array  # f32[H, W]
+    shift: jax.Array  # f32[H, W]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the images."""
+        return self.stack.shape
+
+
+def fits(x: jax.Array | Pixels, kernel: jax.Array) -> bool:
+    """Whether the kernels compute a layer of these arrays: in float32, in whole registers."""
+    if not (isinstance(x, Pixels) or x.dtype == jnp.float32) or kernel.dtype != jnp.float32:
+        return False
+    lanes = library.lanes()
+    return lanes is not None and kernel.shape[-1] % lanes == 0
+
+
+def output_shape(x: jax.Array | Pixels, kernel: jax.Array, form: Form) -> tuple[int, ...]:
+    """Returns the shape [B, H', W', F] of a layer's outputs."""
+    size, filters = kernel.shape[0], kernel.shape[-1]
+    rows, columns = (
+        (length + 2 * form.padding - size) // form.stride + 1 for length in x.shape[1:3]
+    )
+    return x.shape[0], rows, columns, filters
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def convolution(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form) -> jax.Array:
+    """Computes a layer: f32[B, H, W, C], f32[K, K, C, F], f32[F] -> f32[B, H', W', F].
+
+    y = max(0, bias + kernel * max(0, x)), each maximum where the form has it, and H' = (H + 2 P -
+    K) // S + 1. `fits` must hold. The order of all sums is fixed, whatever the number of threads.
+    """
+    shape = jax.ShapeDtypeStruct(output_shape(x, kernel, form), jnp.float32)
+    if min(shape.shape[1:]) < 1:
+        raise ValueError(f"images {x.shape[1:3]} are too small for a kernel of {kernel.shape[0]}")
+    if isinstance(x, Pixels):
+        (y,) = _call(library.FORWARD_BYTES, [shape], form, *x, kernel, bias, limit=np.float32(CLIP))
+    else:
+        (y,) = _call(library.FORWARD, [shape], form, x, kernel, bias)
+    return y
+
+
+def _forward(
+    x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form
+) -> tuple[jax.Array, Any]:
+    y = convolution(x, kernel, bias, form)
+    return y, (x, kernel, bias, y)
+
+
+def _backward(form: Form, residuals: Any, gradient: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+    """Computes the three gradients; pixels have none, and XLA drops the call that nobody uses."""
+    x, kernel, bias, y = residuals
+    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (kernel, bias)]
+    if isinstance(x, Pixels):
+        limit = np.float32(CLIP)
+        return None, *_call(library.WEIGHTS_BYTES, shapes, form, *x, y, gradient, limit=limit)
+    of_kernel, of_bias = _call(library.WEIGHTS, shapes, form, x, y, gradient)
+    return _gradient_of_inputs(form, x, kernel, y, gradient), of_kernel, of_bias
+
+
+def _gradient_of_inputs(
+    form: Form, x: jax.Array, kernel: jax.Array, y: jax.Array, gradient: jax.Array
+) -> jax.Array:
+    channels, lanes = x.shape[-1], library.lanes() or 1
+    if missing := -channels % lanes:  # channels that are not there have weights of 0
+        x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, missing)))
+        kernel = jnp.pad(kernel, ((0, 0), (0, 0), (0, missing), (0, 0)))
+        return _gradient_of_inputs(form, x, kernel, y, gradient)[..., :channels]
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    (of_inputs,) = _call(library.INPUTS, [shape], form, x, kernel, y, gradient)
+    return of_inputs
+
+
+convolution.defvjp(_forward, _backward)
+
+
+def _call(name: str, shapes: list[Any], form: Form, *arrays: jax.Array, **more: Any) -> Any:
+    """Calls C++; the members of a population follow one another, each on all threads."""
+    call = jax.ffi.ffi_call(name, shapes, vmap_method="sequential")
+    return call(*arrays, **form._asdict(), **more)

@@ -1,0 +1,50 @@
+// Shares the parts of a call among the threads of its device.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace jaxrl {
+
+// Calls work(part) for each part. The caller takes parts too, and waits only for those that others have begun, so
+// it ends also where no other thread ever comes.
+inline void in_parallel(xla::ffi::ThreadPool& pool, int parts, std::function<void(int)> work) {
+  const int threads = static_cast<int>(std::min<int64_t>(pool.num_threads(), parts));
+  if (threads <= 1) {
+    for (int part = 0; part < parts; part++) work(part);
+    return;
+  }
+  struct Shared {
+    std::function<void(int)> work;
+    int parts;
+    std::atomic<int> next{0}, left;
+  };
+  auto shared = std::make_shared<Shared>();  // a thread that comes late finds it still
+  shared->work = std::move(work);
+  shared->parts = parts;
+  shared->left = parts;
+  const auto take = [shared] {
+    for (int part; (part = shared->next++) < shared->parts;) {
+      shared->work(part);
+      if (--shared->left == 0) shared->left.notify_one();
+    }
+  };
+  for (int i = 1; i < threads; i++) pool.Schedule(std::function<void()>(take));
+  take();
+  for (int left; (left = shared->left) != 0;) shared->left.wait(left);
+}
+
+// Memory of this thread, `count` floats whose values are of an earlier use.
+template <int which>
+float* scratch(long count) {
+  thread_local std::vector<float> memory;
+  if (memory.size() < static_cast<size_t>(count)) memory.resize(count);
+  return memory.data();
+}
+
+}  // namespace jaxrl

@@ -1,0 +1,156 @@
+// Products whose results stay in registers: a tile of M by N vectors of them.
+//
+// The left factor is read where it lies, in an image with overlapping rows, and never copied.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lanes.h"
+
+namespace jaxrl {
+
+// A tile's accumulators, a vector of each row of the right factor and one value of the left one fit the registers.
+template <int N>
+constexpr int kMostRows = (kRegisters - N - 1) / N > 14 ? 14 : (kRegisters - N - 1) / N;
+
+// The left factor: rows `step` floats apart, of `lines` parts that are `line_step` apart and have `depth` floats.
+struct Left {
+  const float* at;
+  long step;
+  int lines;
+  long line_step;
+  int depth;
+};
+
+// What becomes of a product before it is written; null and false leave it.
+struct Finish {
+  const float* bias = nullptr;  // is added
+  bool rectify = false;
+  const float* where = nullptr;  // 0 where it is not above 0; has the results' places
+};
+
+// out[m][lane] = sum over lines l and k of left[m][l, k] * right[l, k][lane]; rows of `right` are `width` apart.
+template <int N, int M>
+void product(const Left& left, const float* right, long width, const Finish& finish, float* out, long out_step) {
+  Lanes sum[M * N];
+#pragma GCC unroll 32
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++) sum[m * N + n] = finish.bias ? load(finish.bias + n * kLanes) : Lanes{};
+  const float* line = left.at;
+  for (int l = 0; l < left.lines; l++, line += left.line_step) {
+    const float* a = line;
+    for (int k = 0; k < left.depth; k++, a++, right += width) {
+      Lanes b[N];
+#pragma GCC unroll 4
+      for (int n = 0; n < N; n++) b[n] = load(right + n * kLanes);
+#pragma GCC unroll 32
+      for (int m = 0; m < M; m++) {
+        const float value = a[m * left.step];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++) sum[m * N + n] += value * b[n];
+      }
+    }
+  }
+#pragma GCC unroll 32
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++) {
+      const long place = m * out_step + n * kLanes;
+      Lanes x = sum[m * N + n];
+      if (finish.rectify) x = rectified(x);
+      if (finish.where) x = where_positive(load(finish.where + place), x);
+      store(out + place, x);
+    }
+}
+
+// out[m][lane] += sum over pixels (y, x) of left[y, x][m] * right[y, x][lane]; here `left.step` lies between
+// pixels, `left.line_step` between lines, and m counts floats.
+template <int N, int M>
+void add_outer(const Left& left, int width, const float* right, long right_step, long right_line_step, float* out,
+               long out_step) {
+  Lanes sum[M * N];
+#pragma GCC unroll 32
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++) sum[m * N + n] = load(out + m * out_step + n * kLanes);
+  const float *line = left.at, *right_line = right;
+  for (int l = 0; l < left.lines; l++, line += left.line_step, right_line += right_line_step) {
+    const float *a = line, *d = right_line;
+    for (int x = 0; x < width; x++, a += left.step, d += right_step) {
+      Lanes b[N];
+#pragma GCC unroll 4
+      for (int n = 0; n < N; n++) b[n] = load(d + n * kLanes);
+#pragma GCC unroll 32
+      for (int m = 0; m < M; m++) {
+        const float value = a[m];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++) sum[m * N + n] += value * b[n];
+      }
+    }
+  }
+#pragma GCC unroll 32
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++) store(out + m * out_step + n * kLanes, sum[m * N + n]);
+}
+
+// --- any number of rows and lanes ----------------------------------------------------------------
+
+template <int N, int... M>
+constexpr auto products(std::integer_sequence<int, M...>) {
+  return std::array{&product<N, M + 1>...};
+}
+
+template <int N, int... M>
+constexpr auto outers(std::integer_sequence<int, M...>) {
+  return std::array{&add_outer<N, M + 1>...};
+}
+
+// Calls work(from, count) for parts of nearly equal size, of `most` at most.
+template <typename Work>
+void in_even_parts(int total, int most, Work work) {
+  const int parts = (total + most - 1) / most;
+  for (int i = 0; i < parts; i++) {
+    const int from = total * i / parts;
+    work(from, total * (i + 1) / parts - from);
+  }
+}
+
+// Calls work.operator()<N>(lane) for blocks of two vectors of lanes, and of one for what is left.
+template <typename Work>
+void in_blocks(int lanes, Work work) {
+  int lane = 0;
+  for (; lane + 2 * kLanes <= lanes; lane += 2 * kLanes) work(lane, std::integral_constant<int, 2>{});
+  if (lane < lanes) work(lane, std::integral_constant<int, 1>{});
+}
+
+// `product` of `rows` rows.
+template <int N>
+void product_rows(int rows, Left left, const float* right, long width, const Finish& finish, float* out,
+                  long out_step) {
+  static constexpr auto kTiles = products<N>(std::make_integer_sequence<int, kMostRows<N>>{});
+  in_even_parts(rows, kMostRows<N>, [&](int from, int count) {
+    Left part = left;
+    part.at += from * left.step;
+    Finish end = finish;
+    if (end.where) end.where += from * out_step;
+    kTiles[count - 1](part, right, width, end, out + from * out_step, out_step);
+  });
+}
+
+// `add_outer` of `depth` floats of each pixel.
+template <int N>
+void add_outer_rows(int depth, Left left, int width, const float* right, long right_step, long right_line_step,
+                    float* out, long out_step) {
+  static constexpr auto kTiles = outers<N>(std::make_integer_sequence<int, kMostRows<N>>{});
+  in_even_parts(depth, kMostRows<N>, [&](int from, int count) {
+    Left part = left;
+    part.at += from;
+    kTiles[count - 1](part, width, right, right_step, right_line_step, out + from * out_step, out_step);
+  });
+}
+
+}  // namespace jaxrl

@@ -1,0 +1,174 @@
+"""Builds C++ libraries with this machine's compiler, for its own processor, once.
+
+A library lies in the user's cache under a name that holds everything it depends on: the sources,
+the compiler and its version, the flags, the processor. Processes that come at once build it once.
+"""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxrl.errors import UserError
+
+COMPILERS = ("c++", "g++", "clang++")
+FLAGS = ("-O3", "-march=native", "-fPIC", "-shared", "-pthread")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a library is built from, and how it is spoken of."""
+
+    name: str  # of its file in the cache
+    file: Path  # which is compiled
+    folders: tuple[Path, ...]  # whose files it includes
+    flags: tuple[str, ...]
+    title: str  # as "the emulator"
+    needed_by: str  # the setting that asks for it
+    instead: str  # what does without
+
+
+def compiler() -> tuple[str, ...] | None:
+    """Returns the command of the C++ compiler: $CXX, or the first of `COMPILERS` that is found.
+
+    Raises `UserError` if $CXX is not found.
+    """
+    if chosen := shlex.split(os.environ.get("CXX", "")):
+        if path := shutil.which(chosen[0]):
+            return path, *chosen[1:]
+        raise UserError(f"CXX = {chosen[0]!r}: not found; name a C++ compiler, or unset CXX")
+    return next(((path,) for name in COMPILERS if (path := shutil.which(name))), None)
+
+
+def cache_dir() -> Path:
+    """Returns the directory for built libraries: $XDG_CACHE_HOME/jaxrl, or ~/.cache/jaxrl."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxrl"
+
+
+def built(source: Source) -> Path:
+    """Returns the library of a source, which is built on first use.
+
+    Raises `UserError` if there is no compiler, or if it fails.
+    """
+    command = compiler()
+    if command is None:
+        raise UserError(
+            f"{source.needed_by}: is built by a C++ compiler, and none is found; install g++ "
+            f"(apt-get install g++) or clang++, or {source.instead}"
+        )
+    try:
+        out = cache_dir() / f"{source.name}-{_key(command, source)}.so"
+        with alone_without(out) as is_missing:
+            if is_missing:
+                print(f"building {source.title} for this machine, once", file=sys.stderr)
+                _compile(command, source, out)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        raise UserError(
+            f"cannot build {source.title}: {error}; XDG_CACHE_HOME names another place for it, CXX "
+            "another compiler"
+        ) from None
+    return out
+
+
+def loaded(path: Path, title: str) -> ctypes.CDLL:
+    """Loads a library that was built.
+
+    Raises `UserError` if it cannot be loaded.
+    """
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise UserError(
+            f"cannot load {title}: {error}; delete '{path}', or let XDG_CACHE_HOME name a place "
+            "that programs may run from"
+        ) from None
+
+
+@functools.cache
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
+
+
+def _include_dir() -> str:
+    """Returns `jax.ffi.include_dir()`; JAX is not imported, which takes a second."""
+    spec = importlib.util.find_spec("jaxlib")
+    if spec is None or spec.origin is None:
+        raise UserError("C++ libraries are built with JAX's headers; pip install jax")
+    return str(Path(spec.origin).parent / "include")
+
+
+def _processor() -> str:
+    """Returns what -march=native depends on, as far as the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    first = {line.split(":")[0].strip(): line for line in reversed(lines) if ":" in line}
+    names = ("vendor_id", "model", "flags", "Features", "CPU part")
+    return "\n".join(first.get(name, "") for name in names) + platform.machine()
+
+
+def _key(command: tuple[str, ...], source: Source) -> str:
+    """Returns a digest of everything that a library depends on."""
+    headers = sorted(Path(_include_dir()).rglob("*.h"))
+    parts = (*command, _output(*command, "--version"), *source.flags, _processor())
+    return digest_of(parts, [*files_in(*source.folders), *headers])
+
+
+def files_in(*folders: Path) -> list[Path]:
+    """Returns the files in folders, not in folders of theirs, by name."""
+    return sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
+
+
+def digest_of(parts: Iterable[str], files: Iterable[Path]) -> str:
+    """Returns a digest of texts and of files with their names."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+@contextlib.contextmanager
+def alone_without(file: Path) -> Iterator[bool]:
+    """Enters the block with whether a file is missing; if it is, one process at a time."""
+    import fcntl
+
+    if file.exists():
+        yield False
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not file.exists()  # another process may have made it
+    finally:
+        os.close(lock)
+
+
+def _compile(compiler: tuple[str, ...], source: Source, built: Path) -> None:
+    """Compiles a library and puts it in its place at once."""
+    with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
+        out = Path(scratch) / "library.so"
+        headers = ("-isystem", _include_dir())
+        command = [*compiler, *source.flags, *headers, str(source.file), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            log = built.with_suffix(".log")
+            log.write_text(" ".join(command) + "\n" + done.stdout + done.stderr)
+            raise UserError(
+                f"{source.needed_by}: {compiler[0]} cannot build it (see '{log}'); choose another "
+                f"compiler with CXX, or {source.instead}"
+            )
+        os.replace(out, built)

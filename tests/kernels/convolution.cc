@@ -1,0 +1,128 @@
+// Compares the kernels with loops in double precision, at random shapes; memory ends where arrays end.
+#include "convolution.h"
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <random>
+
+using namespace jaxrl;
+
+namespace {
+
+std::mt19937 generator(1);
+
+int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(generator); }
+
+std::unique_ptr<float[]> numbers(long count) {
+  std::unique_ptr<float[]> out(new float[count]);
+  std::normal_distribution<float> normal;
+  for (long i = 0; i < count; i++) out[i] = normal(generator);
+  return out;
+}
+
+// The image's float under output (y, x) at place (i, j, c) of the kernel.
+long under(const Shape& s, int y, int x, int i, int j, int c) {
+  return (y * s.stride + i) * s.line() + static_cast<long>(x * s.stride + j) * s.channels + c;
+}
+
+// Calls work(output, input, weight) for every product of the convolution.
+template <typename Work>
+void each_product(const Shape& s, Work work) {
+  for (int y = 0; y < s.rows(); y++)
+    for (int x = 0; x < s.columns(); x++)
+      for (int i = 0; i < s.size; i++)
+        for (int j = 0; j < s.size; j++)
+          for (int c = 0; c < s.channels; c++)
+            for (int f = 0; f < s.filters; f++)
+              work(y * s.out_line() + static_cast<long>(x) * s.filters + f, under(s, y, x, i, j, c),
+                   ((static_cast<long>(i) * s.size + j) * s.channels + c) * s.filters + f);
+}
+
+int wrong = 0;
+
+// Sums of float32 differ from exact ones by their rounding: `terms` of them, of size 1 or so.
+void compare(const char* what, const Shape& s, const float* ours, const double* exact, long count, double terms) {
+  for (long i = 0; i < count; i++)
+    if (!(std::abs(ours[i] - exact[i]) <= 1e-6 * (4 + terms))) {
+      printf("%s of %dx%dx%d, kernel %d, stride %d, filters %d: %g at %ld, not %g\n", what, s.height, s.width,
+             s.channels, s.size, s.stride, s.filters, ours[i], i, exact[i]);
+      wrong++;
+      return;
+    }
+}
+
+void check(const Shape& s) {
+  const auto image = numbers(s.inputs()), weights = numbers(s.weights()), bias = numbers(s.filters),
+             gradient = numbers(s.outputs());
+  std::unique_ptr<float[]> y(new float[s.outputs()]), of_weights(new float[s.weights()]),
+      of_bias(new float[s.filters]), wide(new float[s.wide_outputs()]()), turned(new float[s.turned_weights()]),
+      padded(new float[(s.height + 2L) * (s.width + 2) * s.channels]());
+  std::unique_ptr<double[]> sums(new double[s.outputs()]), weight_sums(new double[s.weights()]()),
+      bias_sums(new double[s.filters]()), input_sums(new double[s.inputs()]());
+  for (long i = 0; i < s.outputs(); i++) {
+    sums[i] = bias[i % s.filters];
+    bias_sums[i % s.filters] += gradient[i];
+  }
+  each_product(s, [&](long out, long in, long weight) {
+    sums[out] += static_cast<double>(image[in]) * weights[weight];
+    weight_sums[weight] += static_cast<double>(image[in]) * gradient[out];
+    input_sums[in] += static_cast<double>(weights[weight]) * gradient[out];
+  });
+  const double depth = s.size * s.size * s.channels, pixels = s.rows() * s.columns();
+  convolve(s, image.get(), weights.get(), bias.get(), false, y.get());
+  compare("outputs", s, y.get(), sums.get(), s.outputs(), depth);
+  convolve(s, image.get(), weights.get(), bias.get(), true, y.get());
+  for (long i = 0; i < s.outputs(); i++) sums[i] = std::max(0.0, sums[i]);
+  compare("rectified outputs", s, y.get(), sums.get(), s.outputs(), depth);
+  memset(of_weights.get(), 0, s.weights() * sizeof(float));
+  memset(of_bias.get(), 0, s.filters * sizeof(float));
+  add_weights_gradient(s, image.get(), gradient.get(), of_weights.get());
+  add_bias_gradient(s, gradient.get(), of_bias.get());
+  compare("gradient of weights", s, of_weights.get(), weight_sums.get(), s.weights(), pixels);
+  compare("gradient of bias", s, of_bias.get(), bias_sums.get(), s.filters, pixels);
+  pad(s.height, s.width, s.channels, 1, true, image.get(), padded.get());
+  for (int row = 0; row < s.height; row++)
+    for (long i = 0; i < s.line(); i++) {
+      const long place = (row + 1) * (s.line() + 2L * s.channels) + s.channels + i;
+      if (padded[place] != std::max(0.f, image[row * s.line() + i])) wrong++;
+    }
+  if (s.channels % kLanes) return;  // of images, whose gradient nobody asks for
+  turn_weights(s, weights.get(), turned.get());
+  pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, gradient.get(), wide.get());
+  for (const int border : {0, 1, 2}) {
+    const int height = s.height - 2 * border, width = s.width - 2 * border;
+    if (height < 1 || width < 1) continue;
+    const long line = static_cast<long>(width) * s.channels;
+    std::unique_ptr<float[]> of_inputs(new float[height * line]), where(numbers(height * line));
+    std::unique_ptr<double[]> inner(new double[height * line]);
+    for (int row = 0; row < height; row++)
+      memcpy(inner.get() + row * line, input_sums.get() + (row + border) * s.line() + border * s.channels,
+             line * sizeof(double));
+    const double terms = depth * s.filters / s.channels;
+    inputs_gradient(s, border, wide.get(), turned.get(), nullptr, of_inputs.get());
+    compare("gradient of inputs", s, of_inputs.get(), inner.get(), height * line, terms);
+    inputs_gradient(s, border, wide.get(), turned.get(), where.get(), of_inputs.get());
+    for (long i = 0; i < height * line; i++) inner[i] = where[i] > 0 ? inner[i] : 0;
+    compare("gradient of rectified inputs", s, of_inputs.get(), inner.get(), height * line, terms);
+  }
+}
+
+}  // namespace
+
+int main() {
+  // Of NIPS', Nature's and IMPALA's networks, with one more pixel and one fewer.
+  for (const int more : {-1, 0, 1}) {
+    check({60 + more, 60, 4, 8, 4, 16});
+    check({84, 84 + more, 4, 8, 4, 32});
+    check({20 + more, 20, 32, 4, 2, 64});
+    check({9, 9 + more, 64, 3, 1, 64});
+    check({21 + more, 23, 16, 3, 1, 32});
+  }
+  for (int i = 0; i < 40; i++) {
+    const int size = draw(1, 8), channels = draw(0, 1) ? kLanes * draw(1, 3) : draw(1, 13);
+    check({size + draw(0, 17), size + draw(0, 40), channels, size, draw(1, 4), kLanes * draw(1, 4)});
+  }
+  printf("%d lanes, %d wrong\n", kLanes, wrong);
+  return wrong != 0;
+}

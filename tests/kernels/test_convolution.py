@@ -1,0 +1,194 @@
+"""The kernels compute what XLA's convolution does in float64, on any number of threads."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl.config.schema import NetworkConfig
+from jaxrl.kernels import library
+from jaxrl.kernels.convolution import Form, convolution, fits
+from jaxrl.networks import convolution as layers
+from jaxrl.networks.actors import forward, init_actor
+from jaxrl.networks.heads import PolicyValueNetwork
+from jaxrl.runtime import native_library
+from tests import native
+
+# (images, height, width, channels, kernel, filters, form): those of the networks, and odd ones
+LAYERS = [
+    (1, 60, 60, 4, 8, 16, Form(4, rectify=True)),
+    (40, 14, 14, 16, 4, 32, Form(2, rectify=True)),
+    (3, 84, 84, 4, 8, 32, Form(4)),
+    (21, 20, 20, 32, 4, 64, Form(2, rectify=True)),
+    (17, 9, 9, 64, 3, 64, Form(1, rectify=True)),
+    (2, 42, 42, 16, 3, 16, Form(padding=1, rectify_inputs=True)),
+    (5, 21, 17, 16, 3, 32, Form(padding=1)),
+    (4, 45, 38, 12, 8, 16, Form(3, rectify=True)),
+    (3, 11, 9, 5, 5, 48, Form(2, padding=2, rectify_inputs=True, rectify=True)),
+]
+
+
+def arrays(images, height, width, channels, size, filters, dtype=jnp.float32):
+    random = np.random.default_rng(0)
+    shapes = (
+        (images, height, width, channels),
+        (size, size, channels, filters),
+        (filters,),
+    )
+    x, kernel, bias = (random.normal(size=shape) for shape in shapes)
+    return [jnp.asarray(array, dtype) for array in (x, kernel / size / channels**0.5, bias)]
+
+
+def with_gradients(function, given):
+    """Returns outputs and the gradients by all arguments, for a gradient that is not constant."""
+
+    def loss(*given):
+        y = function(*given)
+        return jnp.sum(jnp.sin(y)), y
+
+    (_, y), gradients = jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))(*given)
+    return jax.device_get((y, *gradients))
+
+
+@pytest.mark.parametrize("case", LAYERS, ids=lambda case: "-".join(map(str, case[:6])))
+def test_a_layer_and_its_gradients_equal_xlas_in_float64(case):
+    form = case[-1]
+    ours = with_gradients(lambda *given: convolution(*given, form), arrays(*case[:-1]))
+    with jax.enable_x64():
+        exact = with_gradients(
+            lambda *given: layers.by_products(*given, form, layers.xla_convolution),
+            arrays(*case[:-1], dtype=jnp.float64),
+        )
+    for mine, theirs in zip(ours, exact, strict=True):
+        assert (mine.dtype, theirs.dtype) == (np.float32, np.float64)
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=4e-6 * np.abs(theirs).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["-march=native", "-mavx2 -mfma", "-msse2"])
+def test_kernels_of_every_width_stay_in_their_memory(flags, tmp_path):
+    machine = native_library._processor()
+    if any(flag not in machine for flag in flags.replace("-m", "").split() if "=" not in flag):
+        pytest.skip("not of this processor")
+    source = Path(__file__).with_name("convolution.cc")
+    flags = ("-std=c++20", "-O2", "-Wno-psabi", *flags.split(), *native.SANITIZED)
+    program = native.build(source, library.NATIVE, tmp_path, *flags)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lanes, 0 wrong" in done.stdout
+
+
+# Of a batch that is shared among threads.
+DIGEST = """
+import hashlib, os, sys
+os.sched_setaffinity(0, list(os.sched_getaffinity(0))[: int(sys.argv[1])])
+from tests.kernels.test_convolution import LAYERS, arrays, with_gradients
+from jaxrl.kernels.convolution import convolution
+case = LAYERS[1]
+found = with_gradients(lambda *given: convolution(*given, case[-1]), arrays(*case[:-1]))
+print(hashlib.sha256(b"".join(x.tobytes() for x in found)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_threads_change_no_bit():
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", DIGEST, str(cores)], capture_output=True, text=True, check=True
+        ).stdout.split()[-1]
+        for cores in (1, 2)
+    ]
+    assert said[0] == said[1]
+
+
+def test_members_of_a_population_equal_layers_alone():
+    case = LAYERS[6]
+    x, kernel, bias = arrays(*case[:-1])
+    kernels, biases = (jnp.stack([a, 2 * a]) for a in (kernel, bias))
+
+    def both(x, kernels, biases):
+        return jax.vmap(lambda *given: convolution(*given, case[-1]), (None, 0, 0))(
+            x, kernels, biases
+        )
+
+    together = with_gradients(both, (x, kernels, biases))
+    alone = [
+        with_gradients(lambda *given: convolution(*given, case[-1]), (x, kernels[i], biases[i]))
+        for i in (0, 1)
+    ]
+    for i in (0, 1):
+        np.testing.assert_array_equal(together[0][i], alone[i][0])
+        np.testing.assert_array_equal(together[2][i], alone[i][2])
+        np.testing.assert_array_equal(together[3][i], alone[i][3])
+    np.testing.assert_allclose(together[1], alone[0][1] + alone[1][1], rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_not_a_number_stays_so_and_has_no_gradient_through_a_rectifier():
+    form = Form(1, rectify_inputs=True, rectify=True)
+    x, kernel, bias = arrays(1, 3, 3, 16, 3, 16)
+    bias = jnp.full_like(bias, 5.0)  # outputs are above 0
+    spoilt = x.at[0, 1, 1, 2].set(jnp.nan)
+    for function in (convolution, layers.by_products):
+        y, of_x, _, _ = with_gradients(
+            lambda *given, f=function: f(*given, form), (x, kernel, bias)
+        )
+        assert np.isfinite(y).all()
+        assert (of_x[np.asarray(x) <= 0] == 0).all()
+        y, *_ = with_gradients(lambda *given, f=function: f(*given, form), (spoilt, kernel, bias))
+        assert np.isnan(y).all()
+
+
+def test_what_does_not_fit_is_left_to_xla():
+    x, kernel, _ = arrays(1, 3, 3, 4, 3, 16)
+    assert fits(x, kernel)
+    assert not fits(x, kernel[..., :5])
+    assert not fits(x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize(
+    "torso", ["nips", "nature", pytest.param("impala", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("normalized", [False, True])
+def test_gradients_of_networks_equal_those_of_products(torso, normalized, monkeypatch):
+    """From bytes: scaled, or by statistics, of which one pixel has never changed."""
+    config = NetworkConfig(torso=torso, layer_norm=normalized, normalize_observations=normalized)
+    network = PolicyValueNetwork(6, config)
+    actor = init_actor(network, jax.random.key(0), (44, 40))
+    random = np.random.default_rng(0)
+    stacks = jnp.asarray(random.integers(0, 256, (3, 44, 40, 4), np.uint8))
+    statistics = actor.statistics
+    if normalized:
+        mean, variance = (random.random((44, 40, 1)).astype(np.float32) / n for n in (1, 10))
+        variance[3, 5] = 0
+        statistics = statistics._replace(mean=mean, variance=variance)
+
+    def loss(params):
+        outputs = forward(network, params, statistics, stacks)
+        return jnp.sum(outputs.value**2) + jnp.sum(jnp.sin(outputs.logits))
+
+    ours = jax.jit(jax.grad(loss))(actor.params)
+    monkeypatch.setattr(library, "lanes", lambda: None)
+    theirs = jax.jit(jax.grad(lambda params: loss(params)))(actor.params)
+    for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=0, atol=3e-5 * max(np.abs(other).max(), 1e-3))
+
+
+def test_without_a_compiler_xla_takes_over_and_one_line_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(native_library, "compiler", lambda: None)
+    library.lanes.cache_clear()
+    x, kernel, bias = arrays(1, 9, 9, 4, 3, 16)
+    try:
+        assert not fits(x, kernel)
+        assert layers.cuts_blocks()
+        assert layers.layer(x, kernel, bias, Form(2)).shape == (1, 4, 4, 16)
+    finally:
+        library.lanes.cache_clear()
+    errors = capsys.readouterr().err
+    assert errors.startswith("warning: learning at the full speed of the cores: is built by a C++")
+    assert errors.count("\n") == 1
