@@ -13,7 +13,7 @@ CLIP = 5.0  # of normalized pixels
 
 
 class Form(NamedTuple):
-    """How a layer convolves."""
+    """Stride and surroundings of a layer's convolution."""
 
     stride: int = 1
     padding: int = 0  # pixels of zeros on each side
@@ -30,7 +30,7 @@ class Pixels(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the images."""
+        """Shape of the images."""
         return self.stack.shape
 
 

@@ -97,11 +97,11 @@ def _unroll(
     single = observation.stack.ndim == 4
     steps = jax.tree.map(lambda x: x[:, None], observation) if single else observation
     rows = _normalized(network, batches.flatten(steps.stack), statistics)
-    leading = steps.stack.shape[:2]
     if isinstance(rows, Pixels):
-        steps = steps._replace(stack=rows._replace(stack=steps.stack))
+        rows = rows._replace(stack=steps.stack)
     else:
-        steps = steps._replace(stack=batches.unflatten(rows, leading))
+        rows = batches.unflatten(rows, steps.stack.shape[:2])
+    steps = steps._replace(stack=rows)
     outputs: Any = network.apply({"params": params}, steps)
     if not single:
         return outputs

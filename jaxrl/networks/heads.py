@@ -52,12 +52,13 @@ def remember(
 
     Returns the core's state f32[B, S] after them, too. Stacks come from `normalize`.
     """
-    stack: Any = steps.stack
-    rows = batches.flatten(stack.stack if isinstance(stack, Pixels) else stack)
-    (features,) = Torso(config, planes)(
-        stack._replace(stack=rows) if isinstance(stack, Pixels) else rows
-    )
-    features = batches.unflatten(features, stack.shape[:2])
+    rows: Any = steps.stack
+    if isinstance(rows, Pixels):
+        rows = rows._replace(stack=batches.flatten(rows.stack))
+    else:
+        rows = batches.flatten(rows)
+    (features,) = Torso(config, planes)(rows)
+    features = batches.unflatten(features, steps.stack.shape[:2])
     return RecurrentCore(config, num_actions)(features, steps)
 
 

@@ -28,7 +28,7 @@ FLAGS = ("-O3", "-march=native", "-fPIC", "-shared", "-pthread")
 
 @dataclass(frozen=True)
 class Source:
-    """What a library is built from, and how it is spoken of."""
+    """Files and flags that a library is built from, and the words of messages about it."""
 
     name: str  # of its file in the cache
     file: Path  # which is compiled

@@ -134,9 +134,8 @@ ffi::Error weights_gradient(ffi::ThreadPool& pool, const Shape& s, const Layer& 
   const float *outputs = y.typed_data(), *d = gradient.typed_data();
   const int parts = parts_of(s, count);
   const long weights = s.weights(), size = weights + s.filters;
-  thread_local std::vector<float> memory;
-  memory.assign(parts * size, 0.f);
-  float* sums = memory.data();
+  float* sums = scratch<5>(parts * size);
+  memset(sums, 0, parts * size * sizeof(float));
   for_images(pool, parts, count, [=](int part, int64_t from, int64_t to) {
     float* own = sums + part * size;
     for (int64_t i = from; i < to; i++) {
@@ -173,10 +172,9 @@ ffi::Error inputs_gradient_of(ffi::ThreadPool pool, In x, In kernel, In y, In gr
                               int64_t padding, bool rectify_inputs, bool rectify) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel.dimensions(), layer);
-  thread_local std::vector<float> memory;
-  memory.resize(s.turned_weights());
-  turn_weights(s, kernel.typed_data(), memory.data());
-  const float *turned = memory.data(), *from_x = x.typed_data(), *outputs = y.typed_data(), *d = gradient.typed_data();
+  float* turned = scratch<3>(s.turned_weights());
+  turn_weights(s, kernel.typed_data(), turned);
+  const float *from_x = x.typed_data(), *outputs = y.typed_data(), *d = gradient.typed_data();
   float* to = inputs->typed_data();
   const int64_t count = x.dimensions()[0];
   const int border = static_cast<int>(padding);

@@ -28,6 +28,4 @@ inline Lanes where_positive(Lanes of, Lanes lanes) { return of > Lanes{} ? lanes
 // max(x, 0), where what is not a number stays so.
 inline Lanes rectified(Lanes x) { return x < Lanes{} ? Lanes{} : x; }
 
-inline Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
-
 }  // namespace jaxrl
