@@ -16,17 +16,7 @@ import pytest
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.runtime.mesh import simulate_cpu_devices
-from tests.cpu_times import (  # noqa: F401
-    pytest_fixture_setup,
-    pytest_runtest_call,
-    pytest_runtest_protocol,
-    pytest_runtest_setup,
-    pytest_runtest_teardown,
-)
-from tests.rotation import (  # noqa: F401
-    pytest_collection_modifyitems,
-    pytest_report_header,
-)
+from tests import cpu_times, rotation
 
 simulate_cpu_devices(4)
 # Many tests compile the same program of Catch: they find it here, also in the next session.
@@ -58,6 +48,12 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 CROWDED_GB = 0.8  # above it, a worker frees memory after a test
 MOST_GB = {"not slow": 2.0}  # peaks at which a worker of a tier fails
 MOST_GB_OF_ALL = 3.0
+
+
+def pytest_configure(config):
+    """Registers plugins: a session's fixtures call no hook of a conftest that lies in a folder."""
+    for plugin in (cpu_times, rotation):
+        config.pluginmanager.register(plugin)
 
 
 def recipe_file(stem: str) -> Path:

@@ -3,7 +3,7 @@
 A test marked `rotating(n)` runs every n-th of its cases, from one that the number of commits
 chooses: n commits in a row run all. A test of one case runs with one commit in n. With
 `group="name"` the cases of all tests in this group count together. Other slow tests of a file take
-turns by four; `rotating(1)` runs always, for promises that no other test keeps.
+turns by five; `rotating(1)` runs always, for promises that no other test keeps.
 
 The head of pytest's report names the part; `JAXRL_PART` of the environment repeats it, with the
 same arguments of pytest. All cases run with JAXRL_THOROUGH=1 (`make test-thorough`), and where a
@@ -16,7 +16,7 @@ import zlib
 from collections import defaultdict
 from pathlib import Path
 
-TURNS = 4  # of slow tests that say nothing else
+TURNS = 5  # of slow tests that say nothing else
 THOROUGH = os.environ.get("JAXRL_THOROUGH") == "1"
 
 

@@ -52,18 +52,18 @@ def test_the_tests_of_a_group_count_together(monkeypatch):
     assert len(set.union(*parts)) == 6
 
 
-@pytest.mark.parametrize(("mark", "often"), [("slow", 1), ("rotating(1)", 4), (None, 4)])
-def test_slow_tests_take_turns_by_four_unless_they_always_run(monkeypatch, mark, often):
+@pytest.mark.parametrize(("mark", "often"), [("slow", 1), ("rotating(1)", 5), (None, 5)])
+def test_slow_tests_take_turns_by_five_unless_they_always_run(monkeypatch, mark, often):
     monkeypatch.setattr(rotation, "THOROUGH", False)
     marker = {"slow": pytest.mark.slow, "rotating(1)": pytest.mark.rotating(1)}.get(mark)
     ran = []
-    for number in range(4):
+    for number in range(5):
         monkeypatch.setenv("JAXRL_PART", str(number))
-        items = [_Item(f"tests/x.py::test_{i}", marker and marker.mark) for i in range(4)]
+        items = [_Item(f"tests/x.py::test_{i}", marker and marker.mark) for i in range(5)]
         hook = SimpleNamespace(pytest_deselected=lambda items: None)
         rotation.pytest_collection_modifyitems(SimpleNamespace(args=("tests",), hook=hook), items)
         ran += [item.nodeid for item in items]
-    assert sorted(ran) == sorted([f"tests/x.py::test_{i}" for i in range(4)] * often)
+    assert sorted(ran) == sorted([f"tests/x.py::test_{i}" for i in range(5)] * often)
 
 
 def test_all_run_where_a_test_is_named(monkeypatch):

@@ -86,6 +86,8 @@ def test_micro_batches_add_up_to_one_gradient():
         np.testing.assert_allclose(value, parted[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_invalid_rows_change_nothing():
     data = trajectory()
     invalid = ~data.valid

@@ -101,9 +101,9 @@ def last_steps(memory, newest):
     return buffer.window(memory, jnp.array([2, 0]), LENGTH, newest[jnp.array([2, 0])])
 
 
-@pytest.mark.parametrize(
-    "size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("size", [1, 2, 4])
 @settings(max_examples=14, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),

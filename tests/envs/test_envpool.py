@@ -87,6 +87,8 @@ def random_actions(steps, num_envs):
 # --- the reset row -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_the_row_after_an_end_is_a_dummy_and_is_marked():
     config = BASE.replaced(env={"max_episode_steps": 10})
     actions = random_actions(25, 2)
@@ -105,6 +107,8 @@ def test_the_row_after_an_end_is_a_dummy_and_is_marked():
     np.testing.assert_array_equal(changed.frame, timesteps.frame)
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_lost_life_resets_without_resetting_the_step_counter():
     # So `elapsed_step == 0` is no sign of a reset row; the row before is.
     config = dataclasses.replace(BASE, game="breakout")
@@ -327,6 +331,8 @@ def test_runs_and_devices_never_share_a_seed():
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(ends))
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_same_seed_same_games_other_seed_other_games():
     frames = [play(dataclasses.replace(BASE, seed=s), random_actions(40, 2))[1].frame
               for s in (1, 1, 2)]  # fmt: skip

@@ -111,7 +111,9 @@ def by_hand(agent, engine, state, order, turns):
     return learner, games, choice, played
 
 
-@pytest.mark.parametrize("order", ["strict", pytest.param("overlapped", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("order", ["strict", "overlapped"])
 def test_the_compiled_program_equals_the_loop_by_hand(order):
     agent, engine, program = build(parallel={"order": order})
     state = program.init()

@@ -50,9 +50,9 @@ def sample(key, memory, form):
     return place, probability, sequences.read(memory, place, form)
 
 
-@pytest.mark.parametrize(
-    "size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("size", [1, 2, 4])
 @settings(max_examples=6, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),

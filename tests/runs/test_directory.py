@@ -302,13 +302,14 @@ def of_recipe(name):
     return ["--config", str(recipe_file(name)), *ON_CATCH, *SMALL, *RECIPES[name]]
 
 
+ALWAYS = (pytest.mark.slow, pytest.mark.rotating(1))
 RESUMED = (pytest.mark.slow, pytest.mark.rotating(5, group="resumed"))
 
 
 @pytest.mark.parametrize(
     ("recipe", "order"),
     [
-        ("a2c_fast", "strict"),
+        pytest.param("a2c_fast", "strict", marks=ALWAYS),
         pytest.param("vtrace_cpu", "overlapped", marks=RESUMED),
         pytest.param("rainbow_fast", "overlapped", marks=RESUMED),
         pytest.param("ppo_pong", "overlapped", marks=RESUMED),

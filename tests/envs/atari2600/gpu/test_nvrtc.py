@@ -73,6 +73,7 @@ def test_the_driver_says_what_the_cards_are(driver):
     assert build_gpu.card() == (90, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "said"), [(2, "capability 8.0 and 9.0"), (0, "no GPU")])
 def test_cards_of_several_kinds_or_none_are_refused(driver, number, said):
     driver.set_devices(number)
