@@ -122,6 +122,8 @@ def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
     assert best - mean > 8 * error
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_the_target_network_is_a_copy_that_lags():
     agent = {"target_update_interval": 32, "rollout_length": 4, "epsilon_spread": False}
     config = catch_config("nstep_q", num_envs=4, agent=agent)

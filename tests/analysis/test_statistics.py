@@ -42,6 +42,8 @@ def test_aggregates_are_those_of_rliable():
     )
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_intervals_are_those_of_rliable():
     """But for the noise of 10,000 draws."""
     matrix = np.random.default_rng(1).normal(size=(6, 10))

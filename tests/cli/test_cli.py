@@ -166,6 +166,8 @@ def test_the_version_is_the_package_s(capsys):
     assert capsys.readouterr().out == f"jaxrl {jaxrl.__version__}\n"
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_devices_that_are_not_there_are_refused_in_one_line(tmp_path):
     """JAX raises an AssertionError, or a RuntimeError, with a traceback of its own."""
     run_dir = str(tmp_path / "x")

@@ -158,6 +158,8 @@ def test_another_trainer_learns_the_same_from_our_games_as_from_ales(capsys):
     assert one == other
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_policy_that_remembers_plays(monkeypatch):
     example = load("play_policy")
     frames = {"frame_height": 36, "frame_width": 36}

@@ -123,6 +123,8 @@ def all_actions():
     return np.concatenate([ignored, last], axis=1)
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_no_stack_that_an_action_is_chosen_from_shows_the_ball_to_be_remembered():
     stacks, scores = every_game(all_actions())
     # While the paddle is held the stack tells the columns apart: 255 is the ball, and the paddle is

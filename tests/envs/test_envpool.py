@@ -124,6 +124,8 @@ def test_a_lost_life_resets_without_resetting_the_step_counter():
 # --- truncation ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_truncation_bootstraps_from_the_true_last_frame():
     config = BASE.replaced(env={"max_episode_steps": 10})
     actions = random_actions(25, 2)
@@ -141,6 +143,8 @@ def test_truncation_bootstraps_from_the_true_last_frame():
     assert (stacks[truncated][..., 0] != stacks[truncated][..., -1]).any()
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_termination_does_not_bootstrap():
     config = dataclasses.replace(BASE, game="breakout")
     rows, timesteps, _, _ = play(config, random_actions(300, 2))
@@ -300,6 +304,8 @@ def test_actions_of_a_wrong_shape_or_type_are_refused():
     engine.close()
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_actions_out_of_range_do_not_reach_the_emulator():
     _, wild, _, _ = play(BASE, np.full((30, 2), 10_000))
     _, last, _, _ = play(BASE, np.full((30, 2), 5))
@@ -399,6 +405,8 @@ def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
     np.testing.assert_array_equal(*frames)
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_start_that_ended_a_game_is_followed_by_its_reset():
     config = BASE.replaced(env={"random_start_steps": 9, "max_episode_steps": 4})
     engine = make_envpool(config, 8)

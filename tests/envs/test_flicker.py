@@ -72,6 +72,8 @@ def test_frames_are_blank_or_those_of_the_game_and_nothing_else_changes(engine):
     assert abs(blank(rows).mean() - 0.25) < 0.04
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_every_frame_is_drawn_by_itself():
     found = blank(play(config(0.5)))
     # 16 x 120 and 15 x 121 pairs of which half are alike: a standard deviation of 0.0117.

@@ -97,6 +97,8 @@ def test_evaluations_that_nobody_can_play_are_refused(trained):
         policy.evaluate("noop", episodes=0)
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_its_evaluation_is_that_of_the_command(trained):
     config, actor, step = evaluate.load_actor(trained, None)
     expected = evaluate.evaluate(config, actor, "noop", 4, 7, step)

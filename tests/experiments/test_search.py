@@ -328,6 +328,8 @@ def test_the_value_is_the_mean_return_of_the_last_tenth_or_of_the_evaluation(stu
 # --- trials, by a stand-in ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsys):
     unpruned = 'pruner = "none"\n'
     words = study(more=unpruned)
@@ -426,7 +428,9 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("pruner", ["median", "hyperband", "none"])
+@pytest.mark.parametrize(
+    "pruner", ["median", pytest.param("hyperband", marks=pytest.mark.slow), "none"]
+)
 def test_a_run_that_falls_behind_is_pruned(pruner, study, fake, tmp_path, monkeypatch, capsys):
     last, really = "trial-004-catch-seed1", sweep_train
     trials = ("trials = 8", f'trials = 5\npruner = "{pruner}"')
@@ -474,7 +478,7 @@ def test_pruning_does_not_depend_on_how_often_a_curve_is_read(study, fake, tmp_p
     assert found[0][1][2] == dict.fromkeys(range(1, search.WARM_UP + 1), -9.0)
 
 
-@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+@pytest.mark.parametrize("pruner", [pytest.param("median", marks=pytest.mark.slow), "hyperband"])
 def test_a_run_that_is_pruned_stays_so_after_a_kill(pruner, study, fake, tmp_path, monkeypatch):
     """The search is killed while the run saves, after it was pruned."""
     words = study(("trials = 8", f'trials = 5\npruner = "{pruner}"'))

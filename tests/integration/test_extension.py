@@ -217,6 +217,8 @@ def test_an_engine_that_cannot_be_imported_stops_only_who_asks_for_it(package):
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_its_games_are_listed(package):
     listed = run(package, "games")
     assert "(by the engine lights)" in listed

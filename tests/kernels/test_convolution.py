@@ -153,9 +153,10 @@ def test_what_does_not_fit_is_left_to_xla():
 
 
 @pytest.mark.parametrize(
-    "torso", ["nips", "nature", pytest.param("impala", marks=pytest.mark.slow)]
+    "torso",
+    ["nips", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nature", "impala"))],
 )
-@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("normalized", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_gradients_of_networks_equal_those_of_products(torso, normalized, monkeypatch):
     """From bytes: scaled, or by statistics, of which one pixel has never changed."""
     config = NetworkConfig(torso=torso, layer_norm=normalized, normalize_observations=normalized)

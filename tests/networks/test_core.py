@@ -102,7 +102,8 @@ def flax_step(kind, params, carry, x):
     return nn.GRUCell(UNITS).apply({"params": own}, carry, x)[0]
 
 
-@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_one_scan_equals_one_step_at_a_time(kind):
     config = NetworkConfig(**SMALL, core=kind)
     network = PolicyValueNetwork(ACTIONS, config)

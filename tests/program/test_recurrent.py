@@ -110,6 +110,8 @@ def test_a_lost_life_is_forgotten_where_configured(game_over, forgets_lives, fre
     assert after.last_reward[0] == (0 if fresh else 1)
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_every_environment_is_in_one_minibatch_of_an_epoch():
     settings = PPOConfig(num_minibatches=4, epochs=3)
 

@@ -148,7 +148,8 @@ def test_samples_equal_what_was_played():
     assert samples_seen >= 10_000  # 40 examples of 260
 
 
-@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2])
 def test_a_smaller_stack_is_rebuilt_as_it_was_played(size):
     played = play(3, 14, ends=0.2, lives=0.2, static=0.5)
     played = played._replace(observation=played.observation[..., -size:])

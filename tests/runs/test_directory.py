@@ -167,6 +167,8 @@ def test_checkpoints_are_the_newest_and_the_best(run_dir):
     assert 2 <= len(steps) <= 3
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_evaluate_prints_and_writes_the_scores(run_dir, capsys):
     arguments = ["evaluate", str(run_dir), "--episodes", "5", "--protocol", "sticky", "--json"]
     assert main(arguments) == 0

@@ -75,6 +75,8 @@ def test_a_second_signal_ends_a_compiled_call_at_once():
     assert "stopped at once" in errors
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_before_there_is_anything_to_save_the_first_signal_ends_at_once():
     process = in_a_long_call(savable=False)
     process.send_signal(signal.SIGINT)

@@ -68,7 +68,10 @@ def assert_equals_envpool(config, steps, num_envs=2):
 # --- rows ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("game", ["space_invaders", "breakout", "qbert"])
+@pytest.mark.parametrize(
+    "game",
+    ["breakout", *(pytest.param(g, marks=pytest.mark.slow) for g in ("space_invaders", "qbert"))],
+)
 def test_rows_equal_envpools(game):
     rows = assert_equals_envpool(BASE.replaced(game=game), 400)
     assert (rows.terminated | rows.truncated).any()

@@ -44,7 +44,7 @@ def rows_and_games(config: Config, num_envs: int = 3):
     return first, rows, games
 
 
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("exact", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_stream_plays_the_rows_of_a_cpu(exact):
     """Evaluations, too, which start games exactly; nothing is left pinned."""
     config = STREAM.replaced(env={"exact_resets": exact})
