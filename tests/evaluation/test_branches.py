@@ -46,6 +46,8 @@ def assert_equal(one: branches.Moment, other: branches.Moment):
 # --- what is found --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_the_last_action_decides_a_game_of_catch():
     """After 5 steps to the right the paddle is in column 6 of 7: LEFT alone leads to column 5."""
     player, moment = catch_at(ROWS - 2, column=5)

@@ -23,8 +23,8 @@ from tests import native
 LAYERS = [
     (1, 60, 60, 4, 8, 16, Form(4, rectify=True)),
     (40, 14, 14, 16, 4, 32, Form(2, rectify=True)),
-    (3, 84, 84, 4, 8, 32, Form(4)),
-    (21, 20, 20, 32, 4, 64, Form(2, rectify=True)),
+    pytest.param((3, 84, 84, 4, 8, 32, Form(4)), marks=pytest.mark.slow),
+    pytest.param((21, 20, 20, 32, 4, 64, Form(2, rectify=True)), marks=pytest.mark.slow),
     (17, 9, 9, 64, 3, 64, Form(1, rectify=True)),
     (2, 42, 42, 16, 3, 16, Form(padding=1, rectify_inputs=True)),
     (5, 21, 17, 16, 3, 32, Form(padding=1)),

@@ -140,7 +140,9 @@ def test_a_gradient_is_taken_of_all_rows_at_once():
     assert f"tensor<{rows}x84x84x4xf32>" in program(config)
 
 
-@pytest.mark.parametrize("num_devices", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("num_devices", [1, 2])
 def test_envpool_lowers_to_a_typed_call(num_devices):
     """A pool of its own for each device."""
     config = recipe(
@@ -161,7 +163,9 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
             assert "output_operand_aliases" in line  # the token is not copied
 
 
-@pytest.mark.parametrize("num_devices", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("num_devices", [1, 2])
 def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monkeypatch):
     """With two devices each has its own games, by the same call."""
     monkeypatch.setattr(build_gpu, "kernels", lambda: build_gpu.Kernels(b"of no card", "no file"))

@@ -44,7 +44,9 @@ def rows_and_games(config: Config, num_envs: int = 3):
     return first, rows, games
 
 
-@pytest.mark.parametrize("exact", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("exact", [False, True])
 def test_a_stream_plays_the_rows_of_a_cpu(exact):
     """Evaluations, too, which start games exactly; nothing is left pinned."""
     config = STREAM.replaced(env={"exact_resets": exact})
