@@ -338,12 +338,15 @@ kernels-mean-added: kernels/test_convolution.py::test_gradients_of_networks_equa
     * scale[i] - shift[i]; => * scale[i] + shift[i];
 kernels-no-clip: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
     x[i] = above > limit ? limit : above; => x[i] = above;
-# kernels/native/ffi.cc
+# kernels/native/layers.h
 kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     for (int part = 1; part < parts; part++) => for (int part = 2; part < parts; part++)
 kernels-gradient-through-rectifier:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     where_positive(load(y + i), load(gradient + i)) => load(gradient + i)
+# kernels/native/pooling.h
+kernels-pool-last-of-equals: kernels/test_pooling.py::test_the_largest_pixel_has_the_gradient
+    (largest < x) | => (largest <= x) |
 # envs/atari2600/native/observation.h
 eights-beyond-the-line:
     envs/atari2600/test_observation.py::test_every_way_to_average_equals_that_of_one_pixel

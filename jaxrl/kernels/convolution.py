@@ -62,9 +62,17 @@ def convolution(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form:
     if min(shape.shape[1:]) < 1:
         raise ValueError(f"images {x.shape[1:3]} are too small for a kernel of {kernel.shape[0]}")
     if isinstance(x, Pixels):
-        (y,) = _call(library.FORWARD_BYTES, [shape], form, *x, kernel, bias, limit=np.float32(CLIP))
+        (y,) = library.call(
+            library.FORWARD_BYTES,
+            [shape],
+            *x,
+            kernel,
+            bias,
+            limit=np.float32(CLIP),
+            **form._asdict(),
+        )
     else:
-        (y,) = _call(library.FORWARD, [shape], form, x, kernel, bias)
+        (y,) = library.call(library.FORWARD, [shape], x, kernel, bias, **form._asdict())
     return y
 
 
@@ -72,17 +80,21 @@ def _forward(
     x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form
 ) -> tuple[jax.Array, Any]:
     y = convolution(x, kernel, bias, form)
-    return y, (x, kernel, bias, y)
+    return y, (x, kernel, y if form.rectify else None)
 
 
 def _backward(form: Form, residuals: Any, gradient: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
     """Computes the three gradients; pixels have none, and XLA drops the call that nobody uses."""
-    x, kernel, bias, y = residuals
-    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (kernel, bias)]
+    x, kernel, y = residuals
+    y = gradient if y is None else y  # nobody reads it then
+    shapes = [
+        jax.ShapeDtypeStruct(shape, kernel.dtype) for shape in (kernel.shape, kernel.shape[3:])
+    ]
     if isinstance(x, Pixels):
-        limit = np.float32(CLIP)
-        return None, *_call(library.WEIGHTS_BYTES, shapes, form, *x, y, gradient, limit=limit)
-    of_kernel, of_bias = _call(library.WEIGHTS, shapes, form, x, y, gradient)
+        return None, *library.call(
+            library.WEIGHTS_BYTES, shapes, *x, y, gradient, limit=np.float32(CLIP), **form._asdict()
+        )
+    of_kernel, of_bias = library.call(library.WEIGHTS, shapes, x, y, gradient, **form._asdict())
     return _gradient_of_inputs(form, x, kernel, y, gradient), of_kernel, of_bias
 
 
@@ -95,14 +107,8 @@ def _gradient_of_inputs(
         kernel = jnp.pad(kernel, ((0, 0), (0, 0), (0, missing), (0, 0)))
         return _gradient_of_inputs(form, x, kernel, y, gradient)[..., :channels]
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    (of_inputs,) = _call(library.INPUTS, [shape], form, x, kernel, y, gradient)
+    (of_inputs,) = library.call(library.INPUTS, [shape], x, kernel, y, gradient, **form._asdict())
     return of_inputs
 
 
 convolution.defvjp(_forward, _backward)
-
-
-def _call(name: str, shapes: list[Any], form: Form, *arrays: jax.Array, **more: Any) -> Any:
-    """Calls C++; the members of a population follow one another, each on all threads."""
-    call = jax.ffi.ffi_call(name, shapes, vmap_method="sequential")
-    return call(*arrays, **form._asdict(), **more)

@@ -3,9 +3,12 @@
 import ctypes
 import functools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxrl.errors import UserError, first_line
 from jaxrl.runtime import native_library
@@ -16,6 +19,10 @@ FORWARD = "jaxrl_convolution"
 WEIGHTS, INPUTS = "jaxrl_convolution_weights", "jaxrl_convolution_inputs"
 FORWARD_BYTES = "jaxrl_convolution_of_bytes"
 WEIGHTS_BYTES = "jaxrl_convolution_of_bytes_weights"
+MAX_POOL, MAX_POOL_GRADIENT = "jaxrl_max_pool", "jaxrl_max_pool_gradient"
+NAMES = (
+    FORWARD, WEIGHTS, INPUTS, FORWARD_BYTES, WEIGHTS_BYTES, MAX_POOL, MAX_POOL_GRADIENT
+)  # fmt: skip
 FLAGS = (*native_library.FLAGS, "-std=c++20", "-Wno-psabi")
 
 
@@ -32,13 +39,36 @@ def lanes() -> int | None:
         return None
 
 
+def call(name: str, shapes: Sequence[jax.ShapeDtypeStruct], *arrays: jax.Array, **more: Any) -> Any:
+    """Calls C++; the members of a population follow one another, each on all threads."""
+
+    @jax.custom_batching.custom_vmap
+    def function(*arrays: jax.Array) -> list[jax.Array]:
+        return list(jax.ffi.ffi_call(name, shapes)(*arrays, **more))
+
+    @function.def_vmap
+    def in_turn(size: int, batched: list[bool], *arrays: jax.Array) -> tuple[Any, Any]:
+        def member(number: Any) -> Any:
+            pairs = zip(arrays, batched, strict=True)
+            return function(*(x[number] if differs else x for x, differs in pairs))
+
+        # XLA keeps a loop of one round, and copies what it carries.
+        if size == 1:
+            results = jax.tree.map(lambda x: x[None], member(0))
+        else:
+            results = jax.lax.map(member, jnp.arange(size))
+        return results, [True] * len(shapes)
+
+    return function(*arrays)
+
+
 def _load() -> ctypes.CDLL:
     source = native_library.Source(
         "kernels", NATIVE / "ffi.cc", (NATIVE,), FLAGS, TITLE,
         "learning at the full speed of the cores", "go on with XLA's products",
     )  # fmt: skip
     functions = native_library.loaded(native_library.built(source), TITLE)
-    for name in (FORWARD, WEIGHTS, INPUTS, FORWARD_BYTES, WEIGHTS_BYTES):
+    for name in NAMES:
         symbol = jax.ffi.pycapsule(getattr(functions, name))
         jax.ffi.register_ffi_target(name, symbol, platform="cpu")
     return functions

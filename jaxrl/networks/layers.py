@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl.kernels import pooling
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import layer
 
@@ -43,6 +44,14 @@ class Conv(nn.Module):
         bias = self.param("bias", nn.initializers.zeros if orthogonal else uniform, (self.filters,))
         dtype = jnp.float32 if isinstance(x, Pixels) else x.dtype
         return layer(x, kernel.astype(dtype), bias.astype(dtype), self.form)
+
+
+def max_pool(x: jax.Array) -> jax.Array:
+    """Pools by windows of 3 x 3, two apart: [B, H, W, C] -> [B, ceil(H / 2), ceil(W / 2), C]."""
+    if jax.default_backend() == "cpu" and pooling.fits(x):
+        return pooling.max_pool(x)
+    y: jax.Array = nn.max_pool(x, (3, 3), (2, 2), "SAME")
+    return y
 
 
 class Dense(nn.Module):

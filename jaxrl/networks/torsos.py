@@ -12,7 +12,7 @@ from jaxrl.config.schema import CONVOLUTIONS, TORSOS, NetworkConfig, convolution
 from jaxrl.errors import UserError, first_line
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import has_kernels
-from jaxrl.networks.layers import Conv, Dense, NoisyDense
+from jaxrl.networks.layers import Conv, Dense, NoisyDense, max_pool
 
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
 
@@ -31,7 +31,7 @@ class ImpalaSection(nn.Module):
             form = Form(padding=1, rectify_inputs=rectify_inputs)
             return Conv(self.filters, 3, form, self.init)(x)
 
-        y: jax.Array = nn.max_pool(same(x, rectify_inputs=False), (3, 3), (2, 2), "SAME")
+        y = max_pool(same(x, rectify_inputs=False))
         for _ in range(2):
             y = y + same(same(y))
         return y

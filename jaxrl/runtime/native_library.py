@@ -42,9 +42,13 @@ class Source:
 def compiler() -> tuple[str, ...] | None:
     """Returns the command of the C++ compiler: $CXX, or the first of `COMPILERS` that is found.
 
-    Raises `UserError` if $CXX is not found.
+    Raises `UserError` if $CXX is not found, or cannot be read.
     """
-    if chosen := shlex.split(os.environ.get("CXX", "")):
+    try:
+        chosen = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:  # a quotation that does not end
+        raise UserError(f"CXX = {os.environ['CXX']!r}: {error}; name a C++ compiler") from None
+    if chosen:
         if path := shutil.which(chosen[0]):
             return path, *chosen[1:]
         raise UserError(f"CXX = {chosen[0]!r}: not found; name a C++ compiler, or unset CXX")
@@ -64,7 +68,7 @@ def built(source: Source) -> Path:
     command = compiler()
     if command is None:
         raise UserError(
-            f"{source.needed_by}: is built by a C++ compiler, and none is found; install g++ "
+            f"{source.needed_by}: needs a C++ compiler, and none is found; install g++ "
             f"(apt-get install g++) or clang++, or {source.instead}"
         )
     try:

@@ -69,18 +69,34 @@ def test_a_layer_and_its_gradients_equal_xlas_in_float64(case):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=4e-6 * np.abs(theirs).max())
 
 
+def assert_nothing_wrong(source, tmp_path, *flags):
+    flags = ("-std=c++20", "-O2", "-Wno-psabi", "-pthread", *flags)
+    program = native.build(Path(__file__).with_name(source), library.NATIVE, tmp_path, *flags)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lanes, 0 wrong" in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", ["-march=native", "-mavx2 -mfma", "-msse2"])
 def test_kernels_of_every_width_stay_in_their_memory(flags, tmp_path):
     machine = native_library._processor()
     if any(flag not in machine for flag in flags.replace("-m", "").split() if "=" not in flag):
         pytest.skip("not of this processor")
-    source = Path(__file__).with_name("convolution.cc")
-    flags = ("-std=c++20", "-O2", "-Wno-psabi", *flags.split(), *native.SANITIZED)
-    program = native.build(source, library.NATIVE, tmp_path, *flags)
-    done = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "lanes, 0 wrong" in done.stdout
+    assert_nothing_wrong("convolution.cc", tmp_path, *flags.split(), *native.SANITIZED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitized", [native.SANITIZED, ("-fsanitize=thread",)], ids="-".join)
+def test_threads_that_share_a_batch_stay_in_their_part(sanitized, tmp_path):
+    """Padded, rectified and of bytes; and a pool whose threads never come holds up nobody."""
+    assert_nothing_wrong("layers.cc", tmp_path, "-march=native", *sanitized)
+
+
+def test_images_below_the_kernel_are_refused():
+    x, kernel, bias = arrays(1, 7, 9, 4, 8, 16)
+    with pytest.raises(ValueError, match=r"images \(7, 9\) are too small for a kernel of 8"):
+        convolution(x, kernel, bias, Form(4))
 
 
 # Of a batch that is shared among threads.
@@ -145,6 +161,15 @@ def test_what_is_not_a_number_stays_so_and_has_no_gradient_through_a_rectifier()
         assert np.isnan(y).all()
 
 
+def test_a_member_of_a_population_needs_no_loop():
+    """XLA keeps a loop of one round, and copies what it carries."""
+    x, kernel, bias = arrays(1, 9, 9, 4, 3, 16)
+    layer = jax.vmap(lambda *given: convolution(*given, Form(2)))
+    text = jax.jit(layer).lower(x[None], kernel[None], bias[None]).as_text()
+    assert library.FORWARD in text
+    assert "while" not in text
+
+
 def test_what_does_not_fit_is_left_to_xla():
     x, kernel, _ = arrays(1, 3, 3, 4, 3, 16)
     assert fits(x, kernel)
@@ -192,5 +217,5 @@ def test_without_a_compiler_xla_takes_over_and_one_line_says_so(monkeypatch, cap
     finally:
         library.lanes.cache_clear()
     errors = capsys.readouterr().err
-    assert errors.startswith("warning: learning at the full speed of the cores: is built by a C++")
+    assert errors.startswith("warning: learning at the full speed of the cores: needs a C++")
     assert errors.count("\n") == 1

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.kernels import library
 from jaxrl.networks import convolution, heads, layers
-from jaxrl.networks.running_statistics import normalize
+from jaxrl.networks.actors import forward
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
 SEED = 1
@@ -47,7 +48,7 @@ def _gradient(torso: Any, device: jax.Device, precision: str | None) -> Any:
     targets = random.normal(size=(BATCH, 7)).astype(np.float32)
 
     def loss(params: Any, images: jax.Array, targets: jax.Array) -> jax.Array:
-        predicted = network.apply({"params": params}, normalize(images, ()))
+        predicted = forward(network, params, (), images)
         outputs = jnp.concatenate([predicted.logits, predicted.value[:, None]], axis=1)
         return jnp.mean(jnp.square(outputs - targets))
 
@@ -64,14 +65,15 @@ def _difference(ours: Any, theirs: Any) -> float:
 
 @contextlib.contextmanager
 def _xla_convolutions() -> Iterator[None]:
-    """Makes networks use XLA's convolution on CPUs too."""
-    module: Any = layers
-    before = module.layer
-    module.layer = partial(convolution.by_products, conv=convolution.xla_convolution)
+    """Makes networks use XLA's convolution on CPUs too, of images that XLA has normalized."""
+    modules: tuple[Any, Any] = layers, library
+    before = modules[0].layer, modules[1].lanes
+    by_xla = partial(convolution.by_products, conv=convolution.xla_convolution)
+    modules[0].layer, modules[1].lanes = by_xla, lambda: None
     try:
         yield
     finally:
-        module.layer = before
+        modules[0].layer, modules[1].lanes = before
 
 
 def compare() -> dict[str, Any]:

@@ -82,6 +82,12 @@ def test_a_compiler_that_is_not_there_is_named(empty_cache, monkeypatch):
         build.library()
 
 
+def test_a_command_whose_quotation_does_not_end_is_refused(empty_cache, monkeypatch):
+    monkeypatch.setenv("CXX", "'g++")
+    with pytest.raises(UserError, match=r"CXX = .*No closing quotation; name a C\+\+ compiler"):
+        build.library()
+
+
 def test_a_command_with_flags_is_a_compiler(empty_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", stub(tmp_path / "stub", tmp_path) + " -m64")
     assert build.library().exists()
