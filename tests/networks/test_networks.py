@@ -234,10 +234,20 @@ def test_the_network_sees_what_is_normalized(torso, stride, shape, core):
         np.testing.assert_allclose(got, wanted.reshape(got.shape), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("core", ["none", pytest.param("lstm", marks=pytest.mark.slow)])
-def test_on_a_cpu_without_kernels_no_pixel_is_moved_as_a_float(core, monkeypatch):
-    monkeypatch.setattr(library, "lanes", lambda: None)
-    config = NetworkConfig("nips", normalize_observations=True, core=core, core_units=8)
+@pytest.mark.parametrize(
+    ("core", "dtype"),
+    [
+        ("none", "float32"),
+        pytest.param("lstm", "float32", marks=pytest.mark.slow),
+        pytest.param("none", "bfloat16", marks=pytest.mark.slow),
+    ],
+)
+def test_on_a_cpu_without_kernels_no_pixel_is_moved_as_a_float(core, dtype, monkeypatch):
+    if dtype == "float32":  # others have no kernels
+        monkeypatch.setattr(library, "lanes", lambda: None)
+    config = NetworkConfig(
+        "nips", normalize_observations=True, core=core, core_units=8, dtype=dtype
+    )
     network = PolicyValueNetwork(3, config)
     statistics = init_statistics(config, (24, 20))
     params = init_params(network, jax.random.key(0), (24, 20))
@@ -256,7 +266,7 @@ def test_on_a_cpu_without_kernels_no_pixel_is_moved_as_a_float(core, monkeypatch
         moved = re.findall(r"= (\w+)\[([\d,]+)\]\S* transpose\(", text)
         sizes = {(kind, math.prod(map(int, shape.split(",")))) for kind, shape in moved}
         assert ("u32", stacks.size // 4) in sizes
-        assert ("f32", stacks.size) not in sizes
+        assert not {("f32", stacks.size), ("bf16", stacks.size)} & sizes
 
 
 @pytest.mark.slow
