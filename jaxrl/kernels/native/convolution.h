@@ -123,12 +123,15 @@ inline void inputs_gradient(const Shape& s, int border, const float* wide, const
         const int from = first(px), columns = end(px, s.width, s.columns()) - from;
         if (columns <= 0) return;
         for (int q = first(py); q < end(py, s.height, s.rows()); q++) {
-          const Left left{wide + q * s.wide_line() + static_cast<long>(from) * s.filters, s.filters, taps, s.wide_line(),
-                          taps * s.filters};
+          // Lines above and below the outputs are 0.
+          const int top = std::max(0, taps - 1 - q), bottom = std::min(taps, taps - 1 + s.rows() - q);
+          const Left left{wide + (q + top) * s.wide_line() + static_cast<long>(from) * s.filters, s.filters,
+                          bottom - top, s.wide_line(), taps * s.filters};
+          const float* weights = turned + static_cast<long>(top) * taps * s.filters * s.channels + c;
           const long place =
               (q * s.stride + py - border) * line + static_cast<long>(from * s.stride + px - border) * s.channels + c;
           const Finish finish{nullptr, false, where ? where + place : nullptr};
-          product_rows<n()>(columns, left, turned + c, s.channels, finish, inputs + place,
+          product_rows<n()>(columns, left, weights, s.channels, finish, inputs + place,
                             static_cast<long>(s.stride) * s.channels);
         }
       });

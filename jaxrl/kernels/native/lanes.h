@@ -20,6 +20,19 @@ typedef float AnywhereLanes __attribute__((vector_size(4 * kLanes), aligned(4), 
 
 inline Lanes load(const float* from) { return *reinterpret_cast<const AnywhereLanes*>(from); }
 
+// Loads into a register that stays: GCC would rather load again for each use, where there are few.
+inline Lanes load_once(const float* from) {
+  Lanes lanes = load(from);
+#if defined(__AVX512F__)
+  asm("" : "+v"(lanes));
+#elif defined(__x86_64__)
+  asm("" : "+x"(lanes));
+#elif defined(__aarch64__)
+  asm("" : "+w"(lanes));
+#endif
+  return lanes;
+}
+
 inline void store(float* to, Lanes lanes) { *reinterpret_cast<AnywhereLanes*>(to) = lanes; }
 
 // The lanes where `of` is above 0, others 0: also where `of` is not a number, as XLA's gradient has it.

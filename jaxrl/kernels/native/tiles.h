@@ -45,7 +45,7 @@ void product(const Left& left, const float* right, long width, const Finish& fin
     for (int k = 0; k < left.depth; k++, a++, right += width) {
       Lanes b[N];
 #pragma GCC unroll 4
-      for (int n = 0; n < N; n++) b[n] = load(right + n * kLanes);
+      for (int n = 0; n < N; n++) b[n] = load_once(right + n * kLanes);
 #pragma GCC unroll 32
       for (int m = 0; m < M; m++) {
         const float value = a[m * left.step];
@@ -82,7 +82,7 @@ void add_outer(const Left& left, int width, const float* right, long right_step,
     for (int x = 0; x < width; x++, a += left.step, d += right_step) {
       Lanes b[N];
 #pragma GCC unroll 4
-      for (int n = 0; n < N; n++) b[n] = load(d + n * kLanes);
+      for (int n = 0; n < N; n++) b[n] = load_once(d + n * kLanes);
 #pragma GCC unroll 32
       for (int m = 0; m < M; m++) {
         const float value = a[m];
