@@ -79,7 +79,7 @@ def updated(recipe, updates=4, devices=1, network=None, **agent):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="dqn")
+@pytest.mark.rotating(4, group="dqn")
 def test_priorities_are_the_newest_errors():
     state, metrics = updated("dqn", priority_exponent=0.5)
     power = np.asarray(state.memory.priorities.power)
@@ -114,7 +114,7 @@ def test_rows_count_by_their_importance(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="dqn")
+@pytest.mark.rotating(4, group="dqn")
 def test_an_update_that_is_skipped_does_not_poison_the_priorities():
     config = catch_config("dqn", num_envs=4, agent={"learning_starts": 0, "priority_exponent": 0.5})
     agent = nonfinite.guarded(make_agent(resolve(config), SPEC), skip=True)
@@ -142,7 +142,7 @@ def test_an_update_that_is_skipped_does_not_poison_the_priorities():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="dqn")
+@pytest.mark.rotating(4, group="dqn")
 def test_devices_share_parameters_whatever_their_priorities():
     state, _ = updated("dqn", devices=2, priority_exponent=0.5)
     for leaf in jax.tree.leaves((state.actor.params, state.train_state)):
@@ -151,7 +151,7 @@ def test_devices_share_parameters_whatever_their_priorities():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="dqn")
+@pytest.mark.rotating(4, group="dqn")
 def test_several_devices_play_and_learn_with_priorities():
     settings = {"priority_exponent": 0.5, "learning_starts": 64, "rollout_length": 2}
     config = catch_config("rainbow", num_envs=4, parallel={"num_devices": 2}, agent=settings)

@@ -90,7 +90,7 @@ def test_a_key_that_an_older_version_did_not_know_has_its_default():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="overrides")
+@pytest.mark.rotating(4, group="overrides")
 def test_an_edited_configuration_is_refused_until_its_keys_are_named(run_dir, capsys):
     edit(run_dir, "total_steps = 400", "total_steps = 600")
     edit(run_dir, "gamma = 0.99", "gamma = 0.98")
@@ -109,7 +109,7 @@ def test_an_edited_configuration_is_refused_until_its_keys_are_named(run_dir, ca
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="overrides")
+@pytest.mark.rotating(4, group="overrides")
 def test_a_value_on_the_command_line_is_kept_in_the_run(run_dir):
     assert main(["resume", str(run_dir), "--override", "total_steps=600"]) == 0
     assert load(run_dir / "config.toml").total_steps == 600
@@ -194,7 +194,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(run_dir):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="overrides")
+@pytest.mark.rotating(4, group="overrides")
 def test_a_change_that_was_named_stays_named_until_a_checkpoint_holds_it(run_dir, monkeypatch):
     """As a kill -9 before the next checkpoint leaves it."""
     monkeypatch.setattr(train.loop, "run", lambda *_: 1 / 0)
@@ -207,7 +207,7 @@ def test_a_change_that_was_named_stays_named_until_a_checkpoint_holds_it(run_dir
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="overrides")
+@pytest.mark.rotating(4, group="overrides")
 def test_a_run_may_begin_to_skip(run_dir):
     words = ["optimizer.on_nonfinite=skip", "total_steps=600"]
     assert main(["resume", str(run_dir), "--override", *words]) == 0

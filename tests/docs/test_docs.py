@@ -244,7 +244,7 @@ def logged(recipe: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="documents")
+@pytest.mark.rotating(4, group="documents")
 def test_every_key_of_metrics_stands_in_the_page_and_no_other(tmp_path):
     options = [*SMALL, "--log.interval", "200", "--total-steps", "400"]
     evaluated = ["--evaluation.interval", "200", "--evaluation.episodes", "2"]
@@ -394,7 +394,7 @@ def test_the_example_learns_catch(recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="documents")
+@pytest.mark.rotating(4, group="documents")
 def test_one_file_and_one_configuration_are_an_algorithm(tmp_path):
     """In a copy of the package: train, evaluate by its `predict`'s policy, read the run again."""
     shutil.copytree(ROOT / "jaxrl", tmp_path / "jaxrl")

@@ -38,7 +38,7 @@ def study():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="examples")
+@pytest.mark.rotating(4, group="examples")
 def test_runs_that_are_missing_are_trained_and_all_are_drawn(study, tmp_path, monkeypatch, capsys):
     ran = []
 
@@ -243,7 +243,7 @@ def test_a_policy_plays_in_a_gymnasium_environment():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="examples")
+@pytest.mark.rotating(4, group="examples")
 def test_seeds_at_once_are_timed_beside_one(capsys):
     load("population_speed").main(num_envs=2, seeds=(1, 2), seconds=0.01, turns=2)
     lines = capsys.readouterr().out.splitlines()

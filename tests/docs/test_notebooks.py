@@ -50,7 +50,7 @@ def test_each_notebook_is_known_here():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_runs_from_top_to_bottom(path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)  # `import envpool` in other tests sets it

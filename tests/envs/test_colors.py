@@ -99,7 +99,7 @@ def test_an_engine_that_shows_gray_frames_is_refused():
 
 @pytest.mark.slow
 @pytest.mark.optimized
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize(
     ("recipe", "settings"),
     [

@@ -17,7 +17,7 @@ SMALL = ["--num-envs", "4", "--parallel.num-devices", "1", "--seconds", "0.1", "
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="bench")
+@pytest.mark.rotating(4, group="bench")
 def test_bench_measures_every_load_on_atari(capsys):
     assert main(["bench", "--game", "pong", *SMALL, "--json"]) == 0
     rates = json.loads(capsys.readouterr().out)
@@ -30,7 +30,7 @@ def test_bench_measures_every_load_on_atari(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="bench")
+@pytest.mark.rotating(4, group="bench")
 def test_bench_prints_a_table_writes_a_trace_and_needs_no_emulator(tmp_path, capsys):
     assert main(["bench", "--game", "catch", *SMALL, "--profile", str(tmp_path)]) == 0
     assert list(tmp_path.rglob("*.xplane.pb"))
@@ -191,7 +191,7 @@ def test_candidates_fit_the_rows_of_a_gradient_and_the_cores_of_a_device(monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="bench")
+@pytest.mark.rotating(4, group="bench")
 def test_tune_writes_a_configuration_that_trains(tmp_path, capsys):
     target = tmp_path / "tuned.toml"
     arguments = ["tune", "--game", "catch", *SMALL, "--output", str(target)]
@@ -270,7 +270,7 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="bench")
+@pytest.mark.rotating(4, group="bench")
 def test_fewer_loads_are_measured_alone(tmp_path, capsys):
     arguments = ["bench", "--game", "catch", *SMALL, "--loads", "emulation"]
     assert main([*arguments, "--json"]) == 0

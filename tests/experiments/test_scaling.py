@@ -73,7 +73,7 @@ def num_bytes(tree):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="scaling")
+@pytest.mark.rotating(3, group="scaling")
 @pytest.mark.parametrize(
     ("recipe", "agent"),
     [("a2c_fast", {}), ("c51_fast", {"learning_starts": 0})],
@@ -92,7 +92,7 @@ def test_an_update_moves_its_gradients_and_little_more(recipe, agent):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="scaling")
+@pytest.mark.rotating(3, group="scaling")
 def test_learners_move_less_the_rarer_they_merge():
     config = catch_config(num_envs=8, parallel={"num_devices": 2})
     loads = [
@@ -115,7 +115,7 @@ def test_the_model_worked_by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="scaling")
+@pytest.mark.rotating(3, group="scaling")
 def test_bench_says_what_travels(capsys):
     path = "configs/a2c/a2c_fast.toml"
     arguments = [

@@ -394,7 +394,7 @@ def test_a_study_improves_on_the_recipe_and_says_so(study, fake, tmp_path, capsy
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="search")
+@pytest.mark.rotating(4, group="search")
 def test_a_stopped_search_goes_on_and_draws_the_same_values(study, fake, tmp_path, capsys):
     words = study(("trials = 8", "trials = 5"))
     assert main.run("search", words) == 0
@@ -618,7 +618,7 @@ def test_the_example_is_a_study_whose_values_can_train(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="search")
+@pytest.mark.rotating(4, group="search")
 def test_a_search_that_is_killed_goes_on_and_finds_a_better_recipe(study, tmp_path):
     """Four trials of A2C on Catch with small frames, from a rate at which nothing is learned."""
     small = "env = { frame_height = 44, frame_width = 44, random_start_steps = 10 }"

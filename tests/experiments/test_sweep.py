@@ -574,7 +574,7 @@ def until(condition, process=None, seconds=120):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="sweep")
+@pytest.mark.rotating(4, group="sweep")
 def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
     root = tmp_path / "s"
     words = ["--games", "catch", "--seeds", "1", "2", "--configs", tiny, "--root", root]
@@ -627,7 +627,7 @@ def test_a_sweep_that_is_killed_takes_its_member_along(tiny, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="sweep")
+@pytest.mark.rotating(4, group="sweep")
 def test_jobs_train_and_a_preempted_one_goes_on(tiny, tmp_path, submitit):
     root = tmp_path / "s"
     root.mkdir()

@@ -215,7 +215,7 @@ def saved(path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize(("victim", "count"), [(1, 3), (0, 2)])
 def test_when_a_process_is_lost_the_others_end_and_say_which(tmp_path, victim, count):
     members = endless(tmp_path / "x", count)

@@ -69,7 +69,7 @@ def test_members_equal_runs_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize(
     ("recipe", "order", "turns", "num_devices"),
     [
@@ -86,7 +86,7 @@ def test_members_of_every_agent_equal_runs_alone(recipe, order, turns, num_devic
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("recipe", ["a2c_fast", "vtrace_cpu"])
 def test_the_layout_of_accelerators_learns_the_same(recipe, monkeypatch):
     """Arrays with an axis of members, and one operation for all."""

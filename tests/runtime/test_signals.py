@@ -86,7 +86,7 @@ def test_before_there_is_anything_to_save_the_first_signal_ends_at_once():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_the_run_goes_on_from_there(tmp_path, number):
     run_dir = tmp_path / "x"

@@ -52,7 +52,7 @@ def stop_threads(threads):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("engine", ["xla", "callback"])
 def test_emulators_that_stop_answering_are_noticed(tmp_path, engine):
     run_dir, told, log = tmp_path / "x", tmp_path / "threads", tmp_path / "log"

@@ -66,7 +66,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, capsys, recipe, g
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="atari resume")
+@pytest.mark.rotating(6, group="atari resume")
 def test_games_and_blank_frames_move_with_their_environments_to_another_number_of_devices(
     tmp_path, capsys
 ):
@@ -81,7 +81,7 @@ def test_games_and_blank_frames_move_with_their_environments_to_another_number_o
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="atari resume")
+@pytest.mark.rotating(6, group="atari resume")
 def test_games_without_blank_frames_begin_again(tmp_path, capsys):
     train(tmp_path / "whole", "a2c_fast", "catch", 1, "--env.engine", "auto", *FLICKER)
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
@@ -92,7 +92,7 @@ def test_games_without_blank_frames_begin_again(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="atari resume")
+@pytest.mark.rotating(6, group="atari resume")
 def test_another_engine_starts_new_games(tmp_path, capsys):
     train(tmp_path / "whole", "a2c_fast", "breakout", 1)
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
@@ -112,7 +112,7 @@ def test_games_of_another_version_are_named():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="atari resume")
+@pytest.mark.rotating(6, group="atari resume")
 def test_games_that_ended_before_new_ones_began_never_count_for_the_best_checkpoint(tmp_path):
     catch = ("--env.engine", "auto", "--parallel.order", "overlapped")
     train(tmp_path / "whole", "a2c_fast", "catch", 1, *catch)
@@ -126,7 +126,7 @@ def test_games_that_ended_before_new_ones_began_never_count_for_the_best_checkpo
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="atari resume")
+@pytest.mark.rotating(6, group="atari resume")
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_step_under_way_is_not_taken_over_by_another_order(tmp_path, capsys, devices):
     train(tmp_path / "whole", "a2c_fast", "breakout", 1, "--parallel.order", "overlapped")
@@ -138,7 +138,7 @@ def test_a_step_under_way_is_not_taken_over_by_another_order(tmp_path, capsys, d
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="atari resume")
+@pytest.mark.rotating(6, group="atari resume")
 def test_games_of_catch_move_to_another_number_of_devices(tmp_path, capsys):
     catch = ("--env.engine", "auto")
     train(tmp_path / "whole", "a2c_fast", "catch", 2, *catch)

@@ -45,7 +45,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="evaluator")
+@pytest.mark.rotating(5, group="evaluator")
 def test_training_is_the_same_with_evaluations(runs):
     without, during, _ = runs
     rows = [{k: v for k, v in row.items() if k not in EVALUATED} for row in without_times(during)]
@@ -90,7 +90,7 @@ def test_the_best_checkpoint_is_that_of_the_best_evaluation(runs):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="evaluator")
+@pytest.mark.rotating(5, group="evaluator")
 def test_a_resumed_run_knows_the_best_before(runs, tmp_path, capsys):
     run_dir = shutil.copytree(runs[1], tmp_path / "x")
     more = ["--override", "total_steps=1200"]  # Catch pays at most 1
@@ -131,7 +131,7 @@ def stop_in(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="evaluator")
+@pytest.mark.rotating(5, group="evaluator")
 @pytest.mark.parametrize("stopped", [400, 600])
 def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(runs, stop_in, stopped):
     """Its line is owed: the resumed session evaluates the same policy, and writes the same line."""
@@ -144,7 +144,7 @@ def test_a_run_that_is_stopped_in_an_evaluation_ends_as_one_that_is_not(runs, st
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="evaluator")
+@pytest.mark.rotating(5, group="evaluator")
 def test_an_owed_line_that_was_written_before_a_kill_counts_once(runs, stop_in):
     """The checkpoint still has the sums of its updates."""
     run_dir = stop_in(400)
@@ -155,7 +155,7 @@ def test_an_owed_line_that_was_written_before_a_kill_counts_once(runs, stop_in):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="evaluator")
+@pytest.mark.rotating(5, group="evaluator")
 def test_an_owed_line_is_written_also_where_evaluations_end(runs, stop_in):
     run_dir = stop_in(400)
     override = ["--override", "evaluation.interval=0", "evaluation.episodes=0"]

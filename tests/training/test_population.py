@@ -81,7 +81,7 @@ def test_the_members_learn_apart(together):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 def test_one_resume_continues_all(together, tmp_path, capsys):
     """Killed after the first checkpoint; the second run had completed another."""
     resumed = cut(together, tmp_path / "x", "600")
@@ -100,7 +100,7 @@ def test_one_resume_continues_all(together, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 def test_a_member_is_a_run_of_its_own(together, tmp_path, capsys):
     """It is resumed alone, too, and the folder stands for all of them."""
     resumed = cut(together, tmp_path / "x", "400", "600")
@@ -140,7 +140,7 @@ def test_a_population_that_exists_is_not_overwritten(together, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 def test_one_that_goes_wrong_stops_all_and_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(train, "make_agent", poisoned(train.make_agent, 19, 19))
     root = tmp_path / "x"
@@ -151,7 +151,7 @@ def test_one_that_goes_wrong_stops_all_and_is_named(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 @pytest.mark.parametrize("interval", ["300"])
 def test_evaluations_during_training_are_of_each(tmp_path, interval):
     root = tmp_path / "x"
@@ -164,7 +164,7 @@ def test_evaluations_during_training_are_of_each(tmp_path, interval):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 @pytest.mark.parametrize(
     ("config", "devices"),
     [(SHORT, "2"), (ATARI, "1"), ([*ATARI, "--env.flicker", "0.5"], "2")],
@@ -184,7 +184,7 @@ def test_a_resumed_population_equals_one_that_never_stopped(tmp_path, capsys, co
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 def test_a_population_moves_to_other_devices(together, tmp_path, capsys):
     resumed = cut(together, tmp_path / "x", "400", "600")
     assert main(["resume", str(resumed), "--num-devices", "2"]) == 0
@@ -194,7 +194,7 @@ def test_a_population_moves_to_other_devices(together, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 def test_games_of_envpool_begin_again(tmp_path, capsys):
     root = tmp_path / "x"
     words = [*ATARI, "--env.engine", "envpool", *SEEDS, "--run-dir", str(root)]
@@ -207,7 +207,7 @@ def test_games_of_envpool_begin_again(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 def test_a_replay_is_saved_and_goes_on(tmp_path):
     agent = ["--agent.learning-starts", "200", "--agent.replay-capacity", "400",
              "--agent.batch-size", "16", "--agent.target-update-interval", "200"]  # fmt: skip
@@ -226,7 +226,7 @@ def test_a_replay_is_saved_and_goes_on(tmp_path):
 @pytest.mark.parametrize(
     "config",
     [
-        pytest.param(SHORT, id="catch", marks=pytest.mark.rotating(2)),
+        pytest.param(SHORT, id="catch", marks=pytest.mark.rotating(6)),
         pytest.param(ATARI, id="pong", marks=pytest.mark.rotating(6)),
     ],
 )
@@ -246,7 +246,7 @@ def test_killed_at_any_moment_it_ends_as_one_that_was_not(tmp_path, config):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="population")
+@pytest.mark.rotating(6, group="population")
 def test_a_signal_saves_all(tmp_path):
     process = begin("train", *SHORT, "--total-steps", "1e7", *SEEDS,
                     "--run-dir", str(tmp_path / "x"))  # fmt: skip

@@ -30,7 +30,7 @@ def play(program: Path, first: int, count: int, frames: int, how: str) -> list[s
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="fuzz")
+@pytest.mark.rotating(5, group="fuzz")
 def test_random_programs_stay_in_their_memory(tmp_path):
     program = compiled("fuzz.cc", tmp_path, "-O0", *SANITIZED)
     play(program, 40 * PART, 40, 5, "both")
@@ -38,7 +38,7 @@ def test_random_programs_stay_in_their_memory(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="fuzz")
+@pytest.mark.rotating(5, group="fuzz")
 def test_many_random_programs_stay_in_their_memory(tmp_path):
     program = compiled("fuzz.cc", tmp_path, "-O1", *SANITIZED)
     play(program, PART * MANY, MANY, 5, "fast")
@@ -47,13 +47,13 @@ def test_many_random_programs_stay_in_their_memory(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="fuzz")
+@pytest.mark.rotating(5, group="fuzz")
 def test_both_interpreters_play_random_programs_alike(tmp_path):
     play(compiled("fuzz.cc", tmp_path, "-O2"), PART * MANY, MANY, 20, "both")
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2, group="fuzz")
+@pytest.mark.rotating(5, group="fuzz")
 def test_the_interpreter_of_gpus_plays_random_programs_alike(tmp_path):
     count = MANY // 4
     for_cpus = play(compiled("fuzz.cc", tmp_path, "-O1"), PART * count, count, 8, "digests")

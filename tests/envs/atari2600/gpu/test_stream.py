@@ -85,7 +85,7 @@ def test_what_python_asks_of_an_engine_waits_for_the_stream():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_streams_that_fall_behind(sanitizer, tmp_path):
     """Nothing waits for one or runs ahead of it; an engine ends behind its steps (stream.cc)."""
