@@ -10,7 +10,7 @@ from jaxrl.ops.batches import flatten, unflatten
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import PyTree
 
-CPU_MICRO_BATCH = 48  # rows of a pass on a CPU: more gain no speed and need more memory
+CPU_MICRO_BATCH = 128  # rows of a pass on a CPU: more gain no speed and need more memory
 Objective = Callable[[PyTree, PyTree], tuple[jax.Array, dict[str, jax.Array]]]
 
 
@@ -39,7 +39,7 @@ def gradient(
       objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
       params: of which the gradient is taken.
       batch: arrays [B, ...]; the weights of `row_weights` among them.
-      micro_batch: items of one pass, a divisor of B; 0 takes up to 48 rows on a CPU, elsewhere all.
+      micro_batch: items of one pass, a divisor of B; 0 takes up to 128 rows on a CPU, elsewhere all.
       rows_per_item: observations in each of the B items.
 
     Returns:
