@@ -327,7 +327,7 @@ kernels-never-rectify:
 # kernels/native/convolution.h
 kernels-bias-of-one-pixel:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
-    sum += load(gradient + i); => sum = load(gradient + i);
+    sums[n] += load(gradient + i + n * s.filters); => sums[n] += load(gradient + i);
 kernels-one-line-of-weights:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     const Left left{image + line * s.line(), => const Left left{image + s.line(),
