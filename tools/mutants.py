@@ -52,7 +52,7 @@ priorities-never-change: agents/test_dqn.py::test_priorities_are_the_newest_erro
     prioritized.update(memory, place, errors, exponent) => memory.priorities
 importance-ignored: agents/test_dqn.py::test_rows_count_by_their_importance
     batch.weight * batch.importance * losses => batch.weight * losses
-# agents/r2d2.py
+# agents/r2d2/agent.py
 r2d2-no-target: agents/test_r2d2.py::test_neither_the_burn_in_nor_the_target_has_a_gradient
     unroll(target_params)) => unroll(params))
 r2d2-no-copy: agents/test_r2d2.py::test_the_target_network_is_copied_every_second_update
@@ -63,7 +63,7 @@ r2d2-importance-ignored: agents/test_r2d2.py::test_hand_worked_loss
     batch.weight * batch.importance[:, None] * => batch.weight *
 r2d2-priority-of-resets: agents/test_r2d2.py::test_a_priority_is_of_the_rows_that_are_transitions
     jnp.where(valid, jnp.abs(error), 0.0) => jnp.abs(error)
-# agents/nstep_q.py
+# agents/nstep_q/agent.py
 nstep-q-no-target: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     values = forward(setup.network, target_params, =>
     values = forward(setup.network, actor.params,
@@ -71,18 +71,18 @@ nstep-q-no-copy: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target
     copy_target(state, setup.target_interval).train_state => state.train_state
 sarsa-best-action: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     distributions.select(values, action) if sarsa else values.max(axis=-1) => values.max(axis=-1)
-# agents/pqn.py
+# agents/pqn/agent.py
 pqn-no-bootstrap: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
 pqn-older-steps: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
     gradients, learned.opt_state, learned.params, rate) =>
     gradients, learned.opt_state, actor.params, rate)
-# agents/a2c.py
+# agents/a2c/agent.py
 a2c-no-bootstrap: agents/test_updates.py::test_a2c_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
 a2c-rewards-certainty: agents/test_a2c.py::test_hand_worked_loss_with_an_invalid_row
     - config.entropy_coef => + config.entropy_coef
-# agents/ppo.py
+# agents/ppo/agent.py
 ppo-no-bootstrap: agents/test_updates.py::test_ppo_compares_what_learns_with_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
 ppo-bootstrap-units: agents/test_updates.py::test_ppo_bootstraps_in_units_of_the_return
@@ -103,7 +103,7 @@ ppo-adapt-on-last: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoc
     kl = jnp.mean(metrics["policy/approx_kl"]) => kl = metrics["policy/approx_kl"][-1]
 ppo-statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
     stacks(trajectory.observation)[:-1, ..., -1] => stacks(trajectory.observation)[..., -1]
-# agents/vtrace.py
+# agents/vtrace/agent.py
 vtrace-ratio-to-itself: agents/test_updates.py::test_vtrace_compares_what_learns_with_what_acted
     jnp.exp(log_prob - steps.extras.log_prob) => jnp.exp(log_prob - log_prob)
 # ops/returns.py

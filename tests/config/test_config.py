@@ -305,14 +305,14 @@ READ = """
 import sys
 from pathlib import Path
 import jaxrl.agents
-from jaxrl.config import toml
+from jaxrl.config import algorithms
 
-toml.AGENTS = Path(sys.argv[1])
+algorithms.AGENTS = Path(sys.argv[1])
 jaxrl.agents.__path__.append(sys.argv[1])
-print(toml.algorithm_config("own").__name__)
+print(algorithms.algorithm_config("own").__name__)
 try:
-    toml.algorithm_config("eager")
-except toml.UserError as error:
+    algorithms.algorithm_config("eager")
+except algorithms.UserError as error:
     print(error)
 """
 

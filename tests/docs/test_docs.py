@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.agents import a2c, make_agent
+from jaxrl.agents import make_agent
+from jaxrl.agents.a2c import agent as a2c
 from jaxrl.cli import doctor, policies
 from jaxrl.cli.main import COMMANDS, main
-from jaxrl.config import toml
-from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config import algorithms
+from jaxrl.config.algorithms import shipped
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
@@ -157,7 +158,7 @@ def test_options_in_the_text_exist():
 def keys_of_config() -> set[str]:
     """Every key of any configuration, as a flag has it but with underscores."""
     found = set()
-    for kind in ALGORITHMS.values():
+    for kind in shipped().values():
         for field in dataclasses.fields(Config(agent=kind())):
             value = getattr(Config(agent=kind()), field.name)
             inner = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
@@ -327,7 +328,7 @@ def reinforce(monkeypatch):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "jaxrl.agents.reinforce", module)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(toml, "AGENTS", EXAMPLE.parent)
+    monkeypatch.setattr(algorithms, "AGENTS", EXAMPLE.parent)
     return module
 
 

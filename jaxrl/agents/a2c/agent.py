@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.algorithms import A2CConfig
+from jaxrl.agents.a2c.settings import A2CConfig
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor

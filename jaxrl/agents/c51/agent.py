@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.agents import q_learning
+from jaxrl.agents.c51.settings import C51Config
 from jaxrl.config.plan import Plan
-from jaxrl.config.value_based import C51Config
 from jaxrl.ops import distributions
 from jaxrl.types import Agent, EnvSpec
 

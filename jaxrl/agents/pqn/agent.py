@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl.agents.pqn.settings import PQNConfig
 from jaxrl.config.plan import Plan
-from jaxrl.config.value_based import PQNConfig
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import distributions, exploration, optimizers, predictions, returns

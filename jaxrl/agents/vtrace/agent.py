@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.agents.vtrace.settings import VTraceConfig
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import burn_in, forward, init_actor, next_actor

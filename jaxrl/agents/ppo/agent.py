@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.algorithms import PPOConfig
+from jaxrl.agents.ppo.settings import PPOConfig
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import ADAPTIVE_RATES
 from jaxrl.networks import heads

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.agents.q_learning import Learned, TrainState, copy_target
+from jaxrl.agents.r2d2.settings import R2D2Config
 from jaxrl.config.plan import Plan
-from jaxrl.config.r2d2 import R2D2Config
 from jaxrl.networks import heads
 from jaxrl.networks.actors import burn_in, forward, init_actor, next_actor
 from jaxrl.networks.core import core_of

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl.agents.nstep_q.settings import NStepQConfig
 from jaxrl.agents.q_learning import TrainState, copy_target
 from jaxrl.config.plan import Plan
-from jaxrl.config.value_based import NStepQConfig
 from jaxrl.networks import heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import batches, distributions, exploration, optimizers, predictions, returns
