@@ -7,14 +7,14 @@ answer at once.
 
 import functools
 import importlib
-from pathlib import Path
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 
 from jaxrl import extensions
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.errors import UserError
 
-AGENTS = Path(__file__).parents[1] / "agents"
 # The algorithms that come with jaxrl, in the order of messages and of the reference.
 SHIPPED = ("a2c", "ppo", "vtrace", "dqn", "c51", "r2d2", "nstep_q", "pqn")
 
@@ -55,7 +55,7 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
             f"algorithm = {name!r}: {file} must define one subclass of AlgorithmConfig, and "
             f"defines {len(kinds)}"
         )
-    if not _is_room(name) and not callable(getattr(module, "make", None)):
+    if not _is_folder(name) and not callable(getattr(module, "make", None)):
         raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
     return kinds[0]
 
@@ -65,19 +65,26 @@ def agent_module(name: str) -> ModuleType:
     return _module(name, "agent")
 
 
-def _is_room(name: str) -> bool:
+def _spec(name: str) -> ModuleSpec | None:
+    """Returns where an algorithm of `jaxrl.agents` is, a folder or a file; None of others."""
+    spec = find_spec(f"jaxrl.agents.{name}") if name.isidentifier() else None
+    return spec if spec is not None and spec.origin else None
+
+
+def _is_folder(name: str) -> bool:
     """Returns whether an algorithm is a folder of `jaxrl.agents`, with two modules."""
-    return name.isidentifier() and (AGENTS / name / "settings.py").is_file()
+    spec = _spec(name)
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 def _module(name: str, part: str) -> ModuleType:
-    """Imports a part of an algorithm's room, or the one file that is the algorithm.
+    """Imports a part of an algorithm's folder, or the one file that is the algorithm.
 
     Raises `UserError`.
     """
-    if _is_room(name):
+    if _is_folder(name):
         return importlib.import_module(f"jaxrl.agents.{name}.{part}")
-    if name.isidentifier() and (AGENTS / f"{name}.py").is_file():
+    if _spec(name):
         return importlib.import_module(f"jaxrl.agents.{name}")
     registered = extensions.names(extensions.AGENTS)
     if name not in registered:

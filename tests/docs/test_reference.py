@@ -80,7 +80,7 @@ def test_every_algorithm_has_a_row_a_parent_and_a_pinned_trap():
     assert set(pinned) == set(parents)
     assert len(re.findall("^- ", LINEAGE, re.MULTILINE)) == len(re.findall(":\n  `tests/", LINEAGE))
     for name in shipped():
-        assert f"`agents/{name}.py`" in LINEAGE, name
+        assert f"`agents/{name}/`" in LINEAGE, name
     # "V-trace" is vtrace_cpu's, "n-step Q" is nstep_q_fast's.
     rows = {re.sub(r"\W", "", name).lower() for name in parents}
     for path in CONFIGS.glob("*/*.toml"):
