@@ -6,14 +6,14 @@ import typing
 from typing import Any, Literal
 
 from jaxrl.config import bounds
-from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.algorithms import shipped
 from jaxrl.config.descriptions import descriptions
 from jaxrl.config.schema import SECTIONS, Config
 
 HEAD = """# Configuration
 
 What does each key mean? `make docs` writes this page from the dataclasses of
-`jaxrl/config/schema.py` and `jaxrl/config/algorithms.py`, and a test keeps it up to date.
+`jaxrl/config/schema.py` and `jaxrl/agents/*/settings.py`, and a test keeps it up to date.
 
 A key and its flag have the same name: `learning_rate` under `[optimizer]` of a TOML file is
 `--optimizer.learning-rate`. `--checkpoint.no-memory` sets `memory` under `[checkpoint]` to false. A
@@ -59,7 +59,7 @@ def markdown() -> str:
         ("The run", top, Config),
         *((f"`[{name}]`", kind.__doc__ or "", kind) for name, kind in SECTIONS.items()),
         *((f'`[agent]` of `algorithm = "{name}"`', kind.__doc__ or "", kind)
-          for name, kind in ALGORITHMS.items()),
+          for name, kind in shipped().items()),
     ]  # fmt: skip
     lines = [HEAD]
     for title, text, kind in sections:

@@ -35,75 +35,76 @@ dqn-no-target: agents/test_updates.py::test_dqn_bootstraps_from_the_target_netwo
     outputs = forward(network, target_params, => outputs = forward(network, actor.params,
 c51-no-target: agents/test_updates.py::test_c51_bootstraps_from_the_target_network
     outputs = forward(network, target_params, => outputs = forward(network, actor.params,
-dqn-no-copy: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
-    copy_target(state, setup.target_interval).train_state => state.train_state
-dqn-copy-early: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
-    state.actor.updates, every => state.actor.updates + 1, every
 dqn-never-double: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
     if setup.settings.double_q: => if False:
 dqn-double-reversed: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
     bootstrap(setup.method, outputs, selector) => bootstrap(setup.method, selector, outputs)
 dqn-older-steps: agents/test_updates.py::test_double_dqn_selects_by_the_newest_parameters
-    actor._replace(params=params), memory => actor, memory
+    actor = actor._replace(params=learned.params) =>
 replay-learns-too-soon:
     agents/test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
-    (memory.steps[0] >= setup.settings.learning_starts / setup.num_envs) => jnp.bool_(True)
+    (memory.steps[0] >= setup.settings.learning_starts / setup.replay.num_envs) => jnp.bool_(True)
 priorities-never-change: agents/test_dqn.py::test_priorities_are_the_newest_errors
-    prioritized.update(memory, place, errors, exponent) => memory.priorities
+    priorities=prioritized.update(memory, place, errors, exponent) =>
 importance-ignored: agents/test_dqn.py::test_rows_count_by_their_importance
     batch.weight * batch.importance * losses => batch.weight * losses
-# agents/r2d2.py
+# agents/replay_learner.py
+dqn-no-copy: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
+    copy_target(state, parts.target_interval).train_state => state.train_state
+r2d2-no-copy: agents/test_r2d2.py::test_the_target_network_is_copied_every_second_update
+    copy_target(state, parts.target_interval).train_state => state.train_state
+# agents/learner.py
+dqn-copy-early: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
+    state.actor.updates, every => state.actor.updates + 1, every
+# agents/r2d2/agent.py
 r2d2-no-target: agents/test_r2d2.py::test_neither_the_burn_in_nor_the_target_has_a_gradient
     unroll(target_params)) => unroll(params))
-r2d2-no-copy: agents/test_r2d2.py::test_the_target_network_is_copied_every_second_update
-    copy_target(state, setup.target_interval).train_state => state.train_state
 r2d2-never-double: agents/test_r2d2.py::test_hand_worked_targets
     if config.double_q else => if False else
 r2d2-importance-ignored: agents/test_r2d2.py::test_hand_worked_loss
     batch.weight * batch.importance[:, None] * => batch.weight *
 r2d2-priority-of-resets: agents/test_r2d2.py::test_a_priority_is_of_the_rows_that_are_transitions
     jnp.where(valid, jnp.abs(error), 0.0) => jnp.abs(error)
-# agents/nstep_q.py
+# agents/nstep_q/agent.py
 nstep-q-no-target: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
-    values = forward(setup.network, target_params, =>
-    values = forward(setup.network, actor.params,
+    target = actor._replace(params=target_params) => target = actor
 nstep-q-no-copy: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     copy_target(state, setup.target_interval).train_state => state.train_state
 sarsa-best-action: agents/test_updates.py::test_nstep_q_bootstraps_from_the_target_network
     distributions.select(values, action) if sarsa else values.max(axis=-1) => values.max(axis=-1)
-# agents/pqn.py
+# agents/pqn/agent.py
 pqn-no-bootstrap: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
 pqn-older-steps: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
-    gradients, learned.opt_state, learned.params, rate) =>
-    gradients, learned.opt_state, actor.params, rate)
-# agents/a2c.py
+    total_loss, learned, batch, rate) =>
+    total_loss, Learned(actor.params, learned.opt_state), batch, rate)
+# agents/a2c/agent.py
 a2c-no-bootstrap: agents/test_updates.py::test_a2c_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
 a2c-rewards-certainty: agents/test_a2c.py::test_hand_worked_loss_with_an_invalid_row
     - config.entropy_coef => + config.entropy_coef
-# agents/ppo.py
+# agents/ppo/agent.py
 ppo-no-bootstrap: agents/test_updates.py::test_ppo_compares_what_learns_with_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
 ppo-bootstrap-units: agents/test_updates.py::test_ppo_bootstraps_in_units_of_the_return
-    bootstrap = to_returns(outputs.value, value_statistics) => bootstrap = outputs.value
+    bootstrap = to_returns(outputs_of(setup, actor, newest).value, value_statistics) =>
+    bootstrap = outputs_of(setup, actor, newest).value
 ppo-ratio-to-itself: agents/test_updates.py::test_ppo_compares_what_learns_with_what_acted
     log_prob=trajectory.extras.log_prob, =>
-    log_prob=distributions.select(distributions.log_probabilities(jax.vmap(lambda x: forward(
-    setup.network, actor.params, actor.statistics.observation, x))(trajectory.observation[:-1])
-    .logits), trajectory.action),
+    log_prob=distributions.select(distributions.log_probabilities(jax.vmap(lambda x: outputs_of(
+    setup, actor, x))(trajectory.observation[:-1]).logits), trajectory.action),
 ppo-clips-the-wrong-side: agents/test_ppo.py::test_hand_worked_loss
     surrogate = jnp.minimum( => surrogate = jnp.maximum(
 ppo-older-steps: agents/test_updates.py::test_a_second_epoch_of_ppo_goes_on_from_the_first
-    gradients, opt_state, params, rate) => gradients, opt_state, actor.params, rate)
+    before = Learned(params, opt_state) => before = Learned(actor.params, opt_state)
 ppo-adapt-often: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
-    TrainState(opt_state, rate)), metrics => TrainState(opt_state, adapt(rate,
-    metrics["policy/approx_kl"], setup.settings.kl_target) if setup.adaptive else rate)), metrics
+    TrainState(opt_state, rate)), metrics | => TrainState(opt_state, adapt(rate,
+    metrics["policy/approx_kl"], setup.settings.kl_target) if setup.adaptive else rate)), metrics |
 ppo-adapt-on-last: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
     kl = jnp.mean(metrics["policy/approx_kl"]) => kl = metrics["policy/approx_kl"][-1]
 ppo-statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
     stacks(trajectory.observation)[:-1, ..., -1] => stacks(trajectory.observation)[..., -1]
-# agents/vtrace.py
+# agents/vtrace/agent.py
 vtrace-ratio-to-itself: agents/test_updates.py::test_vtrace_compares_what_learns_with_what_acted
     jnp.exp(log_prob - steps.extras.log_prob) => jnp.exp(log_prob - log_prob)
 # ops/returns.py

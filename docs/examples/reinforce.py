@@ -14,25 +14,24 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
+from jaxrl.agents.learner import (
+    Learned,
+    Learner,
+    actor_outputs,
+    descend,
+    first_state,
+    policy_learner,
+    predict_policy,
+)
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.bounds import Count, Weight
 from jaxrl.config.plan import Plan
-from jaxrl.networks.actors import forward, init_actor, next_actor
-from jaxrl.networks.heads import PolicyValue, PolicyValueNetwork
-from jaxrl.ops import batches, distributions, optimizers, predictions, returns
-from jaxrl.ops.gradients import gradient, row_weights
-from jaxrl.types import (
-    ActorState,
-    Agent,
-    AgentState,
-    EnvSpec,
-    Metrics,
-    Prediction,
-    PyTree,
-    Trajectory,
-)
+from jaxrl.networks.actors import forward, next_actor
+from jaxrl.networks.heads import PolicyValue
+from jaxrl.ops import batches, distributions, returns
+from jaxrl.ops.gradients import row_weights
+from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,7 @@ class Setup(NamedTuple):
     """The static parts of a REINFORCE agent."""
 
     settings: ReinforceConfig
-    spec: EnvSpec
-    network: PolicyValueNetwork
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    learner: Learner  # network, optimizer, learning rate
 
 
 class Batch(NamedTuple):
@@ -67,25 +63,12 @@ class Batch(NamedTuple):
     weight: jax.Array  # f32[B], sums to the mean over all devices' finished rows
 
 
-def init(setup: Setup, key: jax.Array) -> AgentState:
-    """Returns the first state; `train_state` is the optimizer's state."""
-    spec = setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
-    return AgentState(actor, setup.optimizer.init(actor.params), memory=())
-
-
 def act(
     setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], values f32[E] as extras."""
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    outputs = actor_outputs(setup.learner, actor, observation)
     return distributions.sample(key, outputs.logits), outputs.value
-
-
-def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
-    """Returns the policy and the baseline of observations u8[B, 84, 84, 4]."""
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
-    return predictions.from_policy(outputs.logits, outputs.value)
 
 
 def finished(trajectory: Trajectory) -> jax.Array:
@@ -129,7 +112,7 @@ def objective(
     setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the loss of the parameters on a batch, and its parts."""
-    outputs = forward(setup.network, params, statistics, batch.observation)
+    outputs = forward(setup.learner.network, params, statistics, batch.observation)
     return loss(outputs, batch, setup.settings)
 
 
@@ -137,38 +120,26 @@ def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Takes one gradient step on a trajectory [T, E]; `key` is not used."""
-    actor = state.actor
+    actor, learner = state.actor, setup.learner
     batch = make_batch(setup, trajectory)
-    gradients, metrics = gradient(
-        partial(objective, setup, actor.statistics),
-        actor.params,
-        batch,
-        setup.settings.micro_batch,
-    )
-    rate = setup.learning_rate(actor.updates)
-    params, opt_state = optimizers.apply(
-        setup.optimizer, gradients, state.train_state, actor.params, rate
-    )
-    new_actor = next_actor(setup.network, actor, params, trajectory)
-    return AgentState(new_actor, opt_state, state.memory), metrics | {"loss/learning_rate": rate}
+    rate = learner.learning_rate(actor.updates)
+    total_loss = partial(objective, setup, actor.statistics)
+    before = Learned(actor.params, state.train_state)
+    learned, metrics = descend(learner, total_loss, before, batch, rate)
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
+    state = AgentState(new_actor, learned.opt_state, state.memory)
+    return state, metrics | {"loss/learning_rate": rate}
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the REINFORCE agent that `config.agent` describes."""
-    config = plan.config
-    settings = config.agent
+    settings, learner = plan.config.agent, policy_learner(plan, spec)
     assert isinstance(settings, ReinforceConfig)
-    setup = Setup(
-        settings,
-        spec,
-        PolicyValueNetwork(spec.num_actions, config.network, spec.planes),
-        optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(plan),
-    )
+    setup = Setup(settings, learner)
     return Agent(
-        init=partial(init, setup),
+        init=partial(first_state, learner),
         act=partial(act, setup),
         update=partial(update, setup),
-        predict=partial(predict, setup),
+        predict=partial(predict_policy, learner),
         rollout_length=settings.rollout_length,
     )

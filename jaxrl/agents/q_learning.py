@@ -16,14 +16,21 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
+from jaxrl.agents.learner import Learner, actor_outputs, copy_target, first_state, with_target
+from jaxrl.agents.replay_learner import (
+    ReplayLearned,
+    ReplayLearner,
+    descend_on_draw,
+    learn_from,
+    log,
+    make_replay_learner,
+)
 from jaxrl.config.plan import Plan
 from jaxrl.config.value_based import QLearningConfig
-from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor, next_actor
-from jaxrl.ops import batches, distributions, exploration, optimizers, predictions
-from jaxrl.ops.gradients import gradient_with_aux, row_weights
+from jaxrl.networks.actors import forward, next_actor
+from jaxrl.ops import batches, distributions, exploration, predictions
+from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import buffer, prioritized
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import (
@@ -32,8 +39,6 @@ from jaxrl.types import (
     Agent,
     AgentState,
     Choice,
-    EnvSpec,
-    Mean,
     Metrics,
     Prediction,
     PyTree,
@@ -42,47 +47,48 @@ from jaxrl.types import (
 
 
 class Method(NamedTuple):
-    """The parts in which DQN and C51 differ.
+    """The parts in which DQN, C51 and their like differ.
 
-    N is the number of atoms. The network's outputs are f32[..., A, N]; f32[..., A] for N = 0.
+    N is the number of atoms, or of quantiles. The network's outputs are arrays f32[..., A, N], or
+    f32[..., A] for N = 0: one, or a record of several.
     """
 
-    support: jax.Array  # f32[N], the atoms; N = 0 for plain action values
-    values: Callable[[jax.Array], jax.Array]  # outputs f32[..., A(, N)] -> f32[..., A]
-    distributions: Callable[[jax.Array], jax.Array]  # outputs f32[B, A(, N)] -> f32[B, A, N]
+    support: jax.Array  # f32[N], the atoms; N = 0 without fixed ones
+    values: Callable[[PyTree], jax.Array]  # outputs f32[..., A(, N)] -> f32[..., A]
+    distributions: Callable[[PyTree], jax.Array]  # outputs f32[B, A(, N)] -> f32[B, A, N]
     # (G f32[B], γᵐ f32[B], outputs for the bootstrap's action f32[B(, N)]) -> f32[B(, N)]
-    target: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    target: Callable[[jax.Array, jax.Array, PyTree], jax.Array]
     # (target, outputs for the action taken, f32[B(, N)] both) -> losses f32[B], priorities f32[B]
-    error: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+    error: Callable[[jax.Array, PyTree], tuple[jax.Array, jax.Array]]
     loss_name: str  # in the log
+    # Whether the network draws quantiles: it is called with a key of each row, key[B], where agents
+    # act and learn, and with None where it predicts.
+    draws: bool = False
 
 
 class Setup(NamedTuple):
-    """The static parts of an agent that learns from a replay."""
+    """The static parts of an agent that learns from single transitions of a replay."""
 
     settings: QLearningConfig
-    spec: EnvSpec
     method: Method
-    network: heads.ActionValueNetwork
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    replay: ReplayLearner
     epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
-    num_envs: int  # over all devices
     num_updates: int  # of the whole run
-    num_batches: int  # gradient steps of an update
-    target_interval: int  # updates between two copies into the target network
+
+    @property
+    def learner(self) -> Learner:
+        """The learner of the network."""
+        return self.replay.learner
 
     @property
     def prioritizes(self) -> bool:
         """Whether transitions are drawn by priority."""
         return self.settings.priority_exponent > 0
 
-
-class TrainState(NamedTuple):
-    """The state of the gradient steps beside the parameters."""
-
-    opt_state: PyTree
-    target_params: PyTree  # of the target network
+    @property
+    def draws(self) -> bool:
+        """Whether the network draws, quantiles or the noise of its weights."""
+        return self.method.draws or self.learner.network.config.noisy
 
 
 class Batch(NamedTuple):
@@ -93,40 +99,29 @@ class Batch(NamedTuple):
     target: jax.Array  # f32[B(, N)]
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
     importance: jax.Array  # f32[B], of draws by priority; else 1
-    noise: PyTree  # key[B] of a noisy network, else None
-
-
-class Learned(NamedTuple):
-    """The arrays that a gradient step changes, and the sums of its metrics."""
-
-    params: PyTree
-    train_state: TrainState
-    priorities: PyTree  # of the memory
-    sums: dict[str, jax.Array]  # f32[]
+    keys: PyTree  # key[B] of a network that draws, else None
 
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state: an empty replay, a target network that is a copy."""
-    settings, spec = setup.settings, setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
-    rows = buffer.rows_per_env(settings.replay_capacity, setup.num_envs, settings.rollout_length)
+    settings, spec, num_envs = setup.settings, setup.learner.spec, setup.replay.num_envs
+    rows = buffer.rows_per_env(settings.replay_capacity, num_envs, settings.rollout_length)
     priorities = prioritized.new(spec.num_envs, rows) if setup.prioritizes else ()
     memory = buffer.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
-    train_state = TrainState(setup.optimizer.init(actor.params), actor.params)
-    return AgentState(actor, train_state, memory)
+    return with_target(first_state(setup.learner, key))._replace(memory=memory)
 
 
 def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras.
 
-    A noisy network draws its weights for each observation, in evaluation too.
+    A network that draws does so for each observation, in evaluation too.
     """
-    keys, noise = key, None
-    if setup.network.config.noisy:
-        keys, noise = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
-    outputs = forward(setup.network, actor.params, actor.statistics, observation, noise)
+    act_keys, keys = key, None
+    if setup.draws:
+        act_keys, keys = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
+    outputs = actor_outputs(setup.learner, actor, observation, keys)
     epsilon = setup.epsilon(actor.updates, len(observation))
-    return Choice(exploration.epsilon_greedy(keys, setup.method.values(outputs), epsilon))
+    return Choice(exploration.epsilon_greedy(act_keys, setup.method.values(outputs), epsilon))
 
 
 def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
@@ -136,7 +131,7 @@ def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Predicti
     noise, which `act` does not play.
     """
     method = setup.method
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    outputs = actor_outputs(setup.learner, actor, observation)
     prediction = predictions.from_action_values(
         method.values(outputs), setup.settings.evaluation_epsilon
     )
@@ -152,14 +147,14 @@ def make_batch(
 ) -> Batch:
     """Returns transitions [B] with their targets; `actor` selects actions for double Q-learning."""
     size, next_observation = len(transitions.action), transitions.next_observation
-    noise: list[PyTree] = [None] * 3
-    if setup.network.config.noisy:
-        noise = [batches.keys_per_index(k, size) for k in jax.random.split(key, 3)]
-    network, statistics = setup.network, actor.statistics
-    outputs = forward(network, target_params, statistics, next_observation, noise[0])
+    keys: list[PyTree] = [None] * 3
+    if setup.draws:
+        keys = [batches.keys_per_index(k, size) for k in jax.random.split(key, 3)]
+    network, statistics = setup.learner.network, actor.statistics
+    outputs = forward(network, target_params, statistics, next_observation, keys[0])
     selector = outputs
     if setup.settings.double_q:
-        selector = forward(network, actor.params, statistics, next_observation, noise[1])
+        selector = forward(network, actor.params, statistics, next_observation, keys[1])
     value = bootstrap(setup.method, outputs, selector)
     return Batch(
         observation=transitions.observation,
@@ -167,23 +162,28 @@ def make_batch(
         target=setup.method.target(transitions.reward, transitions.discount, value),
         weight=row_weights(transitions.valid),
         importance=jnp.ones(size),
-        noise=noise[2],
+        keys=keys[2],
     )
 
 
-def bootstrap(method: Method, outputs: jax.Array, selector: jax.Array) -> jax.Array:
+def select(outputs: PyTree, action: jax.Array) -> PyTree:
+    """Returns the outputs for actions i32[B]: f32[B, A(, N)] -> f32[B(, N)]."""
+    return jax.tree.map(lambda x: distributions.select(x, action), outputs)
+
+
+def bootstrap(method: Method, outputs: PyTree, selector: PyTree) -> PyTree:
     """Returns the outputs for the actions that `selector` values most.
 
     Both arguments are f32[B, A(, N)], the result is f32[B(, N)].
     """
-    return distributions.select(outputs, jnp.argmax(method.values(selector), axis=-1))
+    return select(outputs, jnp.argmax(method.values(selector), axis=-1))
 
 
 def loss(
-    method: Method, outputs: jax.Array, batch: Batch
+    method: Method, outputs: PyTree, batch: Batch
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
     """Returns the weighted sum of the losses, with (sums for the log, the priorities f32[B])."""
-    chosen = distributions.select(outputs, batch.action)
+    chosen = select(outputs, batch.action)
     losses, priorities = method.error(batch.target, chosen)
     total = jnp.sum(batch.weight * batch.importance * losses)
     value = jnp.sum(batch.weight * method.values(chosen))
@@ -194,7 +194,8 @@ def objective(
     setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
     """Returns the loss of the parameters on a batch, with (sums for the log, priorities f32[B])."""
-    outputs = forward(setup.network, params, statistics, batch.observation, batch.noise)
+    network = setup.learner.network
+    outputs = forward(network, params, statistics, batch.observation, batch.keys)
     return loss(setup.method, outputs, batch)
 
 
@@ -211,37 +212,37 @@ def draw_batch(
     """Draws this device's share of a batch from the memory, with the places it begins at."""
     settings = setup.settings
     size = settings.batch_size // jax.lax.axis_size(AXIS)
-    place_key, noise_key = jax.random.split(key)
-    window = settings.n_step, settings.gamma, setup.spec.stack_size
+    place_key, network_key = jax.random.split(key)
+    window = settings.n_step, settings.gamma, setup.learner.spec.stack_size
     if not setup.prioritizes:
         place = buffer.draw_uniform(place_key, memory, size, settings.n_step)
         transitions = buffer.read(memory, place, *window)
-        return place, make_batch(setup, actor, target_params, transitions, noise_key)
+        return place, make_batch(setup, actor, target_params, transitions, network_key)
     place, probability = prioritized.draw(place_key, memory, size)
     transitions = buffer.read(memory, place, *window)
-    batch = make_batch(setup, actor, target_params, transitions, noise_key)
+    batch = make_batch(setup, actor, target_params, transitions, network_key)
     exponent = importance_exponent(setup, actor.updates)
     return place, batch._replace(importance=prioritized.importance(probability, exponent))
 
 
 def gradient_step(
-    setup: Setup, actor: ActorState, memory: buffer.Replay, learned: Learned, key: jax.Array
-) -> Learned:
+    setup: Setup,
+    actor: ActorState,
+    memory: buffer.Replay,
+    learned: ReplayLearned,
+    key: jax.Array,
+) -> ReplayLearned:
     """Takes a gradient step on a batch from the memory, whose priorities are those in `learned`."""
-    params, (opt_state, target_params), priorities, sums = learned
-    actor, memory = actor._replace(params=params), memory._replace(priorities=priorities)
-    place, batch = draw_batch(setup, actor, memory, target_params, key)
-    gradients, metrics, errors = gradient_with_aux(
-        partial(objective, setup, actor.statistics), params, batch, setup.settings.micro_batch
-    )
-    rate = setup.learning_rate(actor.updates)
-    params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, params, rate)
-    if setup.prioritizes:
-        exponent = setup.settings.priority_exponent
-        priorities = prioritized.update(memory, place, errors, exponent)
-    metrics["loss/gradient_norm"] = optax.tree.norm(gradients)
-    sums = jax.tree.map(jnp.add, sums, metrics)
-    return Learned(params, TrainState(opt_state, target_params), priorities, sums)
+    actor = actor._replace(params=learned.params)
+    memory = memory._replace(priorities=learned.priorities)
+    place, batch = draw_batch(setup, actor, memory, learned.train_state.target_params, key)
+    total_loss = partial(objective, setup, actor.statistics)
+    rate = setup.learner.learning_rate(actor.updates)
+    learned, errors = descend_on_draw(setup.learner, total_loss, learned, batch, rate)
+    if not setup.prioritizes:
+        return learned
+    exponent = setup.settings.priority_exponent
+    return learned._replace(priorities=prioritized.update(memory, place, errors, exponent))
 
 
 def add_to_memory(setup: Setup, memory: buffer.Replay, trajectory: Trajectory) -> buffer.Replay:
@@ -254,89 +255,40 @@ def add_to_memory(setup: Setup, memory: buffer.Replay, trajectory: Trajectory) -
 
 def num_gradient_steps(setup: Setup, memory: buffer.Replay) -> jax.Array:
     """Returns the gradient steps i32[] of an update: 0 until the replay holds enough."""
-    ready = (memory.steps[0] >= setup.settings.learning_starts / setup.num_envs) & (
+    ready = (memory.steps[0] >= setup.settings.learning_starts / setup.replay.num_envs) & (
         buffer.num_places(memory, setup.settings.n_step) > 0
     )
-    return jnp.where(ready, setup.num_batches, 0)
-
-
-def copy_target(state: AgentState, every: int) -> AgentState:
-    """Copies the parameters into the target network in each `every`-th update.
-
-    Args:
-      state: whose `train_state` has `target_params`.
-      every: updates between two copies; the first falls on update 0.
-    """
-    target_params = optax.periodic_update(
-        state.actor.params, state.train_state.target_params, state.actor.updates, every
-    )
-    return state._replace(train_state=state.train_state._replace(target_params=target_params))
-
-
-def log(
-    setup: Setup,
-    actor: ActorState,
-    memory: buffer.Replay,
-    sums: dict[str, jax.Array],
-    count: jax.Array,
-) -> Metrics:
-    """Returns the metrics of an update with the sums over its i32[] gradient steps."""
-    metrics: Metrics = {name: Mean(x, count.astype(jnp.float32)) for name, x in sums.items()}
-    transitions = jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
-    metrics |= {
-        "loss/learning_rate": setup.learning_rate(actor.updates),
-        "policy/epsilon": setup.epsilon(actor.updates, setup.spec.num_envs).mean(),
-        "replay/transitions": transitions * jnp.float32(setup.num_envs),
-    }
-    if setup.prioritizes:
-        metrics["replay/importance_exponent"] = importance_exponent(setup, actor.updates)
-        largest = memory.priorities.largest[0]
-        metrics["replay/largest_priority"] = mean_over_devices(largest)
-    return metrics
+    return jnp.where(ready, setup.replay.num_batches, 0)
 
 
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
-    actor = state.actor
+    actor, learner = state.actor, setup.learner
     memory = add_to_memory(setup, state.memory, trajectory)
-    train_state = copy_target(state, setup.target_interval).train_state
-    keys = jax.random.split(key, setup.num_batches)
-    names = (setup.method.loss_name, "value/q", "loss/gradient_norm")
-    sums = {name: jnp.float32(0) for name in names}
-    start = Learned(actor.params, train_state, memory.priorities, sums)
-    # With too little to learn from, the loop is empty and there are no losses.
     count = num_gradient_steps(setup, memory)
-    learned = jax.lax.fori_loop(
-        0, count, lambda i, x: gradient_step(setup, actor, memory, x, keys[i]), start
-    )
+    step = partial(gradient_step, setup, actor, memory)
+    names = (setup.method.loss_name, "value/q", "loss/gradient_norm")
+    learned = learn_from(setup.replay, step, state._replace(memory=memory), count, key, names)
     memory = memory._replace(priorities=learned.priorities)
-    metrics = log(setup, actor, memory, learned.sums, count)
-    new_actor = next_actor(setup.network, actor, learned.params, trajectory)
+    metrics = log(setup.replay, actor, memory, learned.sums, count) | {
+        "policy/epsilon": setup.epsilon(actor.updates, learner.spec.num_envs).mean()
+    }
+    if setup.prioritizes:
+        metrics["replay/importance_exponent"] = importance_exponent(setup, actor.updates)
+        metrics["replay/largest_priority"] = mean_over_devices(memory.priorities.largest[0])
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.train_state, memory), metrics
 
 
-def make(plan: Plan, spec: EnvSpec, method: Method) -> Agent:
+def make(plan: Plan, learner: Learner, method: Method) -> Agent:
     """Returns the agent that learns by the method, as `config.agent` describes it."""
-    config = plan.config
-    settings = config.agent
+    settings = plan.config.agent
     assert isinstance(settings, QLearningConfig)
-    setup = Setup(
-        settings=settings,
-        spec=spec,
-        method=method,
-        network=heads.ActionValueNetwork(
-            spec.num_actions, max(1, len(method.support)), config.network, spec.planes
-        ),
-        optimizer=optimizers.make_optimizer(config.optimizer),
-        learning_rate=optimizers.learning_rate(plan),
-        epsilon=exploration.schedule(settings, plan.steps_per_update),
-        num_envs=config.num_envs,
-        num_updates=plan.num_updates,
-        num_batches=plan.gradient_steps,
-        target_interval=max(1, round(settings.target_update_interval / plan.steps_per_update)),
-    )
+    replay = make_replay_learner(plan, learner, settings.target_update_interval)
+    epsilon = exploration.schedule(settings, plan.steps_per_update)
+    setup = Setup(settings, method, replay, epsilon, plan.num_updates)
     return Agent(
         init=partial(init, setup),
         act=partial(act, setup),
@@ -344,5 +296,5 @@ def make(plan: Plan, spec: EnvSpec, method: Method) -> Agent:
         predict=partial(predict, setup),
         rollout_length=settings.rollout_length,
         interrupt=buffer.interrupt,
-        skip=partial(copy_target, every=setup.target_interval),
+        skip=partial(copy_target, every=replay.target_interval),
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl.config import needs
+from jaxrl.config.algorithms import algorithm_config
 from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import algorithm_config
 from jaxrl.formatting import count, duration, shell_word
 from jaxrl.runs import evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config

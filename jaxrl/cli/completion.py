@@ -90,13 +90,13 @@ def script(commands: Mapping[str, Any]) -> str:
 
 def _options(command: Any) -> Iterator[Option]:
     """Yields the options of a command: under agent those of every algorithm."""
-    from jaxrl.config.algorithms import ALGORITHMS
+    from jaxrl.config.algorithms import shipped
     from jaxrl.config.schema import Config
 
     if "settings" not in command.arguments.__dataclass_fields__:
         yield from options_of(command.arguments)
         return
-    for algorithm in ALGORITHMS.values():
+    for algorithm in shipped().values():
         yield from options_of(command.arguments(settings=Config(agent=algorithm())))
 
 

@@ -41,6 +41,7 @@ class AlgorithmConfig:
     can_learn_apart: ClassVar[bool] = True  # parallel.sync_every
     can_remember: ClassVar[bool] = False  # network.core
     can_adapt_rate: ClassVar[bool] = False  # optimizer.schedule = "adaptive"
+    has_distributions: ClassVar[bool] = False  # of the return, which policies tell
     batch_grows_with_envs: ClassVar[bool] = True  # optimizer.lr_scaling
     # Words for messages.
     batch_unit: ClassVar[str] = "rows"

@@ -1,176 +1,96 @@
-"""Settings of every algorithm, and its answers to the questions of the host.
+"""Algorithms by name: their settings, which no other part of the package asks for by algorithm.
 
-`[agent]` of a configuration holds one of these dataclasses. No other part of the package asks which
-algorithm trains: sizes, checks and needs are methods here; the functions that run on the device are
-in the module of `jaxrl.agents` that has the algorithm's name.
+The settings of an algorithm stand beside it, in `jaxrl.agents`, which is above this room. Therefore
+they are imported by name, ours as those of other packages. Ours import no JAX, so that commands
+answer at once.
 """
 
-import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+import functools
+import importlib
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 
-from jaxrl.config.algorithm_base import (
-    STACK_SIZE,
-    AlgorithmConfig,
-    EpochsConfig,
-    Sizes,
-    check_one_of,
-    divisors,
-)
-from jaxrl.config.bounds import (
-    Count,
-    CountOrZero,
-    Fraction,
-    Positive,
-    Unlimited,
-    Weight,
-)
-from jaxrl.config.r2d2 import R2D2Config
-from jaxrl.config.value_based import C51Config, DQNConfig, NStepQConfig, PQNConfig
+from jaxrl import extensions
+from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.errors import UserError
 
-
-@dataclass(frozen=True)
-class A2CConfig(AlgorithmConfig):
-    """Synchronous advantage actor-critic (A3C, Mnih 2016; PAAC, Clemente 2017)."""
-
-    can_remember: ClassVar[bool] = True
-
-    entropy_coef: Weight = 0.01
-    """weight of the entropy bonus"""
-    value_coef: Weight = 0.25
-    """weight of the mean squared error of the values"""
-    loss_scale: float = 1.0
-    """factor on the whole loss (PAAC: 5); matters to eps and to max_grad_norm"""
-    log_epsilon: Weight = 0.0
-    """GA3C's log(pi + epsilon); 0 is the plain logarithm"""
+# The algorithms that come with jaxrl, in the order of messages and of the reference.
+SHIPPED = ("a2c", "ppo", "vtrace", "dqn", "c51", "r2d2", "nstep_q", "pqn")
 
 
-@dataclass(frozen=True)
-class PPOConfig(EpochsConfig):
-    """Proximal policy optimization (Schulman 2017)."""
-
-    can_adapt_rate: ClassVar[bool] = True
-    can_remember: ClassVar[bool] = True
-
-    rollout_length: Count = 128
-    """agent steps of every environment between two updates"""
-    gae_lambda: Fraction = 0.95
-    """weight of longer returns in the advantages: 0 one step, 1 the whole rollout"""
-    clip: Weight = 0.1
-    """how far from 1 the ratio of new to old probability still has a gradient"""
-    clip_value: bool = False
-    """clip the change of the values likewise"""
-    entropy_coef: Weight = 0.01
-    """weight of the entropy bonus"""
-    value_coef: Weight = 0.5
-    """weight of half the mean squared error of the values"""
-    normalize_advantages: bool = True
-    """to mean 0 and deviation 1 in each minibatch, over all devices"""
-    normalize_values: bool = False
-    """the network predicts returns in running standard deviations from their running mean"""
-    kl_target: Positive = 0.01
-    """nats; the adaptive learning rate grows where the mean divergence of an epoch's minibatches is
-    below half of it, and shrinks where it is above twice"""
+@functools.cache
+def shipped() -> dict[str, type[AlgorithmConfig]]:
+    """Returns the settings of the algorithms that come with jaxrl, by name."""
+    return {name: algorithm_config(name) for name in SHIPPED}
 
 
-@dataclass(frozen=True)
-class VTraceConfig(AlgorithmConfig):
-    """Actor-critic with V-trace (IMPALA, Espeholt 2018; CuLE, Dalton 2019)."""
+def that(answer: str) -> list[str]:
+    """Returns the algorithms whose settings answer yes, "can_remember" for instance."""
+    return [name for name, kind in shipped().items() if getattr(kind, answer)]
 
-    can_remember: ClassVar[bool] = True
-    batch_unit: ClassVar[str] = "windows"
-    memory_savers: ClassVar[tuple[str, ...]] = ("a shorter agent.window",)
 
-    rollout_length: Count = 1
-    """agent steps of every environment between two updates"""
-    window: Count = 20
-    """newest agent steps of an environment that a gradient step learns from"""
-    burn_in: CountOrZero = 0
-    """with network.core: steps before the window that only refresh the recurrent state, which was
-    stored as they were played (R2D2, Kapturowski 2019)"""
-    num_minibatches: Count = 20
-    """parts of the environments, which take turns: one gradient step learns from one of them"""
-    updates_per_rollout: Count = 1
-    """gradient steps between two rollouts"""
-    clip_rho: Unlimited = 1.0
-    """upper limit of the ratio of policies in the temporal differences"""
-    clip_c: Unlimited = 1.0
-    """upper limit of the ratio of policies in the traces"""
-    vtrace_lambda: Fraction = 1.0
-    """factor of the traces; less than 1 trusts the values more, and gives less noise"""
-    entropy_coef: Weight = 0.01
-    """weight of the entropy bonus at the start"""
-    entropy_schedule: Literal["constant", "linear"] = "constant"
-    """constant; linear, to 0 at total_steps, so that the policy settles"""
-    value_coef: Weight = 0.5
-    """weight of the mean squared error of the values"""
-    micro_batch: CountOrZero = 0
-    """windows per gradient pass (all passes together make one gradient); 0 lets the platform
-    choose"""
+def algorithm_config(name: str) -> type[AlgorithmConfig]:
+    """Returns the dataclass of an algorithm's settings. Raises `UserError`.
 
-    @property
-    def needs_core(self) -> str:
-        """Why the settings need `network.core`: there is a burn-in."""
-        if not self.burn_in:
-            return ""
-        return "agent.burn_in: refreshes the state of a recurrent core: leave it at 0, or"
-
-    def gradient_steps(self, num_envs: int) -> int:
-        """Returns the gradient steps of one update."""
-        return self.updates_per_rollout
-
-    def batch_per_learner(self, sizes: Sizes) -> int:
-        """Returns the windows of one learner's minibatch."""
-        return sizes.envs_per_learner // self.num_minibatches
-
-    @property
-    def steps_per_row(self) -> int:
-        """Observations of a window, with the one after its last step."""
-        return self.burn_in + self.window + 1
-
-    def check_sizes(self, sizes: Sizes) -> None:
-        """Refuses minibatches that do not divide the environments, or that miss steps."""
-        count = self.num_minibatches
-        each = math.lcm(count, sizes.groups) * sizes.num_learners
-        fitting = max(each, round(sizes.num_envs / each) * each)
-        hint = f", or num_envs = {fitting}"
-        allowed = divisors(sizes.envs_per_learner)
-        check_one_of("agent.num_minibatches", count, allowed, sizes.whole, hint)
-        least = -(-count // self.updates_per_rollout) * self.rollout_length
-        if self.window < least:
-            raise UserError(
-                f"agent.window = {self.window}: is shorter than what is played between two turns "
-                f"of a minibatch, so that steps would be left out: take at least {least}, or "
-                "fewer of agent.num_minibatches, or a shorter agent.rollout_length"
-            )
-
-    def remembered(self, num_envs: int) -> int:
-        """Returns the transitions of all windows, with whole stacks and in whole rollouts."""
-        rows = self.burn_in + self.window + STACK_SIZE - 1
-        return num_envs * -(-rows // self.rollout_length) * self.rollout_length
-
-    @property
-    def states_per_transition(self) -> float:
-        """One: the state before each step is stored."""
-        return 1.0
-
-    def memory_refused(self, need: str, free: str, fits: int) -> UserError:
-        """Returns the error of windows that need more than is free."""
-        return UserError(
-            f"agent.window = {self.window} and agent.rollout_length = {self.rollout_length} need "
-            f"{need}, and {free} are free, a tenth of them for networks and batches: take fewer of "
-            "num_envs, or shorter windows"
+    The module that has them defines one subclass of `AlgorithmConfig`.
+    """
+    before = extensions.has_devices()
+    module = _module(name, "settings")
+    file = "/".join(module.__name__.split(".")) + ".py"
+    if extensions.has_devices() and not before:
+        raise UserError(
+            f"algorithm = {name!r}: {file} computes with JAX where it is imported, before the "
+            "devices are chosen: move that into a function"
         )
+    kinds = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        and issubclass(kind, AlgorithmConfig)
+        and kind.__module__ == module.__name__
+    ]
+    if len(kinds) != 1:
+        raise UserError(
+            f"algorithm = {name!r}: {file} must define one subclass of AlgorithmConfig, and "
+            f"defines {len(kinds)}"
+        )
+    if not _is_folder(name) and not callable(getattr(module, "make", None)):
+        raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
+    return kinds[0]
 
 
-ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
-    "a2c": A2CConfig,
-    "ppo": PPOConfig,
-    "vtrace": VTraceConfig,
-    "dqn": DQNConfig,
-    "c51": C51Config,
-    "r2d2": R2D2Config,
-    "nstep_q": NStepQConfig,
-    "pqn": PQNConfig,
-}
+def agent_module(name: str) -> ModuleType:
+    """Imports the module that makes an algorithm's agent. Raises `UserError`."""
+    return _module(name, "agent")
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Returns where an algorithm of `jaxrl.agents` is, a folder or a file; None of others."""
+    spec = find_spec(f"jaxrl.agents.{name}") if name.isidentifier() else None
+    return spec if spec is not None and spec.origin else None
+
+
+def _is_folder(name: str) -> bool:
+    """Returns whether an algorithm is a folder of `jaxrl.agents`, with two modules."""
+    spec = _spec(name)
+    return spec is not None and spec.submodule_search_locations is not None
+
+
+def _module(name: str, part: str) -> ModuleType:
+    """Imports a part of an algorithm's folder, or the one file that is the algorithm.
+
+    Raises `UserError`.
+    """
+    if _is_folder(name):
+        return importlib.import_module(f"jaxrl.agents.{name}.{part}")
+    if _spec(name):
+        return importlib.import_module(f"jaxrl.agents.{name}")
+    registered = extensions.names(extensions.AGENTS)
+    if name not in registered:
+        known = ", ".join([*SHIPPED, *registered])
+        raise UserError(
+            f"algorithm = {name!r}: jaxrl has none of this name: install the package that has it, "
+            f"or take one of {known}"
+        )
+    return extensions.load(extensions.AGENTS, name)

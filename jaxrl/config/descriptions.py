@@ -5,14 +5,21 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import re
 import sys
+
+from jaxrl.config.algorithms import SHIPPED, that
+from jaxrl.formatting import listed
+
+PLACE = re.compile(r"\{(algorithms|(?:can|has)_\w+)\}")  # of a list of algorithms in a text
 
 
 @functools.cache
 def descriptions(kind: type) -> dict[str, str]:
     """Returns the text under each field of a dataclass, and of those that it inherits.
 
-    A text is one line. There are none where the source cannot be read.
+    A text is one line; {can_remember} in it stands for the algorithms that answer yes to that, and
+    {algorithms} for all. There are none where the source cannot be read.
     """
     found: dict[str, str] = {}
     for base in kind.__bases__:
@@ -25,8 +32,15 @@ def descriptions(kind: type) -> dict[str, str]:
             and isinstance(field.target, ast.Name)
             and (words := _words(text)) is not None
         ):
-            found[field.target.id] = " ".join(words.split())
+            found[field.target.id] = PLACE.sub(_algorithms, " ".join(words.split()))
     return found
+
+
+def _algorithms(place: re.Match[str]) -> str:
+    """Returns the algorithms that a place in a text stands for."""
+    if place[1] == "algorithms":
+        return f"{', '.join(SHIPPED[:-1])} or {SHIPPED[-1]}"
+    return listed(that(place[1]))
 
 
 def docstring(kind: type) -> str:

@@ -4,7 +4,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from jaxrl import extensions
 from jaxrl.atari.games import known_games
-from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.algorithms import SHIPPED
 from jaxrl.config.schema import TORSOS, Config
 from jaxrl.config.validation import ENGINES
 
@@ -15,7 +15,7 @@ def needed(config: Config) -> tuple[EntryPoint, ...]:
     if engine == "auto" and config.game not in known_games():
         engine = extensions.engine_of(config.game) or engine
     wanted = (
-        (extensions.AGENTS, config.algorithm, ALGORITHMS),
+        (extensions.AGENTS, config.algorithm, SHIPPED),
         (extensions.ENGINES, engine, ENGINES),
         (extensions.TORSOS, config.network.torso, TORSOS.builtin),
     )

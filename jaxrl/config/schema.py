@@ -1,7 +1,8 @@
 """The configuration: frozen dataclasses, overridden by a TOML file, then by the command line.
 
 Imports nothing heavy, so that a mistake is answered at once. A key of a TOML file and the flag of
-the same name are one thing: `learning_rate` under `[optimizer]` is `--optimizer.learning-rate`.
+the same name are one thing: `learning_rate` under `[optimizer]` is `--optimizer.learning-rate`. In
+the text of a field {can_remember} stands for the algorithms that can (`descriptions`).
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from annotated_types import Ge, Le
 from jaxrl import extensions
 from jaxrl.atari.games import game_name
 from jaxrl.config.algorithm_base import AlgorithmConfig
-from jaxrl.config.algorithms import A2CConfig
+from jaxrl.config.algorithms import algorithm_config
 from jaxrl.config.bounds import (
     INT32,
     Count,
@@ -48,7 +49,7 @@ class NetworkConfig:
     dueling: bool = False
     """value-based agents: separate streams of state value and advantage (Wang 2016)"""
     noisy: bool = False
-    """dqn and c51: learned noise in the layers above the convolutions explores (Fortunato 2018),
+    """{can_be_noisy}: learned noise in the layers above the convolutions explores (Fortunato 2018),
     which begin as that paper's, not by `init`; set epsilon to 0 with it"""
     layer_norm: bool = False
     """nips, nature: normalize over the channels after every layer below the heads (PQN, Gallici
@@ -59,8 +60,8 @@ class NetworkConfig:
     """with normalize_observations, for env.flicker: a frame that is all 0 is missing; it enters no
     statistics, and the network sees the mean frame in its place"""
     core: Literal["none", "lstm", "gru"] = "none"
-    """a2c, ppo, vtrace, r2d2: recurrent layer between the torso and the heads, which remembers
-    earlier steps of the game"""
+    """{can_remember}: recurrent layer between the torso and the heads, which remembers earlier
+    steps of the game"""
     core_units: Count = 256
     """units of the recurrent layer"""
     core_inputs: bool = True
@@ -107,8 +108,8 @@ class OptimizerConfig:
     recipe_envs: LongCountOrZero = 0
     """environments that learning_rate is meant for; 0 takes num_envs of the configuration file"""
     schedule: Literal["constant", "linear", "adaptive"] = "constant"
-    """constant; linear, to 0 at total_steps; adaptive (PPO), which after an epoch is multiplied or
-    divided by 1.5 as agent.kl_target says, within 1e-6 and 1e-2"""
+    """constant; linear, to 0 at total_steps; adaptive ({can_adapt_rate}), which after an epoch
+    is multiplied or divided by 1.5 as agent.kl_target says, within 1e-6 and 1e-2"""
     decay: Fraction = 0.99
     """decay of the squared gradients' running mean (RMSProp's alpha, Adam's beta 2)"""
     decay_mean: Fraction = 0.9
@@ -271,8 +272,8 @@ class Config:
     """One training run."""
 
     algorithm: str = "a2c"
-    """the algorithm that learns, as the configuration file says: a2c, ppo, vtrace, dqn, c51,
-    r2d2, nstep_q or pqn, or the name of your own module, in jaxrl/agents or in another package"""
+    """the algorithm that learns, as the configuration file says: {algorithms}, or the name of your
+    own module, in jaxrl/agents or in another package"""
     game: str = "pong"
     """a game as `jaxrl games` lists them: of Atari, or a small one without an emulator: catch, or
     catch_memory, whose ball must be remembered; ALE/Pong-v5 and PongNoFrameskip-v4 are pong too"""
@@ -291,7 +292,7 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    agent: AlgorithmConfig = field(default_factory=A2CConfig)
+    agent: AlgorithmConfig = field(default_factory=lambda: algorithm_config("a2c")())
 
     def __post_init__(self) -> None:
         """Takes the names that other libraries give to games."""

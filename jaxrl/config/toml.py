@@ -2,20 +2,16 @@
 
 import dataclasses
 import difflib
-import importlib
 import json
 import tomllib
 import typing
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from jaxrl import extensions
 from jaxrl.atari.games import game_name, known_games
 from jaxrl.config import bounds
-from jaxrl.config.algorithm_base import AlgorithmConfig
-from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.algorithms import SHIPPED, algorithm_config, shipped
 from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.errors import UserError, nearest
 from jaxrl.formatting import listed
@@ -23,7 +19,6 @@ from jaxrl.formatting import listed
 # Configurations: of the working directory, then jaxrl's own. In a checkout jaxrl/configs is a link
 # to configs/; in a wheel it holds the files.
 FOLDERS = (Path("configs"), Path(__file__).parents[1] / "configs")
-AGENTS = Path(__file__).parents[1] / "agents"
 
 
 # Keys that stood elsewhere before the configuration had its sections.
@@ -55,53 +50,6 @@ MULTIPLES = {"k": "e3", "m": "e6", "g": "e9", "b": "e9"}  # 1M is no number of T
 SLIP = 0.75  # least similarity of a name that was only mistyped, from 0 to 1
 
 
-def algorithm_config(name: str) -> type[AlgorithmConfig]:
-    """Returns the dataclass of an algorithm's settings. Raises `UserError`.
-
-    An algorithm that is not in `ALGORITHMS` is a module of `jaxrl.agents`, or of another package,
-    that defines its own settings, a subclass of `AlgorithmConfig`.
-    """
-    if name in ALGORITHMS:
-        return ALGORITHMS[name]
-    before = extensions.has_devices()
-    module = agent_module(name)
-    file = "/".join(module.__name__.split(".")) + ".py"
-    if extensions.has_devices() and not before:
-        raise UserError(
-            f"algorithm = {name!r}: {file} computes with JAX where it is imported, before the "
-            "devices are chosen: move that into a function"
-        )
-    own = [
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type)
-        and issubclass(kind, AlgorithmConfig)
-        and kind.__module__ == module.__name__
-    ]
-    if len(own) != 1:
-        raise UserError(
-            f"algorithm = {name!r}: {file} must define one subclass of AlgorithmConfig, and "
-            f"defines {len(own)}"
-        )
-    if not callable(getattr(module, "make", None)):
-        raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
-    return own[0]
-
-
-def agent_module(name: str) -> ModuleType:
-    """Imports the module of an algorithm, jaxrl's own or another package's. Raises `UserError`."""
-    if name in ALGORITHMS or (name.isidentifier() and (AGENTS / f"{name}.py").is_file()):
-        return importlib.import_module(f"jaxrl.agents.{name}")
-    registered = extensions.names(extensions.AGENTS)
-    if name not in registered:
-        known = ", ".join([*ALGORITHMS, *registered])
-        raise UserError(
-            f"algorithm = {name!r}: jaxrl has none of this name: install the package that has it, "
-            f"or take one of {known}"
-        )
-    return extensions.load(extensions.AGENTS, name)
-
-
 def _types(kind: type) -> dict[str, Any]:
     """Returns the types of a dataclass's fields, without their bounds."""
     hints = typing.get_type_hints(kind)
@@ -110,7 +58,7 @@ def _types(kind: type) -> dict[str, Any]:
 
 def algorithms_with(key: str) -> list[str]:
     """Returns the algorithms that have a key of this name under [agent]."""
-    return [name for name, kind in ALGORITHMS.items() if key in _types(kind)]
+    return [name for name, kind in shipped().items() if key in _types(kind)]
 
 
 def elsewhere(key: str, prefix: str) -> str:
@@ -198,7 +146,7 @@ def from_table(table: dict[str, Any]) -> Config:
     """Returns the defaults of the table's algorithm with the table's values. Raises `UserError`."""
     algorithm = table.get("algorithm", "a2c")
     if not isinstance(algorithm, str):
-        raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
+        raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(SHIPPED)}")
     return merge(Config(agent=algorithm_config(algorithm)()), table)
 
 

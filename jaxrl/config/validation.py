@@ -5,11 +5,13 @@ import typing
 from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
+from jaxrl.config.algorithms import algorithm_config, that
 from jaxrl.config.plan import check_sizes, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, EnvConfig, convolutions
-from jaxrl.config.toml import algorithm_config, stems
+from jaxrl.config.toml import stems
 from jaxrl.config.variations import shown
 from jaxrl.errors import UserError, nearest
+from jaxrl.formatting import listed
 
 ENGINES = ("auto", "envpool", "atari2600", "catch")
 
@@ -132,8 +134,8 @@ def _check_network(config: Config) -> None:
         raise UserError(f"network.dueling = true: {algorithm} has no action values; drop it")
     if network.remembers and not config.agent.can_remember:
         raise UserError(
-            f"network.core = '{network.core}': {algorithm} learns from single steps; only a2c, "
-            "ppo, vtrace and r2d2 learn from sequences"
+            f"network.core = '{network.core}': {algorithm} learns from single steps; only "
+            f"{listed(that('can_remember'))} learn from sequences"
         )
     if network.skip_blank_frames and not network.normalize_observations:
         raise UserError(
@@ -148,7 +150,8 @@ def _check_network(config: Config) -> None:
         raise UserError(f"{config.agent.needs_core} take network.core = 'lstm'")
     if network.noisy and not config.agent.can_be_noisy:
         raise UserError(
-            f"network.noisy = true: {algorithm} explores otherwise; only dqn and c51 can"
+            f"network.noisy = true: {algorithm} explores otherwise; only "
+            f"{listed(that('can_be_noisy'))} can"
         )
 
 
@@ -192,7 +195,10 @@ def _check_optimizer(config: Config) -> None:
     if optimizer.schedule != "adaptive":
         return
     if not config.agent.can_adapt_rate:
-        raise UserError("optimizer.schedule = 'adaptive': only ppo has it; take constant or linear")
+        raise UserError(
+            f"optimizer.schedule = 'adaptive': only {listed(that('can_adapt_rate'))} has it; take "
+            "constant or linear"
+        )
     if config.agent.gradient_steps(config.num_envs) == 1:
         raise UserError(
             "optimizer.schedule = 'adaptive': the policy does not diverge within one gradient "

@@ -1,16 +1,19 @@
-"""Settings of the value-based algorithms: n-step Q, PQN, DQN and C51."""
+"""Settings that several value-based algorithms have, in groups.
+
+The keys of `[agent]` are flat, and so are the fields of an algorithm's dataclass, which inherits
+the groups that it has. Where several groups answer a question of the host, `super` asks the next.
+"""
 
 import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction as Ratio
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from annotated_types import Ge, Gt
+from annotated_types import Gt
 
 from jaxrl.config.algorithm_base import (
     STACK_SIZE,
     AlgorithmConfig,
-    EpochsConfig,
     Sizes,
     check_one_of,
     divisors,
@@ -18,7 +21,6 @@ from jaxrl.config.algorithm_base import (
 from jaxrl.config.bounds import INT32, Count, Fraction, LongCount, LongCountOrZero
 from jaxrl.errors import UserError
 
-Atoms = Annotated[int, Ge(2), INT32]
 Intensity = Annotated[float, Gt(0), INT32]
 LEAST_SPREAD = 10  # environments that have the shares 0.4, 0.3 and 0.3
 
@@ -78,7 +80,7 @@ class ValueConfig(ActionValueConfig):
 
 
 @dataclass(frozen=True)
-class ReplayConfig(ActionValueConfig):
+class ReplayConfig(AlgorithmConfig):
     """Settings of the algorithms with a replay, scaled up as by Stooke & Abbeel 2018."""
 
     can_learn_apart: ClassVar[bool] = False
@@ -197,64 +199,3 @@ class QLearningConfig(ReplayConfig, ValueConfig):
     """Settings of the algorithms that learn from single transitions of a replay."""
 
     can_be_noisy: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class DQNConfig(QLearningConfig):
-    """Deep Q-network (Mnih 2015); double (van Hasselt 2016) and prioritized (Schaul 2016)."""
-
-
-@dataclass(frozen=True)
-class C51Config(QLearningConfig):
-    """Categorical DQN (Bellemare 2017); with all of its options Rainbow (Hessel 2018)."""
-
-    num_atoms: Atoms = 51
-    """atoms of the return's distribution"""
-    v_min: float = -10.0
-    """return at the lowest atom"""
-    v_max: float = 10.0
-    """return at the highest atom"""
-
-    def check(self, num_envs: int) -> None:
-        """Refuses a support whose atoms float32 cannot tell apart. Raises `UserError`."""
-        super().check(num_envs)
-        if not -1e6 <= self.v_min < self.v_max <= 1e6:
-            raise UserError(
-                f"agent.v_min = {self.v_min} must be below agent.v_max = {self.v_max}, "
-                "both within a million"
-            )
-        spacing = (self.v_max - self.v_min) / (self.num_atoms - 1)
-        if spacing < 1e-5 * max(abs(self.v_min), abs(self.v_max)):
-            raise UserError(
-                f"agent.v_min = {self.v_min} and agent.v_max = {self.v_max} are too close for "
-                f"agent.num_atoms = {self.num_atoms}"
-            )
-
-
-@dataclass(frozen=True)
-class NStepQConfig(ValueConfig):
-    """Asynchronous one-step Q, one-step Sarsa and n-step Q (Mnih 2016), made synchronous."""
-
-    can_learn_apart: ClassVar[bool] = False
-
-    rollout_length: Count = 5
-    """agent steps of every environment between two updates"""
-    target: Literal["n_step", "one_step", "sarsa"] = "n_step"
-    """n_step: rewards to the end of the rollout, then the best action's value; one_step: one
-    reward, then that; sarsa: one reward, then the value of the action that was taken"""
-    target_update_interval: Count = 10_000
-    """agent steps between two copies into the target network"""
-
-
-@dataclass(frozen=True)
-class PQNConfig(ValueConfig, EpochsConfig):
-    """Parallelised Q-network (Gallici 2025): lambda-returns, no replay, no target network."""
-
-    rollout_length: Count = 32
-    """agent steps of every environment between two updates"""
-    q_lambda: Fraction = 0.65
-    """weight of longer returns in the targets: 0 one step, 1 the whole rollout"""
-    epochs: Count = 2
-    """passes over each rollout"""
-    num_minibatches: Count = 32
-    """gradient steps per epoch; each takes as many steps of every environment"""

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.agents import make_agent
+from jaxrl.config.algorithms import that
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.evaluation import evaluate
+from jaxrl.formatting import listed
 from jaxrl.networks.core import first_observation
 from jaxrl.runs import checkpoint_files
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
@@ -153,7 +155,8 @@ class Policy:
         """
         found = self._predicted(observation, state)
         if not found.support.size:
-            raise UserError(f"distribution: {self.config.algorithm} learns none; c51 does")
+            algorithms = listed(that("has_distributions"))
+            raise UserError(f"distribution: {self.config.algorithm} learns none; {algorithms} does")
         return Distribution(found.support, found.distributions)
 
     def evaluate(

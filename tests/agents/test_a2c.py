@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.agents import a2c, make_agent
-from jaxrl.config.algorithms import A2CConfig
+from jaxrl.agents import make_agent
+from jaxrl.agents.a2c import agent as a2c
+from jaxrl.agents.a2c.settings import A2CConfig
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE

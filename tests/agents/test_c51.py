@@ -5,7 +5,8 @@ import pytest
 import rlax
 import scipy.stats
 
-from jaxrl.agents import c51, make_agent, q_learning
+from jaxrl.agents import make_agent, q_learning
+from jaxrl.agents.c51 import agent as c51
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.evaluation import protocols

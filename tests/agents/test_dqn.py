@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl.agents import dqn, make_agent, q_learning
+from jaxrl.agents import make_agent, q_learning
+from jaxrl.agents.dqn import agent as dqn
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.program import nonfinite

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl.agents import make_agent, nstep_q
+from jaxrl.agents import make_agent
+from jaxrl.agents.nstep_q import agent as nstep_q
+from jaxrl.agents.nstep_q.settings import NStepQConfig
 from jaxrl.config.plan import resolve
-from jaxrl.config.value_based import NStepQConfig
 from jaxrl.networks.heads import ActionValueNetwork
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import AXIS, Trajectory

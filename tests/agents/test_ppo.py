@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl.agents import make_agent, ppo
-from jaxrl.config.algorithms import PPOConfig
+from jaxrl.agents import make_agent
+from jaxrl.agents.ppo import agent as ppo
+from jaxrl.agents.ppo.settings import PPOConfig
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE

@@ -4,7 +4,8 @@ import numpy as np
 import optax
 import pytest
 
-from jaxrl.agents import make_agent, pqn
+from jaxrl.agents import make_agent
+from jaxrl.agents.pqn import agent as pqn
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import OptimizerConfig
 from jaxrl.networks.actors import init_params

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl.agents import make_agent, r2d2
+from jaxrl.agents import make_agent
+from jaxrl.agents.r2d2 import agent as r2d2
+from jaxrl.agents.r2d2.settings import R2D2Config
 from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
-from jaxrl.config.r2d2 import R2D2Config
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check

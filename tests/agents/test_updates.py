@@ -12,11 +12,20 @@ import numpy as np
 import optax
 import pytest
 
-from jaxrl.agents import a2c, make_agent, ppo, pqn, vtrace
-from jaxrl.config.algorithms import A2CConfig, PPOConfig, VTraceConfig
+from jaxrl.agents import make_agent
+from jaxrl.agents.a2c import agent as a2c
+from jaxrl.agents.a2c.settings import A2CConfig
+from jaxrl.agents.c51.settings import C51Config
+from jaxrl.agents.dqn.settings import DQNConfig
+from jaxrl.agents.nstep_q.settings import NStepQConfig
+from jaxrl.agents.ppo import agent as ppo
+from jaxrl.agents.ppo.settings import PPOConfig
+from jaxrl.agents.pqn import agent as pqn
+from jaxrl.agents.pqn.settings import PQNConfig
+from jaxrl.agents.vtrace import agent as vtrace
+from jaxrl.agents.vtrace.settings import VTraceConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
-from jaxrl.config.value_based import C51Config, DQNConfig, NStepQConfig, PQNConfig
 from jaxrl.networks import heads
 from jaxrl.networks.heads import PolicyValue
 from jaxrl.networks.running_statistics import RunningStatistics

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl.agents import make_agent, vtrace
-from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.agents import make_agent
+from jaxrl.agents.vtrace import agent as vtrace
+from jaxrl.agents.vtrace.settings import VTraceConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import OptimizerConfig
 from jaxrl.envs import make_engine

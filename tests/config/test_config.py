@@ -11,6 +11,7 @@ import pytest
 
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
+from jaxrl.config.algorithms import SHIPPED
 from jaxrl.config.plan import check_sizes, resolve, scaled_learning_rate
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.config.toml import from_table, load, to_toml
@@ -303,16 +304,14 @@ def make(plan, spec):
 """
 READ = """
 import sys
-from pathlib import Path
 import jaxrl.agents
-from jaxrl.config import toml
+from jaxrl.config import algorithms
 
-toml.AGENTS = Path(sys.argv[1])
 jaxrl.agents.__path__.append(sys.argv[1])
-print(toml.algorithm_config("own").__name__)
+print(algorithms.algorithm_config("own").__name__)
 try:
-    toml.algorithm_config("eager")
-except toml.UserError as error:
+    algorithms.algorithm_config("eager")
+except algorithms.UserError as error:
     print(error)
 """
 
@@ -324,6 +323,18 @@ def test_an_algorithm_that_computes_at_import_is_refused(tmp_path):
     command = [sys.executable, "-c", READ, str(tmp_path)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert said.startswith("Own\nalgorithm = 'eager': jaxrl/agents/eager.py computes with JAX")
+
+
+def test_settings_of_all_algorithms_are_read_without_jax():
+    code = "import sys; from jaxrl.config.algorithms import shipped; print(*shipped())"
+    code += "; assert not {'jax', 'flax', 'chex', 'optax'} & set(sys.modules)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == list(SHIPPED)
+    # None of the folders of jaxrl.agents is missing from the list.
+    agents = CONFIGS.parent / "jaxrl" / "agents"
+    folders = {path.parent.name for path in agents.glob("*/settings.py")}
+    assert set(SHIPPED) == folders
 
 
 @pytest.mark.parametrize(

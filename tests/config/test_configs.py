@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
-from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.agents.r2d2.settings import R2D2Config
+from jaxrl.agents.vtrace.settings import VTraceConfig
 from jaxrl.config.plan import resolve
-from jaxrl.config.r2d2 import R2D2Config
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.agents import make_agent, ppo
+from jaxrl.agents import make_agent
+from jaxrl.agents.ppo import agent as ppo
 from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engines

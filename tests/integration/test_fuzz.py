@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jaxrl.cli import doctor, main
-from jaxrl.config.algorithms import ALGORITHMS
+from jaxrl.config.algorithms import shipped
 from jaxrl.config.schema import Config
 from jaxrl.experiments.doctor import machine
 from jaxrl.training import train
@@ -26,7 +26,7 @@ TIERS = [pytest.param(50), pytest.param(2000 if THOROUGH else 500, marks=pytest.
 
 KEYS = [field.name for field in dataclasses.fields(Config)]
 SECTIONS = {
-    "agent": sorted({f.name for kind in ALGORITHMS.values() for f in dataclasses.fields(kind)}),
+    "agent": sorted({f.name for kind in shipped().values() for f in dataclasses.fields(kind)}),
     "optimizer": [f.name for f in dataclasses.fields(Config().optimizer)],
     "network": [f.name for f in dataclasses.fields(Config().network)],
 }

@@ -3,10 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl.agents.c51.settings import C51Config
+from jaxrl.agents.nstep_q.settings import NStepQConfig
 from jaxrl.config.plan import check_sizes
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
-from jaxrl.config.value_based import C51Config, NStepQConfig
 from jaxrl.errors import UserError
 from jaxrl.ops import exploration
 from tests.conftest import recipe_file

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
-from jaxrl.agents.q_learning import TrainState
+from jaxrl.agents.learner import TrainState
 from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load

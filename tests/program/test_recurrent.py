@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.agents import make_agent, ppo
-from jaxrl.config.algorithms import PPOConfig
+from jaxrl.agents import make_agent
+from jaxrl.agents.ppo import agent as ppo
+from jaxrl.agents.ppo.settings import PPOConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engine

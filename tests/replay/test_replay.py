@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl.agents import make_agent
+from jaxrl.agents.dqn.settings import DQNConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
-from jaxrl.config.value_based import DQNConfig
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.program.observations import fill_stack, stack_frames

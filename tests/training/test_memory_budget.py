@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
-from jaxrl.config.algorithms import A2CConfig
+from jaxrl.agents.a2c.settings import A2CConfig
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError

@@ -18,8 +18,8 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxrl.agents import make_agent
+from jaxrl.agents.a2c.settings import A2CConfig
 from jaxrl.atari.games import CATCH
-from jaxrl.config.algorithms import A2CConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine

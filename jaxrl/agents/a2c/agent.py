@@ -13,15 +13,23 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from jaxrl.config.algorithms import A2CConfig
+from jaxrl.agents.a2c.settings import A2CConfig
+from jaxrl.agents.learner import (
+    Learned,
+    Learner,
+    actor_outputs,
+    descend,
+    first_state,
+    policy_learner,
+    predict_policy,
+)
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor, next_actor
+from jaxrl.networks.actors import forward, next_actor
 from jaxrl.networks.core import core_of
-from jaxrl.ops import batches, distributions, optimizers, predictions, returns
-from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.ops import batches, distributions, returns
+from jaxrl.ops.gradients import row_weights
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import (
     ActorState,
@@ -30,7 +38,6 @@ from jaxrl.types import (
     Choice,
     EnvSpec,
     Metrics,
-    Prediction,
     PyTree,
     Trajectory,
 )
@@ -40,10 +47,7 @@ class Setup(NamedTuple):
     """The static parts of an A2C agent."""
 
     settings: A2CConfig
-    spec: EnvSpec
-    network: heads.PolicyValueNetwork
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    learner: Learner
 
 
 class Extras(NamedTuple):
@@ -62,24 +66,11 @@ class Batch(NamedTuple):
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
 
 
-def init(setup: Setup, key: jax.Array) -> AgentState:
-    """Returns the first state; `train_state` is the optimizer's state."""
-    spec = setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
-    return AgentState(actor, setup.optimizer.init(actor.params), memory=())
-
-
 def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
     """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    outputs = actor_outputs(setup.learner, actor, observation)
     action = distributions.sample(key, outputs.logits)
     return Choice(action, Extras(outputs.value), outputs.core)
-
-
-def predict(setup: Setup, actor: ActorState, observation: PyTree) -> Prediction:
-    """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
-    return predictions.from_policy(outputs.logits, outputs.value)
 
 
 def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch:
@@ -90,7 +81,7 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
     """
     # Acting computed all values but the bootstrap.
     newest = batches.at(trajectory.observation, -1)
-    bootstrap = forward(setup.network, actor.params, actor.statistics, newest).value
+    bootstrap = actor_outputs(setup.learner, actor, newest).value
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     target = returns.n_step_return(
         trajectory.reward, trajectory.discount, trajectory.valid, value, setup.settings.gamma
@@ -102,7 +93,7 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
         target - value[:-1],
         row_weights(trajectory.valid),
     )
-    return batches.items(batch, setup.network.config.remembers)
+    return batches.items(batch, setup.learner.network.config.remembers)
 
 
 def loss(
@@ -124,7 +115,7 @@ def objective(
     setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the loss of the parameters on a batch, and its parts."""
-    outputs = forward(setup.network, params, statistics, batch.observation)
+    outputs = forward(setup.learner.network, params, statistics, batch.observation)
     return loss(outputs, batch, setup.settings)
 
 
@@ -132,45 +123,30 @@ def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Takes one gradient step on a trajectory [T, E]; `key` is not used."""
-    actor = state.actor
+    actor, learner = state.actor, setup.learner
     batch = make_batch(setup, actor, trajectory)
-    gradients, metrics = gradient(
-        partial(objective, setup, actor.statistics),
-        actor.params,
-        batch,
-        setup.settings.micro_batch,
-        rows_per_item=setup.settings.rollout_length if setup.network.config.remembers else 1,
-    )
-    rate = setup.learning_rate(actor.updates)
-    params, opt_state = optimizers.apply(
-        setup.optimizer, gradients, state.train_state, actor.params, rate
-    )
+    rate = learner.learning_rate(actor.updates)
+    total_loss = partial(objective, setup, actor.statistics)
+    before = Learned(actor.params, state.train_state)
+    learned, metrics = descend(learner, total_loss, before, batch, rate)
     metrics |= {
-        "loss/gradient_norm": optax.tree.norm(gradients),
         "loss/learning_rate": rate,
         "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
     }
-    new_actor = next_actor(setup.network, actor, params, trajectory)
-    return AgentState(new_actor, opt_state, state.memory), metrics
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
+    return AgentState(new_actor, learned.opt_state, state.memory), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the A2C agent that `config.agent` describes."""
-    config = plan.config
-    settings = config.agent
+    settings, learner = plan.config.agent, policy_learner(plan, spec)
     assert isinstance(settings, A2CConfig)
-    setup = Setup(
-        settings,
-        spec,
-        heads.PolicyValueNetwork(spec.num_actions, config.network, spec.planes),
-        optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(plan),
-    )
+    setup = Setup(settings, learner)
     return Agent(
-        init=partial(init, setup),
+        init=partial(first_state, learner),
         act=partial(act, setup),
         update=partial(update, setup),
-        predict=partial(predict, setup),
+        predict=partial(predict_policy, learner),
         rollout_length=settings.rollout_length,
-        core=core_of(config.network),
+        core=core_of(plan.config.network),
     )

@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.agents import q_learning
+from jaxrl.agents.c51.settings import C51Config
+from jaxrl.agents.learner import value_learner
 from jaxrl.config.plan import Plan
-from jaxrl.config.value_based import C51Config
 from jaxrl.ops import distributions
 from jaxrl.types import Agent, EnvSpec
 
@@ -61,8 +62,8 @@ def method(support: jax.Array) -> q_learning.Method:
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the C51 agent that `config.agent` describes."""
-    config = plan.config
-    settings = config.agent
+    settings = plan.config.agent
     assert isinstance(settings, C51Config)
     support = distributions.support(settings.v_min, settings.v_max, settings.num_atoms)
-    return q_learning.make(plan, spec, method(support))
+    learner = value_learner(plan, spec, settings.num_atoms)
+    return q_learning.make(plan, learner, method(support))

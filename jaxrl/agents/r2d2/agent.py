@@ -17,16 +17,29 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from jaxrl.agents.q_learning import Learned, TrainState, copy_target
+from jaxrl.agents.learner import (
+    Learner,
+    actor_outputs,
+    copy_target,
+    first_state,
+    value_learner,
+    with_target,
+)
+from jaxrl.agents.r2d2.settings import R2D2Config
+from jaxrl.agents.replay_learner import (
+    ReplayLearned,
+    ReplayLearner,
+    descend_on_draw,
+    learn_from,
+    log,
+    make_replay_learner,
+)
 from jaxrl.config.plan import Plan
-from jaxrl.config.r2d2 import R2D2Config
-from jaxrl.networks import heads
-from jaxrl.networks.actors import burn_in, forward, init_actor, next_actor
+from jaxrl.networks.actors import burn_in, forward, next_actor
 from jaxrl.networks.core import core_of
-from jaxrl.ops import distributions, exploration, optimizers, predictions, returns
-from jaxrl.ops.gradients import gradient_with_aux, row_weights
+from jaxrl.ops import distributions, exploration, predictions, returns
+from jaxrl.ops.gradients import row_weights
 from jaxrl.ops.rescaling import rescale, unscale
 from jaxrl.replay import buffer, prioritized, sequences
 from jaxrl.runtime.collectives import mean_over_devices
@@ -38,7 +51,6 @@ from jaxrl.types import (
     Choice,
     Core,
     EnvSpec,
-    Mean,
     Metrics,
     Prediction,
     PyTree,
@@ -52,16 +64,15 @@ class Setup(NamedTuple):
     """The static parts of an R2D2 agent."""
 
     settings: R2D2Config
-    spec: EnvSpec
-    network: heads.ActionValueNetwork
+    replay: ReplayLearner
     core: Core
     form: sequences.Form
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
     epsilon: Callable[[int], jax.Array]  # E -> f32[E]
-    num_envs: int  # over all devices
-    num_batches: int  # gradient steps of an update
-    target_interval: int  # updates between two copies into the target network
+
+    @property
+    def learner(self) -> Learner:
+        """The learner of the network."""
+        return self.replay.learner
 
 
 class Batch(NamedTuple):
@@ -81,17 +92,15 @@ class Outputs(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state: an empty replay, a target network that is a copy."""
-    spec, form = setup.spec, setup.form
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
-    rows = buffer.rows_per_env(setup.settings.replay_capacity, setup.num_envs, form.stride)
+    spec, form, num_envs = setup.learner.spec, setup.form, setup.replay.num_envs
+    rows = buffer.rows_per_env(setup.settings.replay_capacity, num_envs, form.stride)
     memory = sequences.new(spec.num_envs, rows, spec.frame_shape, setup.core, form)
-    train_state = TrainState(setup.optimizer.init(actor.params), actor.params)
-    return AgentState(actor, train_state, memory)
+    return with_target(first_state(setup.learner, key))._replace(memory=memory)
 
 
 def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions for a RecurrentObservation [E], key[E] -> i32[E]."""
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    outputs = actor_outputs(setup.learner, actor, observation)
     epsilon = setup.epsilon(len(outputs.values))
     action = exploration.epsilon_greedy(key, outputs.values, epsilon)
     return Choice(action, core=outputs.core)
@@ -99,7 +108,7 @@ def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) ->
 
 def predict(setup: Setup, actor: ActorState, observation: PyTree) -> Prediction:
     """Returns the policy of evaluation and the best values of a RecurrentObservation [B]."""
-    values = forward(setup.network, actor.params, actor.statistics, observation).values
+    values = actor_outputs(setup.learner, actor, observation).values
     prediction = predictions.from_action_values(values, setup.settings.evaluation_epsilon)
     return prediction._replace(value=unscale(prediction.value, setup.settings.rescaling))
 
@@ -151,12 +160,12 @@ def objective(
     batch: Batch,
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
     """Returns the loss of the parameters on a batch, and (sums for the log, priorities f32[B])."""
-    steps = sequences.read(memory, batch.place, setup.form)
+    steps, network = sequences.read(memory, batch.place, setup.form), setup.learner.network
 
     def unroll(params: PyTree) -> jax.Array:
         first = setup.form.burn_in
-        observation = burn_in(setup.network, params, statistics, steps.observation, first)
-        values: jax.Array = forward(setup.network, params, statistics, observation).values
+        observation = burn_in(network, params, statistics, steps.observation, first)
+        values: jax.Array = forward(network, params, statistics, observation).values
         return values
 
     outputs = Outputs(unroll(params), unroll(target_params))
@@ -176,71 +185,45 @@ def draw_batch(setup: Setup, memory: buffer.Replay, key: jax.Array) -> Batch:
 
 
 def gradient_step(
-    setup: Setup, actor: ActorState, memory: buffer.Replay, learned: Learned, key: jax.Array
-) -> Learned:
+    setup: Setup,
+    actor: ActorState,
+    memory: buffer.Replay,
+    learned: ReplayLearned,
+    key: jax.Array,
+) -> ReplayLearned:
     """Takes a gradient step on a batch from the memory, whose priorities are those in `learned`."""
-    params, (opt_state, target_params), priorities, sums = learned
-    settings, memory = setup.settings, memory._replace(priorities=priorities)
+    memory = memory._replace(priorities=learned.priorities)
     batch = draw_batch(setup, memory, key)
-    gradients, metrics, errors = gradient_with_aux(
-        partial(objective, setup, actor.statistics, memory, target_params),
-        params,
-        batch,
-        settings.micro_batch,
-        rows_per_item=settings.steps_per_row,
-    )
-    rate = setup.learning_rate(actor.updates)
-    params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, params, rate)
-    priorities = sequences.update(
-        memory, batch.place, errors, settings.priority_exponent, setup.form
-    )
-    metrics["loss/gradient_norm"] = optax.tree.norm(gradients)
-    sums = jax.tree.map(jnp.add, sums, metrics)
-    return Learned(params, TrainState(opt_state, target_params), priorities, sums)
+    target_params = learned.train_state.target_params
+    total_loss = partial(objective, setup, actor.statistics, memory, target_params)
+    rate = setup.learner.learning_rate(actor.updates)
+    learned, errors = descend_on_draw(setup.learner, total_loss, learned, batch, rate)
+    exponent = setup.settings.priority_exponent
+    priorities = sequences.update(memory, batch.place, errors, exponent, setup.form)
+    return learned._replace(priorities=priorities)
 
 
 def num_gradient_steps(setup: Setup, memory: buffer.Replay) -> jax.Array:
     """Returns the gradient steps i32[] of an update: 0 until the replay holds enough."""
-    enough = memory.steps[0] >= setup.settings.learning_starts / setup.num_envs
-    return jnp.where(enough & sequences.has_any(memory, setup.form), setup.num_batches, 0)
-
-
-def log(
-    setup: Setup,
-    actor: ActorState,
-    memory: buffer.Replay,
-    sums: dict[str, jax.Array],
-    count: jax.Array,
-) -> Metrics:
-    """Returns the metrics of an update with the sums over its i32[] gradient steps."""
-    transitions = jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
-    metrics: Metrics = {name: Mean(x, count.astype(jnp.float32)) for name, x in sums.items()}
-    return metrics | {
-        "loss/learning_rate": setup.learning_rate(actor.updates),
-        "policy/epsilon": mean_over_devices(setup.epsilon(setup.spec.num_envs).mean()),
-        "replay/transitions": transitions * jnp.float32(setup.num_envs),
-        "replay/largest_priority": mean_over_devices(memory.priorities.largest[0]),
-    }
+    enough = memory.steps[0] >= setup.settings.learning_starts / setup.replay.num_envs
+    return jnp.where(enough & sequences.has_any(memory, setup.form), setup.replay.num_batches, 0)
 
 
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
-    actor = state.actor
+    actor, learner = state.actor, setup.learner
     memory = sequences.add(state.memory, trajectory, setup.form)
-    train_state = copy_target(state, setup.target_interval).train_state
-    keys = jax.random.split(key, setup.num_batches)
-    sums = {name: jnp.float32(0) for name in SUMS}
-    start = Learned(actor.params, train_state, memory.priorities, sums)
-    # With too little to learn from, the loop is empty and there are no losses.
     count = num_gradient_steps(setup, memory)
-    learned = jax.lax.fori_loop(
-        0, count, lambda i, x: gradient_step(setup, actor, memory, x, keys[i]), start
-    )
+    step = partial(gradient_step, setup, actor, memory)
+    learned = learn_from(setup.replay, step, state._replace(memory=memory), count, key, SUMS)
     memory = memory._replace(priorities=learned.priorities)
-    metrics = log(setup, actor, memory, learned.sums, count)
-    new_actor = next_actor(setup.network, actor, learned.params, trajectory)
+    metrics = log(setup.replay, actor, memory, learned.sums, count) | {
+        "policy/epsilon": mean_over_devices(setup.epsilon(learner.spec.num_envs).mean()),
+        "replay/largest_priority": mean_over_devices(memory.priorities.largest[0]),
+    }
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.train_state, memory), metrics
 
 
@@ -249,27 +232,21 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
 
     Raises `ValueError` if the network has no core.
     """
-    config = plan.config
-    settings, core = config.agent, core_of(config.network)
+    settings, core = plan.config.agent, core_of(plan.config.network)
     assert isinstance(settings, R2D2Config)
     if core is None:
         raise ValueError("R2D2 needs a network with a core")
+    learner = value_learner(plan, spec)
     setup = Setup(
         settings=settings,
-        spec=spec,
-        network=heads.ActionValueNetwork(spec.num_actions, 1, config.network, spec.planes),
+        replay=make_replay_learner(plan, learner, settings.target_update_interval),
         core=core,
         form=sequences.Form(
             settings.burn_in, settings.sequence_length, settings.sequence_stride, spec.stack_size
         ),
-        optimizer=optimizers.make_optimizer(config.optimizer),
-        learning_rate=optimizers.learning_rate(plan),
         epsilon=exploration.ladder(
-            settings.epsilon_base, settings.epsilon_exponent, config.num_envs
+            settings.epsilon_base, settings.epsilon_exponent, plan.config.num_envs
         ),
-        num_envs=config.num_envs,
-        num_batches=plan.gradient_steps,
-        target_interval=max(1, round(settings.target_update_interval / plan.steps_per_update)),
     )
     return Agent(
         init=partial(init, setup),
@@ -278,6 +255,6 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
         predict=partial(predict, setup),
         rollout_length=settings.rollout_length,
         interrupt=buffer.interrupt,
-        skip=partial(copy_target, every=setup.target_interval),
+        skip=partial(copy_target, every=setup.replay.target_interval),
         core=core,
     )

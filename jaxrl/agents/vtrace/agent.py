@@ -17,13 +17,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.config.algorithms import VTraceConfig
+from jaxrl.agents.learner import (
+    Learned,
+    Learner,
+    actor_outputs,
+    descend,
+    first_state,
+    policy_learner,
+    predict_policy,
+)
+from jaxrl.agents.vtrace.settings import VTraceConfig
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import burn_in, forward, init_actor, next_actor
+from jaxrl.networks.actors import burn_in, forward, next_actor
 from jaxrl.networks.core import core_of
-from jaxrl.ops import batches, distributions, optimizers, predictions, returns
-from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.ops import batches, distributions, returns
+from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import buffer
 from jaxrl.types import (
     ActorState,
@@ -33,7 +42,6 @@ from jaxrl.types import (
     EnvSpec,
     Mean,
     Metrics,
-    Prediction,
     PyTree,
     Trajectory,
 )
@@ -43,10 +51,7 @@ class Setup(NamedTuple):
     """The static parts of a V-trace agent."""
 
     settings: VTraceConfig
-    spec: EnvSpec
-    network: heads.PolicyValueNetwork
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    learner: Learner
     entropy_coef: optax.Schedule  # of the updates done
 
     @property
@@ -68,13 +73,6 @@ class Windows(NamedTuple):
     weight: jax.Array  # f32[B, T], sums to the mean over all devices' valid rows
 
 
-class Learned(NamedTuple):
-    """The arrays that a gradient step changes."""
-
-    params: PyTree
-    opt_state: PyTree
-
-
 class Inputs(NamedTuple):
     """The arrays that all gradient steps of an update read."""
 
@@ -86,26 +84,18 @@ class Inputs(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state, with an empty memory; `train_state` is the optimizer's state."""
-    settings, spec = setup.settings, setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
-    rows = buffer.rows_for_window(setup.steps_read, settings.rollout_length)
-    core = core_of(setup.network.config)
+    spec, core = setup.learner.spec, core_of(setup.learner.network.config)
+    rows = buffer.rows_for_window(setup.steps_read, setup.settings.rollout_length)
     memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32), core)
-    return AgentState(actor, setup.optimizer.init(actor.params), memory)
+    return first_state(setup.learner, key)._replace(memory=memory)
 
 
 def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
     """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
+    outputs = actor_outputs(setup.learner, actor, observation)
     action = distributions.sample(key, outputs.logits)
     log_prob = distributions.select(distributions.log_probabilities(outputs.logits), action)
     return Choice(action, Extras(log_prob), outputs.core)
-
-
-def predict(setup: Setup, actor: ActorState, observation: PyTree) -> Prediction:
-    """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
-    outputs = forward(setup.network, actor.params, actor.statistics, observation)
-    return predictions.from_policy(outputs.logits, outputs.value)
 
 
 def take_windows(setup: Setup, inputs: Inputs, minibatch: jax.Array) -> Windows:
@@ -113,7 +103,7 @@ def take_windows(setup: Setup, inputs: Inputs, minibatch: jax.Array) -> Windows:
 
     Their observations begin with those of the burn-in, if there is one.
     """
-    count, num_envs = setup.settings.num_minibatches, setup.spec.num_envs
+    count, num_envs = setup.settings.num_minibatches, setup.learner.spec.num_envs
     # Every `count`-th environment, so that devices divide minibatches evenly.
     env = minibatch + count * jnp.arange(num_envs // count)
     newest = jax.tree.map(lambda x: x[env], inputs.newest)
@@ -170,7 +160,7 @@ def objective(
 
     `actor` is the one that played: its statistics normalize, its updates date the entropy bonus.
     """
-    network, steps = setup.network, setup.settings.burn_in
+    network, steps = setup.learner.network, setup.settings.burn_in
     observation = burn_in(network, params, actor.statistics, windows.steps.observation, steps)
     outputs = forward(network, params, actor.statistics, observation)
     return loss(outputs, windows, setup.settings, setup.entropy_coef(actor.updates))
@@ -181,19 +171,10 @@ def gradient_step(
 ) -> tuple[Learned, dict[str, jax.Array]]:
     """Takes gradient step i32[] of the minibatches in their order, on the windows of its own."""
     windows = take_windows(setup, inputs, number % setup.settings.num_minibatches)
-    gradients, metrics = gradient(
-        partial(objective, setup, inputs.actor),
-        learned.params,
-        windows,
-        setup.settings.micro_batch,
-        rows_per_item=setup.settings.steps_per_row,
-    )
     # Momentum alone must not move parameters while a resumed run fills its windows.
-    rate = setup.learning_rate(inputs.actor.updates) * inputs.full
-    learned = Learned(
-        *optimizers.apply(setup.optimizer, gradients, learned.opt_state, learned.params, rate)
-    )
-    return learned, metrics | {"loss/gradient_norm": optax.tree.norm(gradients)}
+    rate = setup.learner.learning_rate(inputs.actor.updates) * inputs.full
+    total_loss = partial(objective, setup, inputs.actor)
+    return descend(setup.learner, total_loss, learned, windows, rate)
 
 
 def update(
@@ -213,33 +194,26 @@ def update(
     )
     means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
     means |= {
-        "loss/learning_rate": setup.learning_rate(actor.updates),
+        "loss/learning_rate": setup.learner.learning_rate(actor.updates),
         "policy/entropy_coef": setup.entropy_coef(actor.updates),
     }
-    new_actor = next_actor(setup.network, actor, learned.params, trajectory)
+    new_actor = next_actor(setup.learner.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.opt_state, memory), means
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the V-trace agent that `config.agent` describes."""
-    config = plan.config
-    settings = config.agent
+    settings, learner = plan.config.agent, policy_learner(plan, spec)
     assert isinstance(settings, VTraceConfig)
     final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
-    setup = Setup(
-        settings,
-        spec,
-        heads.PolicyValueNetwork(spec.num_actions, config.network, spec.planes),
-        optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(plan),
-        optax.linear_schedule(settings.entropy_coef, final_entropy, plan.num_updates),
-    )
+    entropy_coef = optax.linear_schedule(settings.entropy_coef, final_entropy, plan.num_updates)
+    setup = Setup(settings, learner, entropy_coef)
     return Agent(
         init=partial(init, setup),
         act=partial(act, setup),
         update=partial(update, setup),
-        predict=partial(predict, setup),
+        predict=partial(predict_policy, learner),
         rollout_length=settings.rollout_length,
         interrupt=buffer.interrupt,
-        core=core_of(config.network),
+        core=core_of(plan.config.network),
     )

@@ -12,13 +12,20 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from jaxrl.config.algorithms import PPOConfig
+from jaxrl.agents.learner import (
+    Learned,
+    Learner,
+    actor_outputs,
+    descend,
+    first_state,
+    policy_learner,
+)
+from jaxrl.agents.ppo.settings import PPOConfig
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import ADAPTIVE_RATES
 from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor
+from jaxrl.networks.actors import forward
 from jaxrl.networks.core import core_of
 from jaxrl.networks.running_statistics import (
     RunningStatistics,
@@ -28,8 +35,8 @@ from jaxrl.networks.running_statistics import (
     to_returns,
     update_statistics,
 )
-from jaxrl.ops import batches, distributions, optimizers, predictions, returns
-from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.ops import batches, distributions, predictions, returns
+from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import minibatches
 from jaxrl.runtime.collectives import gather_over_devices, mean_over_devices
 from jaxrl.types import (
@@ -51,10 +58,7 @@ class Setup(NamedTuple):
     """The static parts of a PPO agent."""
 
     settings: PPOConfig
-    spec: EnvSpec
-    network: heads.PolicyValueNetwork
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done; its first value where the rate adapts
+    learner: Learner  # its learning rate has the first value alone where the rate adapts
     adaptive: bool  # whether the learning rate follows the divergence of the policies
 
 
@@ -79,8 +83,8 @@ class TrainState(NamedTuple):
     learning_rate: jax.Array  # f32[], of the next epoch
 
 
-class Learned(NamedTuple):
-    """The arrays that a gradient step changes."""
+class EpochState(NamedTuple):
+    """The arrays that the gradient steps of an epoch change."""
 
     params: PyTree
     train_state: TrainState
@@ -110,18 +114,22 @@ class Rollout(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state."""
-    spec = setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
+    actor, opt_state, memory = first_state(setup.learner, key)
     value_statistics = new_statistics(()) if setup.settings.normalize_values else ()
     statistics = Statistics(actor.statistics, value_statistics)
-    rate = jnp.float32(setup.learning_rate(0))
-    train_state = TrainState(setup.optimizer.init(actor.params), rate)
-    return AgentState(actor._replace(statistics=statistics), train_state, memory=())
+    train_state = TrainState(opt_state, jnp.float32(setup.learner.learning_rate(0)))
+    return AgentState(actor._replace(statistics=statistics), train_state, memory)
+
+
+def outputs_of(setup: Setup, actor: ActorState, observation: PyTree) -> heads.PolicyValue:
+    """Returns the outputs of the network for observations u8[B, 84, 84, 4]."""
+    observed = actor._replace(statistics=actor.statistics.observation)
+    return actor_outputs(setup.learner, observed, observation)
 
 
 def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
     """Samples actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
-    outputs = forward(setup.network, actor.params, actor.statistics.observation, observation)
+    outputs = outputs_of(setup, actor, observation)
     action = distributions.sample(key, outputs.logits)
     log_policy = distributions.log_probabilities(outputs.logits)
     value = to_returns(outputs.value, actor.statistics.value)
@@ -131,7 +139,7 @@ def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) ->
 
 def predict(setup: Setup, actor: ActorState, observation: PyTree) -> Prediction:
     """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
-    outputs = forward(setup.network, actor.params, actor.statistics.observation, observation)
+    outputs = outputs_of(setup, actor, observation)
     value = to_returns(outputs.value, actor.statistics.value)
     return predictions.from_policy(outputs.logits, value)
 
@@ -140,8 +148,7 @@ def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rol
     """Returns the rollout [T, E] with its targets; the value statistics take them in."""
     settings, value_statistics = setup.settings, actor.statistics.value
     newest = batches.at(trajectory.observation, -1)
-    outputs = forward(setup.network, actor.params, actor.statistics.observation, newest)
-    bootstrap = to_returns(outputs.value, value_statistics)
+    bootstrap = to_returns(outputs_of(setup, actor, newest).value, value_statistics)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     advantage = returns.lambda_advantage(
         trajectory.reward,
@@ -231,49 +238,43 @@ def objective(
     setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the loss of the parameters on a minibatch, and its parts."""
-    outputs = forward(setup.network, params, statistics, batch.observation)
+    outputs = forward(setup.learner.network, params, statistics, batch.observation)
     return loss(outputs, batch, setup.settings)
 
 
 def gradient_step(
-    setup: Setup, actor: ActorState, rollout: Batch, learned: Learned, part: jax.Array
-) -> tuple[Learned, dict[str, jax.Array]]:
+    setup: Setup, actor: ActorState, rollout: Batch, state: EpochState, part: jax.Array
+) -> tuple[EpochState, dict[str, jax.Array]]:
     """Takes a gradient step on a minibatch of the rollout [T, E].
 
     Its part is steps i32[T / M, E] of each environment; with a core environments i32[E / M].
     """
-    params, (opt_state, rate) = learned
-    take = minibatches.take_sequences if setup.network.config.remembers else minibatches.take
-    batch = take(rollout, part)
+    params, (opt_state, rate) = state
+    remembers = setup.learner.network.config.remembers
+    batch = (minibatches.take_sequences if remembers else minibatches.take)(rollout, part)
     if setup.settings.normalize_advantages:
         batch = batch._replace(advantage=normalize_advantages(batch.advantage, batch.weight))
-    gradients, metrics = gradient(
-        partial(objective, setup, actor.statistics.observation),
-        params,
-        batch,
-        setup.settings.micro_batch,
-        rows_per_item=setup.settings.rollout_length if setup.network.config.remembers else 1,
-    )
-    params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, params, rate)
-    metrics |= {"loss/gradient_norm": optax.tree.norm(gradients), "loss/learning_rate": rate}
-    return Learned(params, TrainState(opt_state, rate)), metrics
+    total_loss = partial(objective, setup, actor.statistics.observation)
+    before = Learned(params, opt_state)
+    (params, opt_state), metrics = descend(setup.learner, total_loss, before, batch, rate)
+    return EpochState(params, TrainState(opt_state, rate)), metrics | {"loss/learning_rate": rate}
 
 
 def epoch(
-    setup: Setup, actor: ActorState, rollout: Batch, learned: Learned, order: jax.Array
-) -> tuple[Learned, dict[str, jax.Array]]:
+    setup: Setup, actor: ActorState, rollout: Batch, state: EpochState, order: jax.Array
+) -> tuple[EpochState, dict[str, jax.Array]]:
     """Takes the gradient steps of one epoch, on the minibatches i32[M, T / M, E].
 
     With a core they are i32[M, E / M]. Returns the metrics of each step, [M].
     """
     step = partial(gradient_step, setup, actor, rollout)
-    (params, train_state), metrics = jax.lax.scan(step, learned, order)
+    (params, train_state), metrics = jax.lax.scan(step, state, order)
     if setup.adaptive:
         # Not after every minibatch: the first one's divergence is always 0.
         kl = jnp.mean(metrics["policy/approx_kl"])
         rate = adapt(train_state.learning_rate, kl, setup.settings.kl_target)
         train_state = train_state._replace(learning_rate=rate)
-    return Learned(params, train_state), metrics
+    return EpochState(params, train_state), metrics
 
 
 def update(
@@ -283,17 +284,19 @@ def update(
     actor, train_state = state.actor, state.train_state
     rollout, value_statistics = make_rollout(setup, actor, trajectory)
     if not setup.adaptive:
-        train_state = train_state._replace(learning_rate=setup.learning_rate(actor.updates))
-    draw = minibatches.order_of_sequences if setup.network.config.remembers else minibatches.order
-    order = draw(key, setup.settings, setup.spec.num_envs)
+        train_state = train_state._replace(learning_rate=setup.learner.learning_rate(actor.updates))
+    network = setup.learner.network.config
+    draw = minibatches.order_of_sequences if network.remembers else minibatches.order
+    order = draw(key, setup.settings, setup.learner.spec.num_envs)
     orders = order.reshape(setup.settings.epochs, -1, *order.shape[1:])
     learned, metrics = jax.lax.scan(
-        partial(epoch, setup, actor, rollout), Learned(actor.params, train_state), orders
+        partial(epoch, setup, actor, rollout), EpochState(actor.params, train_state), orders
     )
     newest_frames = batches.stacks(trajectory.observation)[:-1, ..., -1]
     # After the gradients: the ratio must compare policies that see the same.
-    skip_blank = setup.network.config.skip_blank_frames
-    statistics = update_statistics(actor.statistics.observation, newest_frames, skip_blank)
+    statistics = update_statistics(
+        actor.statistics.observation, newest_frames, network.skip_blank_frames
+    )
     new_actor = ActorState(
         learned.params, Statistics(statistics, value_statistics), actor.updates + 1
     )
@@ -308,24 +311,17 @@ def update(
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the PPO agent that `config.agent` describes."""
-    config = plan.config
-    settings = config.agent
+    settings = plan.config.agent
     assert isinstance(settings, PPOConfig)
-    setup = Setup(
-        settings,
-        spec,
-        heads.PolicyValueNetwork(spec.num_actions, config.network, spec.planes),
-        optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(plan),
-        adaptive=config.optimizer.schedule == "adaptive",
-    )
+    adaptive = plan.config.optimizer.schedule == "adaptive"
+    setup = Setup(settings, policy_learner(plan, spec), adaptive)
     return Agent(
         init=partial(init, setup),
         act=partial(act, setup),
         update=partial(update, setup),
         predict=partial(predict, setup),
         rollout_length=settings.rollout_length,
-        core=core_of(config.network),
+        core=core_of(plan.config.network),
     )
 
 

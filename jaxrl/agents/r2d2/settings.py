@@ -1,4 +1,4 @@
-"""Settings of R2D2, which learns action values from sequences of a replay."""
+"""Settings of R2D2."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from jaxrl.config.algorithm_base import STACK_SIZE, AlgorithmConfig, Sizes, check_one_of, divisors
 from jaxrl.config.bounds import Count, CountOrZero, Fraction, Weight
-from jaxrl.config.value_based import Intensity, ReplayConfig
+from jaxrl.config.value_based import ActionValueConfig, Intensity, ReplayConfig
 from jaxrl.errors import UserError
 
 
 @dataclass(frozen=True)
-class R2D2Config(ReplayConfig):
+class R2D2Config(ReplayConfig, ActionValueConfig):
     """Recurrent replay distributed DQN (Kapturowski 2019)."""
 
     can_remember: ClassVar[bool] = True

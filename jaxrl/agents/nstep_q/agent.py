@@ -19,15 +19,25 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from jaxrl.agents.q_learning import TrainState, copy_target
+from jaxrl.agents.learner import (
+    Learned,
+    Learner,
+    TrainState,
+    actor_outputs,
+    copy_target,
+    descend,
+    first_state,
+    predict_values,
+    target_interval,
+    value_learner,
+    with_target,
+)
+from jaxrl.agents.nstep_q.settings import NStepQConfig
 from jaxrl.config.plan import Plan
-from jaxrl.config.value_based import NStepQConfig
-from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor, next_actor
-from jaxrl.ops import batches, distributions, exploration, optimizers, predictions, returns
-from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.networks.actors import forward, next_actor
+from jaxrl.ops import batches, distributions, exploration, returns
+from jaxrl.ops.gradients import row_weights
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import (
     ActorState,
@@ -36,7 +46,6 @@ from jaxrl.types import (
     Choice,
     EnvSpec,
     Metrics,
-    Prediction,
     PyTree,
     Trajectory,
 )
@@ -46,10 +55,7 @@ class Setup(NamedTuple):
     """The static parts of an n-step Q-learning agent."""
 
     settings: NStepQConfig
-    spec: EnvSpec
-    network: heads.ActionValueNetwork
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    learner: Learner
     epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
     target_interval: int  # updates between two copies into the target network
 
@@ -65,23 +71,14 @@ class Batch(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state; the target network is a copy of the network."""
-    spec = setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
-    opt_state = setup.optimizer.init(actor.params)
-    return AgentState(actor, TrainState(opt_state, actor.params), memory=())
+    return with_target(first_state(setup.learner, key))
 
 
 def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras."""
-    values = forward(setup.network, actor.params, actor.statistics, observation)
+    values = actor_outputs(setup.learner, actor, observation)
     epsilon = setup.epsilon(actor.updates, len(observation))
     return Choice(exploration.epsilon_greedy(key, values, epsilon))
-
-
-def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
-    """Returns the policy of evaluation and the best values of observations u8[B, 84, 84, 4]."""
-    values = forward(setup.network, actor.params, actor.statistics, observation)
-    return predictions.from_action_values(values, setup.settings.evaluation_epsilon)
 
 
 def targets(
@@ -108,7 +105,8 @@ def make_batch(
 ) -> Batch:
     """Returns the transitions of a trajectory [T, E] with their targets, as one batch."""
     # [T+1, E, A]
-    values = forward(setup.network, target_params, actor.statistics, trajectory.observation)
+    target = actor._replace(params=target_params)
+    values = actor_outputs(setup.learner, target, trajectory.observation)
     keys = batches.keys_per_index(key, trajectory.action.shape[1])
     last_action = act(setup, actor, trajectory.observation[-1], keys).action
     action = jnp.concatenate([trajectory.action, last_action[None]])
@@ -132,53 +130,42 @@ def objective(
     setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the loss of the parameters on a batch, and sums for the log."""
-    return loss(forward(setup.network, params, statistics, batch.observation), batch)
+    return loss(forward(setup.learner.network, params, statistics, batch.observation), batch)
 
 
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Takes one gradient step on a trajectory [T, E]."""
-    actor = state.actor
+    actor, learner = state.actor, setup.learner
     opt_state, target_params = copy_target(state, setup.target_interval).train_state
     batch = make_batch(setup, actor, target_params, trajectory, key)
-    gradients, metrics = gradient(
-        partial(objective, setup, actor.statistics),
-        actor.params,
-        batch,
-        setup.settings.micro_batch,
-    )
-    rate = setup.learning_rate(actor.updates)
-    params, opt_state = optimizers.apply(setup.optimizer, gradients, opt_state, actor.params, rate)
+    rate = learner.learning_rate(actor.updates)
+    total_loss = partial(objective, setup, actor.statistics)
+    before = Learned(actor.params, opt_state)
+    learned, metrics = descend(learner, total_loss, before, batch, rate)
     metrics |= {
-        "loss/gradient_norm": optax.tree.norm(gradients),
         "loss/learning_rate": rate,
-        "policy/epsilon": setup.epsilon(actor.updates, setup.spec.num_envs).mean(),
+        "policy/epsilon": setup.epsilon(actor.updates, learner.spec.num_envs).mean(),
         "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
     }
-    new_actor = next_actor(setup.network, actor, params, trajectory)
-    return AgentState(new_actor, TrainState(opt_state, target_params), state.memory), metrics
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
+    train_state = TrainState(learned.opt_state, target_params)
+    return AgentState(new_actor, train_state, state.memory), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the agent of the algorithm that `config.agent.target` names."""
-    config = plan.config
-    settings = config.agent
+    settings, learner = plan.config.agent, value_learner(plan, spec)
     assert isinstance(settings, NStepQConfig)
-    setup = Setup(
-        settings,
-        spec,
-        heads.ActionValueNetwork(spec.num_actions, 1, config.network, spec.planes),
-        optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(plan),
-        exploration.schedule(settings, plan.steps_per_update),
-        max(1, round(settings.target_update_interval / plan.steps_per_update)),
-    )
+    epsilon = exploration.schedule(settings, plan.steps_per_update)
+    every = target_interval(plan, settings.target_update_interval)
+    setup = Setup(settings, learner, epsilon, every)
     return Agent(
         init=partial(init, setup),
         act=partial(act, setup),
         update=partial(update, setup),
-        predict=partial(predict, setup),
+        predict=partial(predict_values, learner, settings.evaluation_epsilon),
         rollout_length=settings.rollout_length,
-        skip=partial(copy_target, every=setup.target_interval),
+        skip=partial(copy_target, every=every),
     )

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl.agents import q_learning
+from jaxrl.agents.learner import value_learner
 from jaxrl.config.plan import Plan
 from jaxrl.types import Agent, EnvSpec
 
@@ -40,4 +41,4 @@ def method() -> q_learning.Method:
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the DQN agent that `config.agent` describes."""
-    return q_learning.make(plan, spec, method())
+    return q_learning.make(plan, value_learner(plan, spec), method())

@@ -14,14 +14,21 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
+from jaxrl.agents.learner import (
+    Learned,
+    Learner,
+    actor_outputs,
+    descend,
+    first_state,
+    predict_values,
+    value_learner,
+)
+from jaxrl.agents.pqn.settings import PQNConfig
 from jaxrl.config.plan import Plan
-from jaxrl.config.value_based import PQNConfig
-from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor, next_actor
-from jaxrl.ops import distributions, exploration, optimizers, predictions, returns
-from jaxrl.ops.gradients import gradient, row_weights
+from jaxrl.networks.actors import forward, next_actor
+from jaxrl.ops import distributions, exploration, returns
+from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import minibatches
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import (
@@ -31,7 +38,6 @@ from jaxrl.types import (
     Choice,
     EnvSpec,
     Metrics,
-    Prediction,
     PyTree,
     Trajectory,
 )
@@ -41,10 +47,7 @@ class Setup(NamedTuple):
     """The static parts of a PQN agent."""
 
     settings: PQNConfig
-    spec: EnvSpec
-    network: heads.ActionValueNetwork
-    optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    learner: Learner
     epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
 
 
@@ -63,38 +66,18 @@ class Batch(NamedTuple):
     weight: jax.Array  # f32[B]; of a minibatch, sums to the mean over all devices' valid rows
 
 
-class Learned(NamedTuple):
-    """The arrays that a gradient step changes."""
-
-    params: PyTree
-    opt_state: PyTree
-
-
-def init(setup: Setup, key: jax.Array) -> AgentState:
-    """Returns the first state; `train_state` is the optimizer's state."""
-    spec = setup.spec
-    actor = init_actor(setup.network, key, spec.frame_shape, spec.stack_size)
-    return AgentState(actor, setup.optimizer.init(actor.params), memory=())
-
-
 def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], extras [E]."""
-    values = forward(setup.network, actor.params, actor.statistics, observation)
+    values = actor_outputs(setup.learner, actor, observation)
     epsilon = setup.epsilon(actor.updates, len(observation))
     action = exploration.epsilon_greedy(key, values, epsilon)
     return Choice(action, Extras(values.max(axis=-1)))
 
 
-def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
-    """Returns the policy of evaluation and the best values of observations u8[B, 84, 84, 4]."""
-    values = forward(setup.network, actor.params, actor.statistics, observation)
-    return predictions.from_action_values(values, setup.settings.evaluation_epsilon)
-
-
 def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch:
     """Returns the transitions of a trajectory [T, E] with their targets [T, E]."""
     newest = trajectory.observation[-1]
-    bootstrap = forward(setup.network, actor.params, actor.statistics, newest).max(axis=-1)
+    bootstrap = actor_outputs(setup.learner, actor, newest).max(axis=-1)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     target = returns.lambda_return(
         trajectory.reward,
@@ -119,7 +102,7 @@ def objective(
     setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the loss of the parameters on a minibatch, and sums for the log."""
-    return loss(forward(setup.network, params, statistics, batch.observation), batch)
+    return loss(forward(setup.learner.network, params, statistics, batch.observation), batch)
 
 
 def gradient_step(
@@ -127,26 +110,18 @@ def gradient_step(
 ) -> tuple[Learned, dict[str, jax.Array]]:
     """Takes a gradient step on the minibatch of steps i32[T / M, E] of the rollout [T, E]."""
     batch = minibatches.take(rollout, steps)
-    gradients, metrics = gradient(
-        partial(objective, setup, actor.statistics),
-        learned.params,
-        batch,
-        setup.settings.micro_batch,
-    )
-    rate = setup.learning_rate(actor.updates)
-    learned = Learned(
-        *optimizers.apply(setup.optimizer, gradients, learned.opt_state, learned.params, rate)
-    )
-    return learned, metrics | {"loss/gradient_norm": optax.tree.norm(gradients)}
+    rate = setup.learner.learning_rate(actor.updates)
+    total_loss = partial(objective, setup, actor.statistics)
+    return descend(setup.learner, total_loss, learned, batch, rate)
 
 
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Takes the gradient steps of all epochs on a trajectory [T, E]."""
-    actor = state.actor
+    actor, learner = state.actor, setup.learner
     rollout = make_batch(setup, actor, trajectory)
-    order = minibatches.order(key, setup.settings, setup.spec.num_envs)
+    order = minibatches.order(key, setup.settings, learner.spec.num_envs)
     learned, metrics = jax.lax.scan(
         partial(gradient_step, setup, actor, rollout),
         Learned(actor.params, state.train_state),
@@ -154,31 +129,23 @@ def update(
     )
     target = jnp.sum(row_weights(trajectory.valid) * rollout.target)
     metrics = jax.tree.map(jnp.mean, metrics) | {
-        "loss/learning_rate": setup.learning_rate(actor.updates),
-        "policy/epsilon": setup.epsilon(actor.updates, setup.spec.num_envs).mean(),
+        "loss/learning_rate": learner.learning_rate(actor.updates),
+        "policy/epsilon": setup.epsilon(actor.updates, learner.spec.num_envs).mean(),
         "value/target": mean_over_devices(target),
     }
-    new_actor = next_actor(setup.network, actor, learned.params, trajectory)
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.opt_state, state.memory), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the PQN agent that `config.agent` describes."""
-    config = plan.config
-    settings = config.agent
+    settings, learner = plan.config.agent, value_learner(plan, spec)
     assert isinstance(settings, PQNConfig)
-    setup = Setup(
-        settings,
-        spec,
-        heads.ActionValueNetwork(spec.num_actions, 1, config.network, spec.planes),
-        optimizers.make_optimizer(config.optimizer),
-        optimizers.learning_rate(plan),
-        exploration.schedule(settings, plan.steps_per_update),
-    )
+    setup = Setup(settings, learner, exploration.schedule(settings, plan.steps_per_update))
     return Agent(
-        init=partial(init, setup),
+        init=partial(first_state, learner),
         act=partial(act, setup),
         update=partial(update, setup),
-        predict=partial(predict, setup),
+        predict=partial(predict_values, learner, settings.evaluation_epsilon),
         rollout_length=settings.rollout_length,
     )

@@ -1,0 +1,1 @@
+"""Synchronous advantage actor-critic: `settings`, which import no JAX, and `agent`."""

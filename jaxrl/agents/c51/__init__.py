@@ -1,0 +1,1 @@
+"""Categorical DQN: `settings`, which import no JAX, and `agent`."""

@@ -1,0 +1,1 @@
+"""Deep Q-network: `settings`, which import no JAX, and `agent`."""

@@ -1,0 +1,174 @@
+"""Parts that agents share: a network and the steps that train it, and a target network."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import optax
+
+from jaxrl.config.plan import Plan
+from jaxrl.networks import heads
+from jaxrl.networks.actors import forward, init_actor
+from jaxrl.ops import optimizers, predictions
+from jaxrl.ops.gradients import Objective, gradient, gradient_with_aux
+from jaxrl.types import ActorState, AgentState, EnvSpec, Prediction, PyTree
+
+
+class Learner(NamedTuple):
+    """The network of an agent, and what its gradient steps have in common."""
+
+    spec: EnvSpec
+    network: Any  # one of `jaxrl.networks.heads`, or a Flax module with their `config`
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.Schedule  # of the updates done
+    micro_batch: int  # items of a gradient pass; 0 lets the platform choose
+    rows_per_item: int  # observations in each item of a batch
+
+
+class Learned(NamedTuple):
+    """The arrays that a gradient step changes."""
+
+    params: PyTree
+    opt_state: PyTree
+
+
+class TrainState(NamedTuple):
+    """The state of the gradient steps of an agent with a target network."""
+
+    opt_state: PyTree
+    target_params: PyTree
+
+
+# --- the head of an agent ------------------------------------------------------------------------
+
+
+def make_learner(plan: Plan, spec: EnvSpec, network: Any) -> Learner:
+    """Returns the learner of a network, as the configuration of the plan describes it."""
+    config, settings = plan.config, plan.config.agent
+    sequence = settings.rollout_length if config.network.remembers else 1
+    return Learner(
+        spec=spec,
+        network=network,
+        optimizer=optimizers.make_optimizer(config.optimizer),
+        learning_rate=optimizers.learning_rate(plan),
+        micro_batch=settings.micro_batch,
+        rows_per_item=max(settings.steps_per_row, sequence),
+    )
+
+
+def policy_learner(plan: Plan, spec: EnvSpec) -> Learner:
+    """Returns the learner of a policy and its value."""
+    network = heads.PolicyValueNetwork(spec.num_actions, plan.config.network, spec.planes)
+    return make_learner(plan, spec, network)
+
+
+def value_learner(plan: Plan, spec: EnvSpec, num_atoms: int = 1) -> Learner:
+    """Returns the learner of action values, or of distributions of returns on many atoms."""
+    network = heads.ActionValueNetwork(
+        spec.num_actions, num_atoms, plan.config.network, spec.planes
+    )
+    return make_learner(plan, spec, network)
+
+
+def first_actor(learner: Learner, key: jax.Array) -> ActorState:
+    """Returns the actor before the first update."""
+    spec = learner.spec
+    return init_actor(learner.network, key, spec.frame_shape, spec.stack_size)
+
+
+def first_state(learner: Learner, key: jax.Array) -> AgentState:
+    """Returns the first state without a memory; `train_state` is the optimizer's state."""
+    actor = first_actor(learner, key)
+    return AgentState(actor, learner.optimizer.init(actor.params), memory=())
+
+
+def with_target(state: AgentState) -> AgentState:
+    """Returns a first state with a target network, which is a copy."""
+    return state._replace(train_state=TrainState(state.train_state, state.actor.params))
+
+
+def actor_outputs(learner: Learner, actor: ActorState, observation: PyTree, *keys: Any) -> Any:
+    """Returns the outputs of the actor's network for observations u8[B, 84, 84, 4].
+
+    A network that draws takes key[B], or None.
+    """
+    return forward(learner.network, actor.params, actor.statistics, observation, *keys)
+
+
+def predict_policy(learner: Learner, actor: ActorState, observation: PyTree) -> Prediction:
+    """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
+    policy = actor_outputs(learner, actor, observation)
+    return predictions.from_policy(policy.logits, policy.value)
+
+
+def predict_values(
+    learner: Learner, epsilon: float, actor: ActorState, observation: jax.Array
+) -> Prediction:
+    """Returns the policy of evaluation and the best values of observations u8[B, 84, 84, 4]."""
+    return predictions.from_action_values(actor_outputs(learner, actor, observation), epsilon)
+
+
+# --- its tail ------------------------------------------------------------------------------------
+
+
+def descend(
+    learner: Learner, objective: Objective, learned: Learned, batch: PyTree, rate: jax.Array
+) -> tuple[Learned, dict[str, jax.Array]]:
+    """Takes a gradient step on a batch; returns the objective's sums with the gradient's norm.
+
+    Args:
+      learner: of the agent.
+      objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
+      learned: before the step.
+      batch: arrays [B, ...]; the weights of `row_weights` among them.
+      rate: f32[], the learning rate.
+    """
+    passes = learner.micro_batch, learner.rows_per_item
+    gradients, sums = gradient(objective, learned.params, batch, *passes)
+    return _apply(learner, gradients, learned, rate), sums | _norm(gradients)
+
+
+def descend_with_aux(
+    learner: Learner,
+    objective: Callable[[PyTree, PyTree], tuple[jax.Array, Any]],
+    learned: Learned,
+    batch: PyTree,
+    rate: jax.Array,
+) -> tuple[Learned, dict[str, jax.Array], PyTree]:
+    """Takes a gradient step as `descend`; returns auxiliary arrays of each item, too.
+
+    The objective returns (weighted sum, (further sums, arrays [B, ...])).
+    """
+    passes = learner.micro_batch, learner.rows_per_item
+    gradients, sums, aux = gradient_with_aux(objective, learned.params, batch, *passes)
+    return _apply(learner, gradients, learned, rate), sums | _norm(gradients), aux
+
+
+def _apply(learner: Learner, gradients: PyTree, learned: Learned, rate: jax.Array) -> Learned:
+    params, opt_state = learned
+    return Learned(*optimizers.apply(learner.optimizer, gradients, opt_state, params, rate))
+
+
+def _norm(gradients: PyTree) -> dict[str, jax.Array]:
+    return {"loss/gradient_norm": optax.tree.norm(gradients)}
+
+
+# --- a target network ----------------------------------------------------------------------------
+
+
+def target_interval(plan: Plan, steps: int) -> int:
+    """Returns the updates between two copies into the target network, of agent steps."""
+    return max(1, round(steps / plan.steps_per_update))
+
+
+def copy_target(state: AgentState, every: int) -> AgentState:
+    """Copies the parameters into the target network in each `every`-th update.
+
+    Args:
+      state: whose `train_state` has `target_params`.
+      every: updates between two copies; the first falls on update 0.
+    """
+    target_params = optax.periodic_update(
+        state.actor.params, state.train_state.target_params, state.actor.updates, every
+    )
+    return state._replace(train_state=state.train_state._replace(target_params=target_params))

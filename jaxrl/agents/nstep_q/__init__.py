@@ -1,0 +1,1 @@
+"""One-step Q, Sarsa and n-step Q: `settings`, which import no JAX, and `agent`."""

@@ -1,0 +1,1 @@
+"""Proximal policy optimization: `settings`, which import no JAX, and `agent`."""

@@ -1,0 +1,1 @@
+"""Parallelized Q-network: `settings`, which import no JAX, and `agent`."""

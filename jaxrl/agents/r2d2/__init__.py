@@ -1,0 +1,1 @@
+"""Recurrent replay distributed DQN: `settings`, which import no JAX, and `agent`."""

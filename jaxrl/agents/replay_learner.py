@@ -1,0 +1,102 @@
+"""Gradient steps on batches from a replay, which DQN, C51, Rainbow and R2D2 share."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl.agents.learner import (
+    Learned,
+    Learner,
+    TrainState,
+    copy_target,
+    descend_with_aux,
+    target_interval,
+)
+from jaxrl.config.plan import Plan
+from jaxrl.replay import buffer
+from jaxrl.types import ActorState, AgentState, Mean, Metrics, PyTree
+
+
+class ReplayLearner(NamedTuple):
+    """A learner, and how often it learns from its replay."""
+
+    learner: Learner
+    num_envs: int  # over all devices
+    num_batches: int  # gradient steps of an update
+    target_interval: int  # updates between two copies into the target network
+
+
+class ReplayLearned(NamedTuple):
+    """The arrays that a gradient step changes, and the sums of its metrics."""
+
+    params: PyTree
+    train_state: TrainState
+    priorities: PyTree  # of the memory
+    sums: dict[str, jax.Array]  # f32[]
+
+
+def make_replay_learner(plan: Plan, learner: Learner, target_steps: int) -> ReplayLearner:
+    """Returns the learner with the plan's sizes; `target_steps` lie between two copies."""
+    every = target_interval(plan, target_steps)
+    return ReplayLearner(learner, plan.config.num_envs, plan.gradient_steps, every)
+
+
+def descend_on_draw(
+    learner: Learner,
+    objective: Callable[[PyTree, PyTree], tuple[jax.Array, Any]],
+    learned: ReplayLearned,
+    batch: PyTree,
+    rate: jax.Array,
+) -> tuple[ReplayLearned, PyTree]:
+    """Takes a gradient step on a batch, as `descend_with_aux`; returns the auxiliary arrays, too.
+
+    The priorities are left to the caller.
+    """
+    before = Learned(learned.params, learned.train_state.opt_state)
+    after, metrics, aux = descend_with_aux(learner, objective, before, batch, rate)
+    train_state = learned.train_state._replace(opt_state=after.opt_state)
+    sums = jax.tree.map(jnp.add, learned.sums, metrics)
+    return ReplayLearned(after.params, train_state, learned.priorities, sums), aux
+
+
+def learn_from(
+    parts: ReplayLearner,
+    step: Callable[[ReplayLearned, jax.Array], ReplayLearned],
+    state: AgentState,
+    count: jax.Array,
+    key: jax.Array,
+    names: Sequence[str],
+) -> ReplayLearned:
+    """Takes gradient steps on a memory that holds the newest trajectory.
+
+    Args:
+      parts: with the number of keys, and of updates between two copies of the target network.
+      step: (learned, key[]) -> learned.
+      state: before the update, with the new memory.
+      count: i32[], the steps; with 0 the loop is empty, and there are no losses.
+      key: key[], of all steps.
+      names: of the sums that a step adds to.
+    """
+    train_state = copy_target(state, parts.target_interval).train_state
+    keys = jax.random.split(key, parts.num_batches)
+    sums = {name: jnp.float32(0) for name in names}
+    start = ReplayLearned(state.actor.params, train_state, state.memory.priorities, sums)
+    return jax.lax.fori_loop(0, count, lambda i, learned: step(learned, keys[i]), start)
+
+
+def log(
+    parts: ReplayLearner,
+    actor: ActorState,
+    memory: buffer.Replay,
+    sums: dict[str, jax.Array],
+    count: jax.Array,
+) -> Metrics:
+    """Returns the metrics that all agents with a replay have, of i32[] gradient steps."""
+    metrics: Metrics = {name: Mean(x, count.astype(jnp.float32)) for name, x in sums.items()}
+    transitions = jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
+    return metrics | {
+        "loss/learning_rate": parts.learner.learning_rate(actor.updates),
+        "replay/transitions": transitions * jnp.float32(parts.num_envs),
+    }

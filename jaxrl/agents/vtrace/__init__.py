@@ -1,0 +1,1 @@
+"""Actor-critic with V-trace: `settings`, which import no JAX, and `agent`."""
