@@ -1,8 +1,8 @@
 // Counts which two instructions run one after another, and prints pairs.inc: those that one handler
-// shall play (jaxrl/envs/atari2600/native/threaded.h).
+// shall play (jaxrl/envs/atari2600/native/cpu/threaded.h).
 //
-//   g++ -std=c++17 -O2 -I jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
-//   /tmp/pairs ROMS 250 pong breakout ... > jaxrl/envs/atari2600/native/pairs.inc
+//   g++ -std=c++17 -O2 -iquote jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
+//   /tmp/pairs ROMS 250 pong breakout ... > jaxrl/envs/atari2600/native/cpu/pairs.inc
 //
 // Every game weighs the same: 600 frames of random actions each.
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "environment.h"
+#include "env/environment.h"
 
 using namespace jaxrl;
 
@@ -53,12 +53,11 @@ void count(const char* rom, const char* game, Counts& counts) {
   u8 bytes[4 * kImage];
   const size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
   const GameRules* rules = find_rules(game);
-  if (!rules || !load_image(cartridge, bytes, size, rules->setup)) {
+  if (!rules || !insert(cartridge, bytes, size, rules->setup)) {
     fprintf(stderr, "cannot play %s\n", rom);
     exit(1);
   }
   fclose(file);
-  decode(cartridge);
   std::vector<std::vector<u16>> ids(cartridge.num_banks, std::vector<u16>(kImage));
   for (u32 bank = 0; bank < cartridge.num_banks; bank++)
     for (u32 address = 0; address < kImage; address++) {

@@ -344,7 +344,7 @@ kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_e
 kernels-gradient-through-rectifier:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     where_positive(load(y + i), load(gradient + i)) => load(gradient + i)
-# envs/atari2600/native/observation.h
+# envs/atari2600/native/env/observation.h
 eights-beyond-the-line:
     envs/atari2600/test_observation.py::test_every_way_to_average_equals_that_of_one_pixel
     begin : kScreenWidth - 16; => begin : kScreenWidth - 15;

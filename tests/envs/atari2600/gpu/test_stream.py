@@ -99,7 +99,7 @@ def test_streams_that_fall_behind(sanitizer, tmp_path):
         "-pthread",
         "-rdynamic",
     ]
-    folders = ["-I", build.NATIVE, "-isystem", native_library._include_dir()]
+    folders = ["-iquote", build.NATIVE, "-isystem", native_library._include_dir()]
     source = standin.FOLDER / "stream.cc"
     subprocess.run([*command, *SANITIZERS[sanitizer], *folders, source, "-o", program], check=True)
     done = subprocess.run(
