@@ -10,7 +10,9 @@
 #include "base/types.h"
 #include "bus/cartridge.h"
 #include "chips/riot.h"
-#include "chips/tia.h"
+#include "chips/tia/beam.h"
+#include "chips/tia/tables.h"
+#include "chips/tia/writes.h"
 
 namespace jaxrl {
 

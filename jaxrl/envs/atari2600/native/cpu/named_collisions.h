@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bus/cartridge.h"
-#include "chips/tia.h"
+#include "chips/tia/tables.h"
 #include "cpu/opcodes.h"
 
 namespace jaxrl {

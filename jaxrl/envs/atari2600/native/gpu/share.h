@@ -1,4 +1,4 @@
-// Rows of 160 pixels that half a warp draws, as chips/blend.h has them for one thread.
+// Rows of 160 pixels that half a warp draws, as chips/tia/blend.h has them for one thread.
 #pragma once
 
 #include "gpu/world.h"
