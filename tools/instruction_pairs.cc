@@ -1,7 +1,7 @@
 // Counts which two instructions run one after another, and prints pairs.inc: those that one handler
 // shall play (jaxrl/envs/atari2600/native/cpu/threaded.h).
 //
-//   g++ -std=c++17 -O2 -iquote jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
+//   g++ -std=c++20 -O2 -iquote jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
 //   /tmp/pairs ROMS 250 pong breakout ... > jaxrl/envs/atari2600/native/cpu/pairs.inc
 //
 // Every game weighs the same: 600 frames of random actions each.
@@ -37,11 +37,9 @@ struct Place {
 };
 Place place_of(const Console& console, const Cartridge& cartridge) {
   const u32 pc = console.cpu.pc, offset = pc & (kImage - 1);
-  if (cartridge.banking == Banking::kFE) return {pc & 0x2000 ? 0u : 1u, offset};
-  if (cartridge.banking != Banking::kE0) return {console.cartridge.bank, offset};
-  const u32 seen = offset / kSlice;
-  const u32 slice = seen < kMostSwitched ? console.cartridge.slices[seen] : 7;
-  return {slice / 4, slice % 4 * kSlice + offset % kSlice};
+  const u32 number = piece_at(cartridge, console.cartridge, pc);
+  const auto bank = (u32)(&cartridge.bank_with(number) - cartridge.banks);
+  return {bank, cartridge.start_of(number) + offset % cartridge.piece};
 }
 
 using Counts = std::map<std::pair<u16, u16>, double>;

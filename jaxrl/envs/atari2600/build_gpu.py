@@ -19,7 +19,7 @@ from jaxrl.runtime import native_library
 
 SOURCE = build.NATIVE / "gpu" / "kernels.cu"
 # Functions are those of the device; averages are added as OpenCV does.
-OPTIONS = ("-std=c++17", "-default-device", "--device-int128", "-fmad=false")
+OPTIONS = ("-std=c++20", "-default-device", "--device-int128", "-fmad=false")
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 READABLE = 0o644  # the cache may be that of several users
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR

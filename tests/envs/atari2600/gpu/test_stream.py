@@ -93,7 +93,7 @@ def test_streams_that_fall_behind(sanitizer, tmp_path):
     cartridge.write_bytes(rom("ms_pacman"))
     command = [
         *native_library.compiler(),
-        "-std=c++17",
+        "-std=c++20",
         "-O1",
         "-ffp-contract=off",
         "-pthread",

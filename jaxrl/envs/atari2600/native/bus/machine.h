@@ -72,8 +72,8 @@ struct Machine {
 #else
   LoggedWrite writes[kLogCapacity + 8];
   LoggedWrite* end_of_log() { return writes + kLogCapacity; }
-  Bank view;              // of E0, the slices that are seen
-  u8 viewed[kMostSwitched + 1] = {0xFF, 0xFF, 0xFF, 0xFF};  // their numbers
+  Bank view;              // the slices that are seen, of a cartridge that has some
+  u16 viewed[kMostPlaces] = {};  // their numbers and 1, or 0 for none
 #endif
 
   // Whether the threaded interpreter must stop where it is.
@@ -211,50 +211,21 @@ inline u8 read_tia(Machine& machine, u32 address) {
   return floating;
 }
 
-#if JAXRL_GPU
+#if !JAXRL_GPU
 
-JAXRL_INLINE u8 rom_byte(const Bank& bank, u32 offset) {
-#if JAXRL_HOST
-  return bank.image[offset];
-#else
-  return __ldg(bank.image + offset);
-#endif
-}
-
-// Lets the processor see the bank that the cartridge's state names.
-inline void select_bank(Machine& machine) {
-  const Cartridge& cartridge = *machine.cartridge;
-  machine.bank = &cartridge.banks[machine.console->cartridge.bank];
-  if (cartridge.banking == Banking::kFE) machine.bank = &cartridge.bank_of(machine.console->cpu.pc);
-  if (cartridge.banking == Banking::kE0) machine.bank = &cartridge.banks[1];  // of the last slice
-}
-
-// Returns the byte of the cartridge that the processor sees. Slices are found, not copied.
-inline u8 seen_byte(const Machine& machine, u32 offset) {
-  const Cartridge& cartridge = *machine.cartridge;
-  const u32 place = offset / kSlice;
-  if (cartridge.banking != Banking::kE0 || place == kMostSwitched)
-    return rom_byte(*machine.bank, offset);
-  const u8 slice = machine.console->cartridge.slices[place];
-  return rom_byte(cartridge.banks[slice / 4], slice % 4 * kSlice + offset % kSlice);
-}
-
-#else
-
-// Copies the slices of E0 that the processor sees to where it sees them.
+// Copies the slices that the processor sees to where it sees them.
 inline void show_slices(Machine& machine) {
   const Cartridge& cartridge = *machine.cartridge;
-  constexpr u8 kLastSlice = 7;
-  for (u32 place = 0; place <= kMostSwitched; place++) {
-    const u8 slice =
-        place < kMostSwitched ? machine.console->cartridge.slices[place] : kLastSlice;
-    if (machine.viewed[place] == slice) continue;
-    machine.viewed[place] = slice;
-    const Bank& bank = cartridge.banks[slice / 4];
-    const u32 from = slice % 4 * kSlice, to = place * kSlice;
-    memcpy(machine.view.image + to, bank.image + from, kSlice);
-    memcpy(machine.view.ops + to, bank.ops + from, kSlice * sizeof(Op));
-    if (place < kMostSwitched) continue;
+  const u32 size = cartridge.piece, last = kImage / size - 1;
+  for (u32 place = 0; place <= last; place++) {
+    const u32 slice = piece_at(cartridge, machine.console->cartridge, place * size);
+    if (machine.viewed[place] == slice + 1) continue;
+    machine.viewed[place] = (u16)(slice + 1);
+    const Bank& bank = cartridge.bank_with(slice);
+    const u32 from = cartridge.start_of(slice), to = place * size;
+    memcpy(machine.view.image + to, bank.image + from, size);
+    memcpy(machine.view.ops + to, bank.ops + from, size * sizeof(Op));
+    if (place < last) continue;
     memcpy(machine.view.ops + kImage, bank.ops + kImage, sizeof bank.ops - kImage * sizeof(Op));
     machine.view.mask = bank.mask;
     machine.view.page = bank.page;
@@ -263,75 +234,79 @@ inline void show_slices(Machine& machine) {
   }
 }
 
-// Lets the processor see the bank that the cartridge's state names.
+#endif
+
+// Lets the processor see what the cartridge's state names, and FE's program counter.
 inline void select_bank(Machine& machine) {
   const Cartridge& cartridge = *machine.cartridge;
   const Console& console = *machine.console;
-  machine.bank = &cartridge.banks[console.cartridge.bank];
-  if (cartridge.banking == Banking::kFE) machine.bank = &cartridge.bank_of(console.cpu.pc);
-  if (cartridge.banking == Banking::kE0) {
+#if !JAXRL_GPU
+  if (cartridge.has_slices()) {
     show_slices(machine);
     machine.bank = &machine.view;
-  }
-}
-
-JAXRL_INLINE u8 seen_byte(const Machine& machine, u32 offset) { return machine.bank->image[offset]; }
-
-#endif
-
-// Switches banks where an access touches a hot spot.
-inline void touch_hot_spot(Machine& machine, u32 offset) {
-  const Cartridge& cartridge = *machine.cartridge;
-  CartridgeState& state = machine.console->cartridge;
-  u8* chosen = &state.bank;
-  u32 choice = offset - cartridge.first_hot_spot;
-  if (cartridge.banking == Banking::kE0) {
-    if (offset < 0xFE0 || offset >= 0xFF8) return;
-    chosen = &state.slices[(offset - 0xFE0) / 8];
-    choice = offset & 7;
-  } else if (choice >= cartridge.num_banks) {
     return;
   }
-  if (*chosen == choice) return;
-  *chosen = (u8)choice;
+#endif
+  machine.bank = &cartridge.bank_with(piece_at(cartridge, console.cartridge, console.cpu.pc));
+}
+
+// Returns the byte of the cartridge that the processor sees. On a GPU slices are found, not copied.
+JAXRL_INLINE u8 seen_byte(const Machine& machine, u32 offset) {
+#if JAXRL_GPU
+  if (machine.cartridge->has_slices())
+    return byte_at(*machine.cartridge, machine.console->cartridge, offset);
+#endif
+  return rom_byte(*machine.bank, offset);
+}
+
+inline void switch_bank(Machine& machine) {
   machine.switched = true;
   select_bank(machine);
 }
 
+// Switches banks where an access touches a hot spot.
+inline void touch_hot_spot(Machine& machine, u32 offset) {
+  CartridgeState& state = machine.console->cartridge;
+  if (with_mapper(machine.cartridge->mapper,
+                  [&](auto chosen) { return chosen.mapper.touch(state, offset); }))
+    switch_bank(machine);
+}
+
+inline Access access_to(Machine& machine) {
+  return {machine.console->cartridge, machine.cartridge->data, machine.console->cycle};
+}
+
 inline u8 read_cartridge(Machine& machine, u32 address) {
   const Cartridge& cartridge = *machine.cartridge;
-  Console& console = *machine.console;
   const u32 offset = address & (kImage - 1);
-  if (cartridge.banking == Banking::kFE) return cartridge.bank_of(address).image[offset];
   if (machine.bank->shows(address)) return seen_byte(machine, offset);
-  if (cartridge.has_ram && offset >= 0x80 && offset < 0x100)
-    return console.cartridge.ram[offset & 0x7F];
-  if (cartridge.banking == Banking::kDPC) {
-    Dpc& dpc = console.cartridge.dpc;
-    clock_random(dpc);
-    if (offset < 0x40) {
-      bool updates = false;
-      const i32 passed = (i32)((u32)console.cycle - (u32)console.cartridge.music_cycle);
-      const u8 value = read_dpc(dpc, cartridge.display, offset, passed, updates);
-      if (updates) console.cartridge.music_cycle = console.cycle;
-      return value;
-    }
-  }
+  Access access = access_to(machine);
+  u8 value;
+  if (with_mapper(cartridge.mapper,
+                  [&](auto chosen) { return chosen.mapper.read(access, offset, value); }))
+    return value;
   touch_hot_spot(machine, offset);
-  return seen_byte(machine, offset);
+  return byte_at(cartridge, machine.console->cartridge, address);
 }
 
 inline void write_cartridge(Machine& machine, u32 address, u8 value) {
-  const Cartridge& cartridge = *machine.cartridge;
-  CartridgeState& state = machine.console->cartridge;
   const u32 offset = address & (kImage - 1);
-  if (cartridge.banking == Banking::kNone || cartridge.banking == Banking::kFE) return;
-  if (cartridge.has_ram && offset < 0x80) state.ram[offset] = value;
-  if (cartridge.banking == Banking::kDPC) {
-    clock_random(state.dpc);
-    if (offset >= 0x40 && offset < 0x80) write_dpc(state.dpc, offset, value);
-  }
+  Access access = access_to(machine);
+  with_mapper(machine.cartridge->mapper,
+              [&](auto chosen) { chosen.mapper.write(access, offset, value); });
   touch_hot_spot(machine, offset);
+}
+
+// Lets a scheme that listens to the TIA know of a write there.
+inline void overhear(Machine& machine, u32 address, u8 value) {
+  CartridgeState& state = machine.console->cartridge;
+  if (with_mapper(machine.cartridge->mapper, [&](auto chosen) {
+        if constexpr (chosen.mapper.overhear != nullptr)
+          return chosen.mapper.overhear(state, address, value);
+        else
+          return false;
+      }))
+    switch_bank(machine);
 }
 
 JAXRL_SHARED_CODE inline u8 read_memory(Machine& machine, u32 address) {
@@ -357,6 +332,7 @@ JAXRL_SHARED_CODE inline void write_memory(Machine& machine, u32 address, u8 val
     write_cartridge(machine, address, value);
   } else if (!(address & 0x80)) {
     write_tia(machine, address, value);
+    if constexpr (any_overhears()) overhear(machine, address, value);
   } else if (!(address & 0x200)) {
     console.riot.ram[address & 0x7F] = value;
   } else {

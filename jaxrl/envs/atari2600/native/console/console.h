@@ -95,33 +95,16 @@ inline bool insert(Cartridge& cartridge, const u8* bytes, u64 size, const Setup&
   return true;
 }
 
-// Lets a cartridge begin in the bank that it begins in. `draws` are the console's: they fill its RAM.
-inline void reset_cartridge(CartridgeState& state, const Cartridge& cartridge, std::mt19937& draws) {
-  const bool in_second = cartridge.banking == Banking::kF8 || cartridge.banking == Banking::kDPC;
-  state.bank = in_second ? 1 : 0;
-  for (u32 place = 0; place < kMostSwitched; place++) state.slices[place] = (u8)(4 + place);
-  if (cartridge.has_ram)
-    for (u8& byte : state.ram) byte = (u8)draws();
-  if (cartridge.banking != Banking::kDPC) return;
-  state.music_cycle = 0;
-  state.dpc.fraction = 0;
-  // The processor reads its first address from the page of the hot spots.
-  clock_random(state.dpc);
-  clock_random(state.dpc);
-}
-
 // Returns the address at which the program begins.
 inline u16 first_address(const CartridgeState& state, const Cartridge& cartridge) {
-  const u32 bank = cartridge.banking == Banking::kE0 ? 1 : state.bank;
-  const u8* image = cartridge.banks[bank].image;
-  return (u16)(image[0xFFC] | image[0xFFD] << 8);
+  return (u16)(byte_at(cartridge, state, 0xFFFC) | byte_at(cartridge, state, 0xFFFD) << 8);
 }
 
 // Resets the chips and the processor; RAM keeps its contents.
 inline void reset_system(Console& console, const Cartridge& cartridge) {
   Riot& riot = console.riot;
-  const u32 draws_of_reset = cartridge.has_ram ? 1 + sizeof console.cartridge.ram : 1;
-  std::mt19937 draws = console_draws(kFirstDraws + draws_of_reset * console.resets);
+  const Mapper& mapper = mapper_of(cartridge);
+  std::mt19937 draws = console_draws(kFirstDraws + (1 + mapper.ram) * console.resets);
   console.resets++;
   riot.timer = (u8)(25 + draws() % 75);
   riot.interval_shift = 6;
@@ -131,7 +114,8 @@ inline void reset_system(Console& console, const Cartridge& cartridge) {
   console.cpu = Cpu{};
   console.cpu.sp = 0xFF;
   console.cpu.nz = 1;
-  reset_cartridge(console.cartridge, cartridge, draws);
+  mapper.reset(console.cartridge);
+  for (u32 byte = 0; byte < mapper.ram; byte++) console.cartridge.ram[byte] = (u8)draws();
   console.cpu.pc = first_address(console.cartridge, cartridge);
   console.cycle = 0;
   console.vsync_end = kNever;
@@ -290,7 +274,7 @@ inline void power_on(Machine& machine, Console& console, Cartridge& cartridge) {
   console = Console{};
   std::mt19937 generator(kConsoleSeed);
   for (u8& byte : console.riot.ram) byte = (u8)generator();
-  if (cartridge.banking == Banking::kDPC) console.cartridge.dpc.random = 1;
+  mapper_of(cartridge).power_on(console.cartridge);
   set_controls(console, cartridge.setup, kNoop);
   reset_system(console, cartridge);
   console.paddle[0] = console.paddle[1] = 0;

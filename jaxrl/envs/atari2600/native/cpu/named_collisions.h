@@ -49,7 +49,7 @@ inline u16 named_collisions(const u8* image) {
 
 // Lets a cartridge keep what its banks read by name.
 inline void keep_named_collisions(Cartridge& cartridge) {
-  if (cartridge.piece() != kImage) return;  // slices are seen in other places than they lie
+  if (cartridge.has_slices()) return;  // they are seen in other places than they lie
   for (u32 number = 0; number < cartridge.num_banks; number++)
     cartridge.needed |= named_collisions(cartridge.banks[number].image);
 }

@@ -665,7 +665,7 @@ inline u16 decode_at(const Cartridge& cartridge, const Bank& bank, u32 address, 
   const u8* image = bank.image;
   const u8 code = image[address];
   const Opcode& opcode = kOpcodes[code];
-  const u32 length = length_of(opcode.mode), piece = cartridge.piece();
+  const u32 length = length_of(opcode.mode), piece = cartridge.piece;
   // Fetching it touches a hot spot, or it leaves the cartridge or its slice.
   const u32 last = address + length - 1;
   if (last + 1 >= kImage || last / piece != address / piece) return kIdLeave;
@@ -673,6 +673,7 @@ inline u16 decode_at(const Cartridge& cartridge, const Bank& bank, u32 address, 
   if (length == 2) op.operand = image[address + 1];
   if (length == 3) op.operand = (u16)(image[address + 1] | image[address + 2] << 8);
   Special special = special_of(opcode.kind, opcode.mode, op.operand, bank);
+  if (is_register(special) && mapper_of(cartridge).overhear) return kIdLeave;
   if (opcode.kind == Kind::Branch) {
     const u32 after = address + 2, target = after + (u32)(i32)(i8)op.operand;
     if (target >= kImage || target / piece != address / piece) return kIdLeave;
@@ -681,11 +682,13 @@ inline u16 decode_at(const Cartridge& cartridge, const Bank& bank, u32 address, 
   }
   if (special == Special::Constant && opcode.mode == Mode::Absolute) {
     const u32 offset = op.operand & (kImage - 1);
-    // Of slices, the last alone stays where it is.
-    if (cartridge.banking == Banking::kE0 && offset / kSlice < kMostSwitched)
-      special = Special::Anywhere;
+    // Some slices stay where they are.
+    if (!cartridge.has_slices())
+      op.operand = image[offset];
+    else if (offset >= mapper_of(cartridge).fixed_from)
+      op.operand = byte_at(cartridge, CartridgeState{}, offset);
     else
-      op.operand = cartridge.banking == Banking::kE0 ? cartridge.banks[1].image[offset] : image[offset];
+      special = Special::Anywhere;
   }
   return handler_of(code, special);
 }
@@ -703,7 +706,7 @@ inline void decode(Cartridge& cartridge) {
       ids[address] = address < kImage ? decode_at(cartridge, bank, address, op) : (u16)kIdLeave;
       op.handler = labels[ids[address]];
     }
-    join_loops_and_pairs(bank, cartridge.piece(), labels, ids);
+    join_loops_and_pairs(bank, cartridge.piece, labels, ids);
   }
 }
 

@@ -32,16 +32,7 @@ inline bool is_flag(u32 value) { return value <= 1; }
 inline bool is_below(i32 value, i32 most) { return -most < value && value < most; }
 
 inline bool is_possible(const CartridgeState& state, const Cartridge& cartridge) {
-  if (state.bank >= cartridge.num_banks) return false;
-  for (u8 slice : state.slices)
-    if (slice > 7) return false;
-  if (cartridge.banking != Banking::kDPC) return true;
-  const Dpc& dpc = state.dpc;
-  for (u16 counter : dpc.counters)
-    if (counter > 0x7FF) return false;
-  for (u8 plays : dpc.music)
-    if (!is_flag(plays)) return false;
-  return dpc.fraction >= 0 && dpc.fraction < 1;
+  return state.bank < cartridge.num_banks && mapper_of(cartridge).is_possible(state);
 }
 
 inline bool is_possible(const Tia& tia, const Setup& setup) {
