@@ -102,7 +102,7 @@ inline void clear_options(Player& player, Game& game) {
 inline void choose_mode(Player& player, Game& game) {
   if (player.rules.has_options) clear_options(player, game);
   const Menu& menu = player.rules.menu;
-  if (!menu.chosen) return;
+  if (!menu.frames) return;
   for (int frame = 0; frame < menu.idle_frames && !game.progress.over; frame++)
     play_frame(player, game, kNoop);
   if (menu.resets_first) hold_reset(player, game);

@@ -153,32 +153,4 @@ inline void crossbow(Ram ram, Progress& p) {
   set_end(p, ram[0xE7] == 0x82, 1);
 }
 
-inline constexpr GameRules kAToC[] = {
-    {"adventure", adventure, 1, 0, 0, menu(adventure_menu, 1), pal()},
-    {"air_raid", air_raid, 1, 0, 0, {true, 0xAA, 1, 10, 0, 20}, pal(), kFireButton, 1},
-    {"alien", alien, 3, 0, 0, menu(0x81, 0)},
-    {"amidar", amidar, 3, 0, 0, {}, {34, 1, 0, 0, 3}},
-    {"assault", assault, 4},
-    {"asterix", asterix, 3, 0, 0, {}, {}, kFireButton, 1},
-    {"asteroids", asteroids, 4, 0, 0, menu(0x80, 0, 2), {34, 0}},
-    {"atlantis", atlantis, 6, 0, 0, menu(0x8D, 0, 2)},
-    {"atlantis2", atlantis2, 6},
-    {"backgammon", backgammon, 1, 0, 0, menu(0xDC, 3), paddle(1000000)},
-    {"bank_heist", bank_heist, 5, 0, 0, menu(0x80, 0)},
-    {"basic_math", basic_math, 1, 0, 0, menu(0xC5, 5, 2)},
-    {"battle_zone", battle_zone, 5, 0, 0, menu(0xA1, 1, 2), {34, 0}},
-    {"beam_rider", beam_rider, 3, 0, 3, {}, {}, kRightward, 1},
-    {"berzerk", berzerk, 3, 0, 0, {true, 0x80, 1, 2, 20}},
-    {"blackjack", blackjack, 1, 0, 0, {}, paddle(795000)},
-    {"bowling", bowling, 0, 0, 0, menu(0x82, 0, 2)},
-    {"boxing", boxing},
-    {"breakout", breakout, 5, 0, 0, menu(0xB2, 0), setup(1)},
-    {"carnival", carnival, 0, 0, 0, {}, window(26, 214)},
-    {"casino", casino, 1, 0, 0, menu(0xD4, 0, 2), setup(1), kFireButton, 2, true, false, {0, 60}},
-    {"centipede", centipede, 3, 0, 0, menu(0xA7, 0x16, 2)},
-    {"chopper_command", chopper_command, 3, 0, 0, menu(0xE0, 0, 2)},
-    {"crazy_climber", crazy_climber, 5, 0, 0, menu(0x80, 0, 2)},
-    {"crossbow", crossbow, 1, 0, 0, menu(0x8D, 1, 2), {}, 0, 0, true, true},
-};
-
 }  // namespace jaxrl::games

@@ -126,29 +126,4 @@ inline void human_cannonball(Ram ram, Progress& p) {
   set_end(p, hits == 7 || misses == 7, 1);
 }
 
-inline constexpr GameRules kDToH[] = {
-    {"darkchambers", darkchambers, 1, 0, 0, {}, {34, 0}, 0, 0, true, false, {0, 486}},
-    {"defender", defender, 3, 0, 0, menu(0x9B, 1, 2)},
-    {"demon_attack", demon_attack, 4, 0, 0, {true, 0xEA, 1, 1, 0, 0, false, true}},
-    {"donkey_kong", donkey_kong, 2},
-    {"double_dunk", double_dunk, 0, 0, 0, {}, {}, kUpwardFire, 1, true, false, {}, true},
-    {"earthworld", earthworld, 1},
-    {"elevator_action", elevator_action, 4, 0, 0, {}, {}, kFireButton, 16},
-    {"enduro", enduro, 0, 0, 0, {}, {}, kFireButton, 1},
-    {"entombed", entombed, 1, 0, 0, {}, {}, kFireButton, 1, true, false, {0, 0, 5}},
-    {"et", et, 3, 0, 0, menu(0xEA, 1, 25)},
-    {"fishing_derby", fishing_derby},
-    {"flag_capture", flag_capture, 1, 0, 0, menu(0xD6, 8, 2)},
-    {"freeway", freeway, 0, 0, 0, menu(0x80, 0)},
-    {"frogger", frogger, 4, 0, 0, menu(0xDD, 1, 2)},
-    {"frostbite", frostbite, 4, 0, 0, menu(0x80, 0)},
-    {"galaxian", galaxian, 4, 0, 0, menu(0xB3, 1)},
-    {"gopher", gopher, 3, 0, 0, {true, 0xD3, 0, 5, 0, 0, true}, {}, kFireButton, 1, true, true},
-    {"gravitar", gravitar, 6, 0, 0, menu(0x80, 0, 10), {}, kFireButton, 16},
-    {"hangman", hangman, 1, 0, -1, menu(0xEE, 0, 2)},
-    {"haunted_house", haunted_house, 9, 0, 0, menu(0xCC, 0, 2)},
-    {"hero", hero, 4, 0, 0, menu(0x80, 0)},
-    {"human_cannonball", human_cannonball, 1, 0, 0, menu(human_cannonball_menu, 2)},
-};
-
 }  // namespace jaxrl::games

@@ -156,34 +156,4 @@ inline void private_eye(Ram ram, Progress& p) {
   set_end(p, ram[0xC2] > 1, 0);
 }
 
-inline constexpr GameRules kIToP[] = {
-    {"ice_hockey", ice_hockey, 0, 0, 0, menu(0x80, 0, 2)},
-    {"jamesbond", jamesbond, 6, 0, 0, menu(jamesbond_menu, 20)},
-    {"journey_escape", journey_escape, 0, 0, 0, {}, window(34, 230), kFireButton, 1},
-    {"kaboom", kaboom, 1, 0, 0, {}, setup(1), kFireButton, 1},
-    {"kangaroo", kangaroo, 3, 0, 0, menu(kangaroo_menu, 2)},
-    {"keystone_kapers", keystone_kapers, 3, 0, 0, {}, pal(), 0, 0, true, false, {1}},
-    {"king_kong", king_kong, 3, 0, 0, menu(0xEC, 0, 2), pal()},
-    {"klax", klax, 1, 0, 0, menu(klax_menu, 2), pal(), kFireButton, 1, true, false, {0, 0, 1}},
-    {"koolaid", koolaid},
-    {"krull", krull, 3},
-    {"kung_fu_master", kung_fu_master, 4},
-    {"laser_gates", laser_gates, 0, 0, 0, {}, pal(), 0, 0, true, false, {1}},
-    {"lost_luggage", lost_luggage, 3, 0, 0, menu(0x94, 1, 2), {}, kFireButton, 1, false},
-    {"mario_bros", mario_bros, 0, 0, 0, menu(0x80, 0, 5), {}, kFireButton, 7, true, false, {0, 10}},
-    {"miniature_golf", miniature_golf, 1},
-    {"montezuma_revenge", montezuma_revenge, 6},
-    {"mr_do", mr_do, 4, 0, 0, menu(0x80, 0, 5), pal(), kFireButton, 1, true, true},
-    {"ms_pacman", ms_pacman, 3, 0, 0, menu(ms_pacman_menu, 10), {34, 0}},
-    {"name_this_game", name_this_game, 3, 0, 0, menu(0xDE, 8, 2)},
-    {"othello", othello, 1, 0, 0, menu(0xDE, 1, 2)},
-    {"pacman", pacman, 4, 0, 0, menu(pacman_menu, 2), pal()},
-    {"phoenix", phoenix, 5},
-    {"pitfall", pitfall, 3, 2000, 0, {}, {}, kUpward, 1},
-    {"pitfall2", pitfall2, 1, 4000, 0, {}, {}, kUpward, 1},
-    {"pong", pong, 0, 0, 0, menu(0x96, 0, 2), setup(2)},
-    {"pooyan", pooyan, 3, 0, 0, {true, 0xBD, 0x0A, 2, 0, 2}, window(26, 220)},
-    {"private_eye", private_eye, 0, 1000, 0, menu(0x80, 0, 2), {}, kUpward, 1},
-};
-
 }  // namespace jaxrl::games

@@ -202,39 +202,4 @@ inline void zaxxon(Ram ram, Progress& p) {
   set_end(p, (ram[0xEA] & 7) == 0, ram[0xEA] & 7);
 }
 
-inline constexpr GameRules kQToZ[] = {
-    {"qbert", qbert, 4, 0, 4 * 256 + 2, {}, setup(0, 0, 40)},
-    {"riverraid", riverraid, 4, 0, 0x58},
-    {"road_runner", road_runner, 3},
-    {"robotank", robotank, 4},
-    {"seaquest", seaquest, 4},
-    {"sir_lancelot", sir_lancelot, 3, 0, 0, {}, pal(), kLeftward, 1, true, false, {1}},
-    {"skiing", skiing, 0, 0, 0, {}, {}, kDownward, 16, false},
-    {"solaris", solaris, 3},
-    {"space_invaders", space_invaders, 3, 0, 0, menu(0xDC, 0, 2)},
-    {"space_war", space_war, 1, 0, 0, menu(0xA7, 6, 2), pal()},
-    {"star_gunner", star_gunner, 5, 0, 0, menu(0xF4, 0, 15)},
-    {"superman", superman, 1},
-    {"surround", surround, 1, 0, 0, menu(0xF9, 1, 2), setup(0, 1)},
-    {"tennis", tennis, 0, 0, 0, menu(0x80, 0, 2)},
-    {"tetris", tetris},
-    {"tic_tac_toe_3d", tic_tac_toe_3d, 1, 0, 0, menu(0x88, 0, 2)},
-    {"time_pilot", time_pilot, 5, 0, 5},
-    {"trondead", trondead, 5},
-    {"turmoil", turmoil, 4, 0, 0, menu(0xEA, 0, 2), {}, kFireButton, 1},
-    {"tutankham", tutankham, 3, 0, 0, menu(0xAB, 0, 2)},
-    {"up_n_down", up_n_down, 5, 0, 0, {}, setup(0, 0, 30), kFireButton, 1},
-    {"venture", venture, 4},
-    {"video_checkers", video_checkers, 1, 0, 0, menu(0xF6, 1, 1)},
-    {"video_chess", video_chess, 1, 0, 0, menu(0xEA, 0, 1)},
-    {"video_cube", video_cube, 1, 0, 0, menu(video_cube_menu, 2), {}, kFireButton, 1, true, false,
-     {0, 61, 2}},
-    {"video_pinball", video_pinball, 3, 0, 0, menu(0xC1, 0, 2)},
-    {"wizard_of_wor", wizard_of_wor, 3, 0, 3, {}, setup(0, 1)},
-    {"word_zapper", word_zapper, 1, 0, 0, menu(0xDB, 0, 2), {}, kFireButton, 1, true, false, {0,
-     486, 2}},
-    {"yars_revenge", yars_revenge, 4, 0, 0, {true, 0xE3, 0, 1, 0, 2}, {}, kFireButton, 1},
-    {"zaxxon", zaxxon, 5, 0, 0, menu(0x82, 0, 10)},
-};
-
 }  // namespace jaxrl::games

@@ -40,10 +40,9 @@ struct Ram {
 
 // How ALE chooses a game's first mode after a reset: it presses SELECT until RAM shows the mode.
 struct Menu {
-  bool chosen = false;
   u8 address = 0;
   u8 mode = 0;
-  u8 frames = 1;          // that SELECT is held each time
+  u8 frames = 0;          // that SELECT is held each time; 0 where no mode is chosen
   u8 idle_frames = 0;     // before
   u8 presses_first = 0;   // frames of a first press, whatever the mode
   bool resets_first = false;
@@ -88,17 +87,6 @@ inline void set_end(Progress& progress, bool over, i32 lives) {
   progress.lives = (i16)(over ? 0 : lives);
 }
 
-constexpr Menu menu(u8 address, u8 mode, u8 frames = 1) { return {true, address, mode, frames}; }
-constexpr Menu menu(bool (*shows)(Ram ram), u8 frames) {
-  return {true, 0, 0, frames, 0, 0, false, false, shows};
-}
-constexpr Setup setup(u8 paddles, u8 swapped_ports = 0, u8 first_line = 34) {
-  return {first_line, 1, paddles, swapped_ports, 0};
-}
-constexpr Setup window(u8 first_line, u8 height) { return {first_line, 1, 0, 0, 0, height}; }
-// A paddle in the left port that turns further than others.
-constexpr Setup paddle(i32 most_resistance) { return {34, 1, 1, 0, 0, 210, 0, most_resistance}; }
-constexpr Setup pal() { return {34, 1, 0, 0, 0, 250, 1}; }
 constexpr u8 kFireButton = 1, kUpward = 2, kRightward = 3, kLeftward = 4, kDownward = 5,
              kUpwardFire = 10;
 
