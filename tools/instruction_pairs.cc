@@ -1,8 +1,8 @@
-// Counts which two instructions run one after another, and prints pairs.inc: those that one handler
-// shall play (jaxrl/envs/atari2600/native/cpu/threaded.h).
+// Counts which two instructions run one after another, and prints instruction_pairs.csv: those that one
+// handler shall play (tools/emulator_tables.py, jaxrl/envs/atari2600/native/cpu/threaded.h).
 //
 //   g++ -std=c++20 -O2 -iquote jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
-//   /tmp/pairs ROMS 250 pong breakout ... > jaxrl/envs/atari2600/native/cpu/pairs.inc
+//   /tmp/pairs ROMS 250 pong breakout ... > tools/instruction_pairs.csv
 //
 // Every game weighs the same: 600 frames of random actions each.
 #include <algorithm>
@@ -19,15 +19,12 @@ using namespace jaxrl;
 namespace {
 
 struct Name {
-  const char *code, *operation, *kind, *special;
-  int length, cycles;
+  const char *code, *special;
 };
 const Name kNames[] = {
 #define NAME(code, operation, kind, special, length, cycles) \
-  {#code, #operation, #kind, #special, length, cycles},
-#define ROW(code, operation, kind, mode, cycles) JAXRL_EACH(NAME, code, operation, kind, mode, cycles)
-    OPCODES(ROW)
-#undef ROW
+  {#code, #special},
+    HANDLERS(NAME)
 #undef NAME
 };
 
@@ -111,13 +108,11 @@ int main(int argc, char** argv) {
   double covered = 0;
   const size_t most = std::min(sorted.size(), (size_t)atoi(argv[2]));
   for (size_t index = 0; index < most; index++) covered += sorted[index].first / (argc - 3);
-  printf("// Written by tools/instruction_pairs.cc: the %zu pairs of instructions that run most often;\n",
-         most);
-  printf("// they are %.0f %% of all pairs of %d games.\n", 200 * covered, argc - 3);
+  fprintf(stderr, "%.0f %% of all pairs of %d games\n", 200 * covered, argc - 3);
+  printf("first_code,first_special,second_code,second_special\n");
   for (size_t index = 0; index < most; index++) {
     const auto [first, second] = sorted[index].second;
     const Name &a = kNames[first], &b = kNames[second];
-    printf("PAIR(%s, %s, %s, %s, %d, %d, %s, %s, %s, %s, %d, %d)\n", a.code, a.operation, a.kind,
-           a.special, a.length, a.cycles, b.code, b.operation, b.kind, b.special, b.length, b.cycles);
+    printf("%s,%s,%s,%s\n", a.code, a.special, b.code, b.special);
   }
 }

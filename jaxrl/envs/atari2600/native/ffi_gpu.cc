@@ -10,6 +10,7 @@
 #include <string>
 
 #include "gpu/driver.h"
+#include "gpu/layout.h"
 #include "gpu/world.h"
 #include "xla/ffi/api/ffi.h"
 

@@ -17,8 +17,10 @@
 
 #include "base/types.h"
 #include "bus/machine.h"
+#include "cpu/handlers.h"
 #include "cpu/opcodes.h"
 #include "cpu/operations.h"
+#include "cpu/pairs.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -251,70 +253,6 @@ inline Special special_of(Kind kind, Mode mode, u32 operand, const Bank& bank) {
   return Special::Anywhere;
 }
 
-// The handlers of each kind and mode: HANDLER(code, operation, kind, special, length, cycles).
-
-
-#define JAXRL_Read_Immediate(H, c, o, y) H(c, o, Read, Constant, 2, y)
-#define JAXRL_Read_Zero(H, c, o, y) H(c, o, Read, Ram, 2, y) H(c, o, Read, Anywhere, 2, y)
-#define JAXRL_Read_ZeroX(H, c, o, y) H(c, o, Read, ZeroX, 2, y)
-#define JAXRL_Read_ZeroY(H, c, o, y) H(c, o, Read, ZeroY, 2, y)
-#define JAXRL_Read_Absolute(H, c, o, y) \
-  H(c, o, Read, Constant, 3, y) H(c, o, Read, Ram, 3, y) H(c, o, Read, Timer, 3, y) \
-  H(c, o, Read, Anywhere, 3, y)
-#define JAXRL_Read_AbsoluteX(H, c, o, y) H(c, o, Read, RomX, 3, y) H(c, o, Read, AnywhereX, 3, y)
-#define JAXRL_Read_AbsoluteY(H, c, o, y) H(c, o, Read, RomY, 3, y) H(c, o, Read, AnywhereY, 3, y)
-#define JAXRL_Read_IndirectX(H, c, o, y) H(c, o, Read, PointerX, 2, y)
-#define JAXRL_Read_IndirectY(H, c, o, y) H(c, o, Read, PointerY, 2, y)
-#define JAXRL_WRITES(H, c, o, y, length) \
-  H(c, o, Write, Ram, length, y) H(c, o, Write, Plain, length, y) \
-  H(c, o, Write, Strobe, length, y) H(c, o, Write, Graphics, length, y) \
-  H(c, o, Write, Sync, length, y) \
-  H(c, o, Write, Wait, length, y) H(c, o, Write, Unseen, length, y)
-#define JAXRL_Write_Zero(H, c, o, y) JAXRL_WRITES(H, c, o, y, 2)
-#define JAXRL_Write_ZeroX(H, c, o, y) H(c, o, Write, ZeroX, 2, y)
-#define JAXRL_Write_ZeroY(H, c, o, y) H(c, o, Write, ZeroY, 2, y)
-#define JAXRL_Write_Absolute(H, c, o, y) \
-  JAXRL_WRITES(H, c, o, y, 3) H(c, o, Write, Anywhere, 3, y)
-#define JAXRL_Write_AbsoluteX(H, c, o, y) H(c, o, Write, AnywhereX, 3, y)
-#define JAXRL_Write_AbsoluteY(H, c, o, y) H(c, o, Write, AnywhereY, 3, y)
-#define JAXRL_Write_IndirectX(H, c, o, y) H(c, o, Write, PointerX, 2, y)
-#define JAXRL_Write_IndirectY(H, c, o, y) H(c, o, Write, PointerY, 2, y)
-#define JAXRL_Modify_Accumulator(H, c, o, y) H(c, o, Modify, Accumulator, 1, y)
-#define JAXRL_Modify_Zero(H, c, o, y) H(c, o, Modify, Ram, 2, y) H(c, o, Modify, Anywhere, 2, y)
-#define JAXRL_Modify_ZeroX(H, c, o, y) H(c, o, Modify, ZeroX, 2, y)
-#define JAXRL_Modify_Absolute(H, c, o, y) H(c, o, Modify, Ram, 3, y) H(c, o, Modify, Anywhere, 3, y)
-#define JAXRL_Modify_AbsoluteX(H, c, o, y) H(c, o, Modify, AnywhereX, 3, y)
-#define JAXRL_Register_Implied(H, c, o, y) H(c, o, Register, None, 1, y)
-#define JAXRL_Branch_Relative(H, c, o, y) H(c, o, Branch, None, 2, y)
-#define JAXRL_Flow_Implied(H, c, o, y) H(c, o, Flow, None, 1, y)
-#define JAXRL_Flow_Absolute(H, c, o, y) H(c, o, Flow, None, 3, y)
-#define JAXRL_Flow_Indirect(H, c, o, y) H(c, o, Flow, None, 3, y)
-#define JAXRL_OddRead_Immediate(H, c, o, y)
-#define JAXRL_OddRead_Zero(H, c, o, y)
-#define JAXRL_OddRead_ZeroX(H, c, o, y)
-#define JAXRL_OddRead_ZeroY(H, c, o, y)
-#define JAXRL_OddRead_Absolute(H, c, o, y)
-#define JAXRL_OddRead_AbsoluteX(H, c, o, y)
-#define JAXRL_OddRead_AbsoluteY(H, c, o, y)
-#define JAXRL_OddRead_IndirectX(H, c, o, y)
-#define JAXRL_OddRead_IndirectY(H, c, o, y)
-#define JAXRL_OddWrite_Zero(H, c, o, y)
-#define JAXRL_OddWrite_ZeroY(H, c, o, y)
-#define JAXRL_OddWrite_Absolute(H, c, o, y)
-#define JAXRL_OddWrite_AbsoluteX(H, c, o, y)
-#define JAXRL_OddWrite_AbsoluteY(H, c, o, y)
-#define JAXRL_OddWrite_IndirectX(H, c, o, y)
-#define JAXRL_OddWrite_IndirectY(H, c, o, y)
-#define JAXRL_OddModify_Zero(H, c, o, y)
-#define JAXRL_OddModify_ZeroX(H, c, o, y)
-#define JAXRL_OddModify_Absolute(H, c, o, y)
-#define JAXRL_OddModify_AbsoluteX(H, c, o, y)
-#define JAXRL_OddModify_AbsoluteY(H, c, o, y)
-#define JAXRL_OddModify_IndirectX(H, c, o, y)
-#define JAXRL_OddModify_IndirectY(H, c, o, y)
-#define JAXRL_OddRegister_Implied(H, c, o, y)
-#define JAXRL_OddFlow_Implied(H, c, o, y)
-
 // Plays one instruction. Returns whether the interpreter must stop after it.
 template <Operation operation, Kind kind, Special special, u32 length, u32 cycles>
 JAXRL_INLINE bool play_special(Threaded& t) {
@@ -428,16 +366,17 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
 
 // --- handlers ------------------------------------------------------------------------------------
 
-#define JAXRL_EACH(H, code, operation, kind, mode, cycles) \
-  JAXRL_##kind##_##mode(H, code, operation, cycles)
+// Sanitizers take minutes to compile the pairs.
+#ifdef JAXRL_FOR_SANITIZERS
+#define JAXRL_PAIRS(ROW)
+#else
+#define JAXRL_PAIRS(ROW) PAIRS(ROW)
+#endif
 
 // Handlers by number: first those that decoding makes, then those that stand for whole loops.
 enum HandlerId : u16 {
 #define JAXRL_ID(code, operation, kind, special, length, cycles) kId_##code##_##special,
-#define JAXRL_ROW(code, operation, kind, mode, cycles) \
-  JAXRL_EACH(JAXRL_ID, code, operation, kind, mode, cycles)
-  OPCODES(JAXRL_ROW)
-#undef JAXRL_ROW
+  HANDLERS(JAXRL_ID)
 #undef JAXRL_ID
   kIdLeave,     // to the plain interpreter
   kIdPollA,     // LDA INTIM, BNE to itself
@@ -445,19 +384,17 @@ enum HandlerId : u16 {
   kIdPollY,
   kIdCountX,    // DEX, BNE to itself
   kIdCountY,
-  kIdPairs,     // two instructions in one handler, in the order of pairs.inc
+  kIdPairs,     // two instructions in one handler, in the order of pairs.h
 };
 
 struct Pair {
   u16 first, second;
 };
 inline constexpr Pair kPairsInOne[] = {
-#define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
+#define JAXRL_PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   {kId_##code1##_##special1, kId_##code2##_##special2},
-#ifndef JAXRL_FOR_SANITIZERS
-#include "cpu/pairs.inc"
-#endif
-#undef PAIR
+    JAXRL_PAIRS(JAXRL_PAIR)
+#undef JAXRL_PAIR
     {kIdLeave, kIdLeave},
 };
 constexpr u32 kPairsCount = sizeof kPairsInOne / sizeof kPairsInOne[0] - 1;
@@ -471,10 +408,7 @@ inline u16 handler_of(u8 code, Special special) {
         for (u16& id : row) id = kIdLeave;
 #define JAXRL_ID(code, operation, kind, special, length, cycles) \
   of[code][(int)Special::special] = kId_##code##_##special;
-#define JAXRL_ROW(code, operation, kind, mode, cycles) \
-  JAXRL_EACH(JAXRL_ID, code, operation, kind, mode, cycles)
-      OPCODES(JAXRL_ROW)
-#undef JAXRL_ROW
+      HANDLERS(JAXRL_ID)
 #undef JAXRL_ID
     }
   };
@@ -506,18 +440,13 @@ JAXRL_INLINE void count_down(Threaded& t, u32& index) {
 JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const void* const** labels) {
   static const void* const kLabels[] = {
 #define JAXRL_LABEL(code, operation, kind, special, length, cycles) &&L_##code##_##special,
-#define JAXRL_ROW(code, operation, kind, mode, cycles) \
-  JAXRL_EACH(JAXRL_LABEL, code, operation, kind, mode, cycles)
-      OPCODES(JAXRL_ROW)
-#undef JAXRL_ROW
+      HANDLERS(JAXRL_LABEL)
 #undef JAXRL_LABEL
       &&leave, &&poll_a, &&poll_x, &&poll_y, &&count_x, &&count_y,
-#define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
+#define JAXRL_PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   &&L_##code1##_##special1##_##code2##_##special2,
-#ifndef JAXRL_FOR_SANITIZERS
-#include "cpu/pairs.inc"
-#endif
-#undef PAIR
+      JAXRL_PAIRS(JAXRL_PAIR)
+#undef JAXRL_PAIR
   };
   if (!played) {
     *labels = kLabels;
@@ -537,7 +466,7 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
              bank};
 
   // A jump of its own in each handler is what the processor predicts. Sanitizers take minutes to
-  // compile that, and the pairs: they get one jump, and no pairs.
+  // compile that, too: they get one jump.
 #ifdef JAXRL_FOR_SANITIZERS
 #define JAXRL_NEXT goto next
 #else
@@ -573,14 +502,11 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
     JAXRL_PLAY(code, operation, kind, special, length, cycles)        \
   }                                                                   \
   JAXRL_NEXT;
-#define JAXRL_ROW(code, operation, kind, mode, cycles) \
-  JAXRL_EACH(JAXRL_HANDLER, code, operation, kind, mode, cycles)
 
   goto next;
 next:
   goto* t.op->handler;
-  OPCODES(JAXRL_ROW)
-#undef JAXRL_ROW
+  HANDLERS(JAXRL_HANDLER)
 
 poll_a:
   wait_for_timer(t);
@@ -598,16 +524,14 @@ count_y:
   count_down(t, t.r.y);
   JAXRL_NEXT;
 
-#define PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
+#define JAXRL_PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   L_##code1##_##special1##_##code2##_##special2 : {                            \
     JAXRL_PLAY(code1, o1, k1, special1, l1, c1)                                \
     JAXRL_PLAY(code2, o2, k2, special2, l2, c2)                                \
   }                                                                            \
   JAXRL_NEXT;
-#ifndef JAXRL_FOR_SANITIZERS
-#include "cpu/pairs.inc"
-#endif
-#undef PAIR
+  JAXRL_PAIRS(JAXRL_PAIR)
+#undef JAXRL_PAIR
 
 runs_on:
   leaving = Leaving::kRunsOn;

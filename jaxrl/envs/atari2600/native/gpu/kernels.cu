@@ -11,6 +11,7 @@
 //
 // They are launched one after another on the same stream, for the same `Launch`, whose list is empty.
 #include "gpu/average.h"
+#include "gpu/layout.h"
 #include "gpu/row.h"
 
 namespace jaxrl {
