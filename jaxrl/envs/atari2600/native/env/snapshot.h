@@ -32,7 +32,8 @@ inline bool is_flag(u32 value) { return value <= 1; }
 inline bool is_below(i32 value, i32 most) { return -most < value && value < most; }
 
 inline bool is_possible(const CartridgeState& state, const Cartridge& cartridge) {
-  return state.bank < cartridge.num_banks && mapper_of(cartridge).is_possible(state);
+  const u32 pieces = cartridge.num_banks * (kImage / cartridge.piece);
+  return state.bank < pieces && mapper_of(cartridge).is_possible(state);
 }
 
 inline bool is_possible(const Tia& tia, const Setup& setup) {
