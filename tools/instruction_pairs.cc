@@ -1,8 +1,8 @@
-// Counts which two instructions run one after another, and prints pairs.inc: those that one handler
-// shall play (jaxrl/envs/atari2600/native/threaded.h).
+// Counts which two instructions run one after another, and prints instruction_pairs.csv: those that one
+// handler shall play (tools/emulator_tables.py, jaxrl/envs/atari2600/native/cpu/threaded.h).
 //
-//   g++ -std=c++17 -O2 -I jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
-//   /tmp/pairs ROMS 250 pong breakout ... > jaxrl/envs/atari2600/native/pairs.inc
+//   g++ -std=c++20 -O2 -iquote jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
+//   /tmp/pairs ROMS 250 pong breakout ... > tools/instruction_pairs.csv
 //
 // Every game weighs the same: 600 frames of random actions each.
 #include <algorithm>
@@ -12,22 +12,19 @@
 #include <string>
 #include <vector>
 
-#include "environment.h"
+#include "env/environment.h"
 
 using namespace jaxrl;
 
 namespace {
 
 struct Name {
-  const char *code, *operation, *kind, *special;
-  int length, cycles;
+  const char *code, *special;
 };
 const Name kNames[] = {
 #define NAME(code, operation, kind, special, length, cycles) \
-  {#code, #operation, #kind, #special, length, cycles},
-#define ROW(code, operation, kind, mode, cycles) JAXRL_EACH(NAME, code, operation, kind, mode, cycles)
-    OPCODES(ROW)
-#undef ROW
+  {#code, #special},
+    HANDLERS(NAME)
 #undef NAME
 };
 
@@ -37,11 +34,9 @@ struct Place {
 };
 Place place_of(const Console& console, const Cartridge& cartridge) {
   const u32 pc = console.cpu.pc, offset = pc & (kImage - 1);
-  if (cartridge.banking == Banking::kFE) return {pc & 0x2000 ? 0u : 1u, offset};
-  if (cartridge.banking != Banking::kE0) return {console.cartridge.bank, offset};
-  const u32 seen = offset / kSlice;
-  const u32 slice = seen < kMostSwitched ? console.cartridge.slices[seen] : 7;
-  return {slice / 4, slice % 4 * kSlice + offset % kSlice};
+  const u32 number = piece_at(cartridge, console.cartridge, pc);
+  const auto bank = (u32)(&cartridge.bank_with(number) - cartridge.banks);
+  return {bank, cartridge.start_of(number) + offset % cartridge.piece};
 }
 
 using Counts = std::map<std::pair<u16, u16>, double>;
@@ -53,12 +48,11 @@ void count(const char* rom, const char* game, Counts& counts) {
   u8 bytes[4 * kImage];
   const size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
   const GameRules* rules = find_rules(game);
-  if (!rules || !load_image(cartridge, bytes, size, rules->setup)) {
+  if (!rules || !insert(cartridge, bytes, size, rules->setup)) {
     fprintf(stderr, "cannot play %s\n", rom);
     exit(1);
   }
   fclose(file);
-  decode(cartridge);
   std::vector<std::vector<u16>> ids(cartridge.num_banks, std::vector<u16>(kImage));
   for (u32 bank = 0; bank < cartridge.num_banks; bank++)
     for (u32 address = 0; address < kImage; address++) {
@@ -114,13 +108,11 @@ int main(int argc, char** argv) {
   double covered = 0;
   const size_t most = std::min(sorted.size(), (size_t)atoi(argv[2]));
   for (size_t index = 0; index < most; index++) covered += sorted[index].first / (argc - 3);
-  printf("// Written by tools/instruction_pairs.cc: the %zu pairs of instructions that run most often;\n",
-         most);
-  printf("// they are %.0f %% of all pairs of %d games.\n", 200 * covered, argc - 3);
+  fprintf(stderr, "%.0f %% of all pairs of %d games\n", 200 * covered, argc - 3);
+  printf("first_code,first_special,second_code,second_special\n");
   for (size_t index = 0; index < most; index++) {
     const auto [first, second] = sorted[index].second;
     const Name &a = kNames[first], &b = kNames[second];
-    printf("PAIR(%s, %s, %s, %s, %d, %d, %s, %s, %s, %s, %d, %d)\n", a.code, a.operation, a.kind,
-           a.special, a.length, a.cycles, b.code, b.operation, b.kind, b.special, b.length, b.cycles);
+    printf("%s,%s,%s,%s\n", a.code, a.special, b.code, b.special);
   }
 }

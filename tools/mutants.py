@@ -348,7 +348,7 @@ kernels-gradient-through-rectifier:
 # kernels/native/pooling.h
 kernels-pool-last-of-equals: kernels/test_pooling.py::test_the_largest_pixel_has_the_gradient
     (largest < x) | => (largest <= x) |
-# envs/atari2600/native/observation.h
+# envs/atari2600/native/env/observation.h
 eights-beyond-the-line:
     envs/atari2600/test_observation.py::test_every_way_to_average_equals_that_of_one_pixel
     begin : kScreenWidth - 16; => begin : kScreenWidth - 15;

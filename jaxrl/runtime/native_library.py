@@ -130,8 +130,8 @@ def _key(command: tuple[str, ...], source: Source) -> str:
 
 
 def files_in(*folders: Path) -> list[Path]:
-    """Returns the files in folders, not in folders of theirs, by name."""
-    return sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
+    """Returns the files below folders, by their paths."""
+    return sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
 
 
 def digest_of(parts: Iterable[str], files: Iterable[Path]) -> str:
@@ -165,7 +165,9 @@ def _compile(compiler: tuple[str, ...], source: Source, built: Path) -> None:
     """Compiles a library and puts it in its place at once."""
     with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
         out = Path(scratch) / "library.so"
-        headers = ("-isystem", _include_dir())
+        # "vector/engine.h" is a header of ours, <vector> never is.
+        folders = [part for folder in source.folders for part in ("-iquote", str(folder))]
+        headers = (*folders, "-isystem", _include_dir())
         command = [*compiler, *source.flags, *headers, str(source.file), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -10,7 +10,7 @@ NATIVE = Path(__file__).parent / "native"
 TITLE = "the emulator"
 FLAGS = (
     *native_library.FLAGS,
-    "-std=c++17",
+    "-std=c++20",
     # Averages are added as OpenCV does, without fused multiplications.
     "-ffp-contract=off",
 )

@@ -1,4 +1,4 @@
-"""Compiles the emulator's kernels (native/gpu_engine.cu) for the GPU that is here, once, by NVRTC.
+"""Compiles the emulator's kernels (native/gpu/kernels.cu) for the GPU that is here, once, by NVRTC.
 
 NVRTC comes with JAX's CUDA wheels; no toolkit is needed. The kernels lie in the user's cache, as
 the library of `build` does, under a name that holds everything they depend on.
@@ -17,9 +17,9 @@ from jaxrl.envs.atari2600 import build
 from jaxrl.errors import UserError
 from jaxrl.runtime import native_library
 
-SOURCE = build.NATIVE / "gpu_engine.cu"
+SOURCE = build.NATIVE / "gpu" / "kernels.cu"
 # Functions are those of the device; averages are added as OpenCV does.
-OPTIONS = ("-std=c++17", "-default-device", "--device-int128", "-fmad=false")
+OPTIONS = ("-std=c++20", "-default-device", "--device-int128", "-fmad=false")
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 READABLE = 0o644  # the cache may be that of several users
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR

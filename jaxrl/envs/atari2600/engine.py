@@ -1,7 +1,7 @@
 """Our own Atari 2600 inside the compiled program: games on C++ threads.
 
 Its rows mean what the contract of engines says, so there is nothing to settle here: games are plain
-data in C++, and what a row holds is decided there (native/environment.h), as EnvPool decides it.
+data in C++, and what a row holds is decided there (native/env/environment.h), as EnvPool does.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """Our own Atari 2600 on a GPU: the games are arrays of the compiled program.
 
-A step launches three kernels (native/gpu_engine.cu) on the program's stream, and the host goes on;
+A step launches three kernels (native/gpu/kernels.cu) on the program's stream, and the host goes on;
 the first loads them, and waits for that. Threads of the host start the games, so they begin as they
 do on a CPU, and a checkpoint holds them as it does there, so that a run goes on on the other.
 """

@@ -14,7 +14,7 @@ from jaxrl.runtime import native_library
 from jaxrl.types import TimeStep
 
 STEP = "jaxrl_atari2600_gpu_step"  # XLA's name of the custom call
-MOST_SLOTS = 128  # kMostSlots of native/gpu_world.h
+MOST_SLOTS = 128  # kMostSlots of native/gpu/world.h
 
 
 class Sizes(NamedTuple):

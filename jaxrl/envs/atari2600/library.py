@@ -31,7 +31,7 @@ MOST_RANDOM_STEPS = 2**31  # which nobody waits for
 
 
 class Rules(ctypes.Structure):
-    """Settings of the games; `Rules` of native/environment.h."""
+    """Settings of the games; `Rules` of native/env/environment.h."""
 
     _fields_ = (
         ("max_steps", ctypes.c_int32),

@@ -1,4 +1,4 @@
-"""The C++ functions of native/vector_calls.h, with their types."""
+"""The C++ functions of native/vector/calls.h, with their types."""
 
 import ctypes
 import functools
@@ -25,7 +25,7 @@ ActionCodes = ctypes.c_uint8 * 18
 
 
 class VectorRules(ctypes.Structure):
-    """Options of the environments; `VectorRules` of native/vector_environment.h."""
+    """Options of the environments; `VectorRules` of native/vector/environment.h."""
 
     _fields_ = (
         ("frame_skip", ctypes.c_int32),
@@ -49,7 +49,7 @@ class VectorRules(ctypes.Structure):
 
 
 class _Places(ctypes.Structure):
-    """Addresses of a batch; `VectorBatch` of native/vector_engine.h."""
+    """Addresses of a batch; `VectorBatch` of native/vector/engine.h."""
 
     _fields_ = (
         ("observations", ctypes.c_void_p),

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "snapshot.h"
+#include "env/snapshot.h"
 
 using namespace jaxrl;
 
@@ -85,14 +85,6 @@ void clear(Side& side) {
 #endif
 }
 
-void prepare(Cartridge& cartridge) {
-#if !JAXRL_GPU
-  decode(cartridge);
-#else
-  (void)cartridge;
-#endif
-}
-
 void play(Side& side, Cartridge& cartridge, const GameRules& rules, Interpreter interpreter,
           u8 action, bool draws) {
   Player player{side.machine, cartridge, rules, draws ? &side.screens : nullptr, interpreter};
@@ -111,8 +103,7 @@ bool play_program(u64 seed, int frames, How how) {
   static auto cartridge = std::make_unique<Cartridge>();
   static auto fast = std::make_unique<Side>(), plain = std::make_unique<Side>();
   const std::vector<u8> program = write_program(seed);
-  if (!load_image(*cartridge, program.data(), program.size(), rules.setup)) return false;
-  prepare(*cartridge);
+  if (!insert(*cartridge, program.data(), program.size(), rules.setup)) return false;
   cartridge->needed = kAllPairs;  // so that both sides know it from the first frame on
   clear(*fast);
   clear(*plain);
@@ -151,8 +142,7 @@ int play_states(u64 seed, int frames, int& refused) {
   static auto side = std::make_unique<Side>();
   const std::vector<u8> program = write_program(seed);
   const GameRules& game = *find_rules(seed & 8 ? "pong" : "qbert");
-  if (!load_image(*cartridge, program.data(), program.size(), game.setup)) return 0;
-  prepare(*cartridge);
+  if (!insert(*cartridge, program.data(), program.size(), game.setup)) return 0;
   clear(*side);
   Environment env{};
   power_on(side->machine, env.game.console, *cartridge);

@@ -11,4 +11,4 @@ SANITIZED = ("-DJAXRL_FOR_SANITIZERS", *native.SANITIZED)
 def compiled(source: str, folder: Path, *flags: str) -> Path:
     """Returns the program of a file that lies beside this one."""
     file = Path(__file__).with_name(source)
-    return native.build(file, build.NATIVE, folder, "-std=c++17", "-ffp-contract=off", *flags)
+    return native.build(file, build.NATIVE, folder, "-std=c++20", "-ffp-contract=off", *flags)

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "observation.h"
-#include "random.h"
+#include "env/observation.h"
+#include "base/random.h"
 
 using namespace jaxrl;
 

@@ -56,6 +56,19 @@ def test_another_compiler_or_flag_is_another_library(empty_cache, tmp_path, monk
     assert (tmp_path / "calls").read_text() == "call\n" * 2
 
 
+def test_a_change_in_a_room_is_another_library(empty_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", stub(tmp_path / "compiler", tmp_path))
+    room = tmp_path / "native" / "chips"
+    room.mkdir(parents=True)
+    (tmp_path / "native" / "ffi.cc").write_text('#include "chips/riot.h"')
+    (room / "riot.h").write_text("int ram;")
+    monkeypatch.setattr(build, "NATIVE", tmp_path / "native")
+    first = build.library()
+    (room / "riot.h").write_text("int timer;")
+    build.library.cache_clear()
+    assert build.library() != first
+
+
 def test_without_a_compiler_there_is_one_line(empty_cache, monkeypatch, capsys):
     monkeypatch.setattr(native_library, "compiler", lambda: None)
     with pytest.raises(UserError, match="install g"):

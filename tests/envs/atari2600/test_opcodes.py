@@ -17,7 +17,9 @@ from tests.envs.atari2600.played import Game
 ROW = re.compile(r"OPCODE\(0x(\w\w), (\w+), (\w+), (\w+), (\d)\)")
 TABLE = {
     int(code, 16): (operation, kind, mode, int(cycles))
-    for code, operation, kind, mode, cycles in ROW.findall((build.NATIVE / "opcodes.h").read_text())
+    for code, operation, kind, mode, cycles in ROW.findall(
+        (build.NATIVE / "cpu" / "opcodes.h").read_text()
+    )
 }
 DOCUMENTED = sorted(code for code, row in TABLE.items() if not row[1].startswith("Odd"))
 ODD = sorted(set(TABLE) - set(DOCUMENTED))

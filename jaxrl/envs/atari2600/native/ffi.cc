@@ -7,9 +7,9 @@
 #include <map>
 #include <memory>
 
-#include "game_calls.h"
-#include "stream_calls.h"
-#include "vector_calls.h"
+#include "vector/game_calls.h"
+#include "gpu/stream_calls.h"
+#include "vector/calls.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;

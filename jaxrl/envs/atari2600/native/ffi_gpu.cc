@@ -2,15 +2,16 @@
 // interface). Its calls only launch kernels on the stream that XLA gives them: the games are arrays of the
 // program. The first one of a device loads them, and waits for that.
 //
-// Compiled by the machine's C++ compiler alone (driver.h).
+// Compiled by the machine's C++ compiler alone (gpu/driver.h).
 #define JAXRL_GPU 1
 
 #include <map>
 #include <mutex>
 #include <string>
 
-#include "driver.h"
-#include "gpu_world.h"
+#include "gpu/driver.h"
+#include "gpu/layout.h"
+#include "gpu/world.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -238,7 +239,7 @@ u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rul
   const GameRules& known = *rules_of(number);
   auto made = std::make_unique<World>();
   World& world = *made;
-  if (!load_image(world.cartridge, image, size, known.setup)) return 0;
+  if (!insert(world.cartridge, image, size, known.setup)) return 0;
   world.cartridge.needed = needed;
   world.rules = *rules;
   world.game = number;

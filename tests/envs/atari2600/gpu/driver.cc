@@ -3,7 +3,7 @@
 #define JAXRL_GPU 1
 #include "shim.h"
 
-#include "gpu_engine.cu"
+#include "gpu/kernels.cu"
 
 #include <algorithm>
 #include <cstring>

@@ -17,8 +17,8 @@ from jaxrl.envs.atari2600 import build, build_gpu, engine, gpu_library, library
 FOLDER = Path(__file__).parent
 # Fibers jump between stacks, which checks of jumps take for a mistake.
 FLAGS = (
-    *("-std=c++17", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"),
-    *("-fvisibility=hidden", "-fPIC", "-shared", "-I", str(build.NATIVE), "-I", str(FOLDER)),
+    *("-std=c++20", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"),
+    *("-fvisibility=hidden", "-fPIC", "-shared"),
 )
 IMAGE = build_gpu.Kernels(b"stand-in", "/cache/stand-in.cubin")
 KERNELS = ("jaxrl_step", "jaxrl_draw", "jaxrl_again")

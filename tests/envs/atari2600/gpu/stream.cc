@@ -6,7 +6,7 @@
 #include <functional>
 #include <iterator>
 
-#include "stream_calls.h"
+#include "gpu/stream_calls.h"
 
 using namespace jaxrl;
 

@@ -93,13 +93,13 @@ def test_streams_that_fall_behind(sanitizer, tmp_path):
     cartridge.write_bytes(rom("ms_pacman"))
     command = [
         *native_library.compiler(),
-        "-std=c++17",
+        "-std=c++20",
         "-O1",
         "-ffp-contract=off",
         "-pthread",
         "-rdynamic",
     ]
-    folders = ["-I", build.NATIVE, "-isystem", native_library._include_dir()]
+    folders = ["-iquote", build.NATIVE, "-isystem", native_library._include_dir()]
     source = standin.FOLDER / "stream.cc"
     subprocess.run([*command, *SANITIZERS[sanitizer], *folders, source, "-o", program], check=True)
     done = subprocess.run(

@@ -1,0 +1,27 @@
+// SC: 128 bytes of RAM besides the banks. $1000-$107F writes them, $1080-$10FF reads them.
+#pragma once
+
+#include "mappers/mapper.h"
+
+namespace jaxrl::superchip {
+
+constexpr u32 kBytes = 128, kEnd = 0x100;
+
+inline bool read(Access& access, u32 offset, u8& value) {
+  if (offset < kBytes || offset >= kEnd) return false;
+  value = access.state.ram[offset - kBytes];
+  return true;
+}
+
+inline void write(Access& access, u32 offset, u8 value) {
+  if (offset < kBytes) access.state.ram[offset] = value;
+}
+
+// A bank of such a cartridge has nothing where the RAM is.
+inline bool leaves_room(const u8* image, u64 size) {
+  for (u64 at = 0; at < size; at++)
+    if (at % kImage < kEnd && image[at] != image[at / kImage * kImage]) return false;
+  return true;
+}
+
+}  // namespace jaxrl::superchip
