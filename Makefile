@@ -117,7 +117,7 @@ lint: .venv/jaxrl-dev-installed
 docs: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tools.config_reference > docs/reference/configuration.md
 	.venv/bin/python -m tools.api_reference > docs/reference/api.md
-	.venv/bin/python -m jaxrl.experiments.suite.table
+	.venv/bin/python -m tools.suite_page
 
 site: .venv/jaxrl-dev-installed
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
@@ -128,7 +128,7 @@ suite: .venv/jaxrl-installed
 
 performance: .venv/jaxrl-dev-installed
 	$(if $(NAME),$(if $(RUN),,$(error NAME needs the results of a suite: add RUN=suite)))
-	.venv/bin/python -m jaxrl.experiments.suite.table $(if $(RUN),'$(RUN)' '$(NAME)')
+	.venv/bin/python -m tools.suite_page $(if $(RUN),'$(RUN)' '$(NAME)')
 
 docs-check: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tests.docs.check
