@@ -48,9 +48,9 @@ help:
 	@echo "make format             format the code        make games     list every game"
 	@echo "make docs-check         run what the documents show"
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
-	@echo "make performance        take RUN=suite into docs/results/performance.md as the machine NAME"
+	@echo "make performance        take RUN=suite into docs/results/by_machine.md as the machine NAME"
 	@echo "make site               build documentation and API reference into site/, and check its links"
-	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/performance.md"
+	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/by_machine.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100

@@ -1,4 +1,4 @@
-"""The section by machine of docs/results/performance.md, from the results of suites.
+"""The section of docs/results/by_machine.md, from the results of suites.
 
 `python -m tools.suite_page [SUITE [NAME]]` copies the results of SUITE to
 docs/results/measurements/ as those of the machine NAME, and writes the section of all machines.
@@ -15,7 +15,7 @@ from jaxrl.errors import UserError
 from jaxrl.experiments.suite.table import LONGEST, RESULTS, SAME, markdown, marked, software
 from jaxrl.runs.files import replace_text
 
-PAGE, MEASUREMENTS = Path("docs/results/performance.md"), Path("docs/results/measurements")
+PAGE, MEASUREMENTS = Path("docs/results/by_machine.md"), Path("docs/results/measurements")
 BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 # What the page says of a machine; the rest differs from hour to hour.
 MACHINE_KEYS = ("platform", "device_kind", "num_devices", "device_memory_gb", "driver", "cpu",

@@ -746,7 +746,7 @@ def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
 
 
 def test_the_page_shows_the_measurements():
-    page = (ROOT / "docs/results/performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/by_machine.md").read_text(encoding="utf-8")
     assert with_section(page, section(ROOT / "docs/results/measurements")) == page
 
 
