@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.experiments.doctor.protocol import Answer
 from jaxrl.networks import convolution, heads, layers
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
@@ -74,7 +75,7 @@ def _xla_convolutions() -> Iterator[None]:
         module.layer = before
 
 
-def compare() -> dict[str, Any]:
+def compare() -> Answer:
     """Compares gradients on an accelerator with the CPU's; on a CPU its two convolutions."""
     device = jax.local_devices()[0]
     try:
