@@ -31,10 +31,10 @@ from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
 from jaxrl.experiments.suite.plan import FULL, SMALL, SuiteMember
 from jaxrl.experiments.suite.records import (
+    PARTS,
     check_output,
     counted,
     expected,
-    held,
     queue,
     read,
     write,
@@ -43,6 +43,7 @@ from jaxrl.experiments.suite.result import score_of
 from jaxrl.experiments.suite.run import SuiteCall, _identity, _unseen, probe, settle
 from jaxrl.experiments.suite.table import LONGEST, Record, _cells, _score_cells, markdown
 from jaxrl.experiments.sweep import SignalRelay
+from jaxrl.runs.lock import hold_directory
 from jaxrl.training.display import Display
 from tests.survival import ROOT
 from tools import suite_page
@@ -121,7 +122,7 @@ def run(members, minutes=1.0, grace=0.2, stop=None, only=None, machine=MACHINE):
     output = Path("suite")
     deadline = time.monotonic() + 60 * minutes
     call = SuiteCall(output, "small", machine, deadline, stop or SignalRelay(), grace)
-    with held(output):
+    with hold_directory(output, "--output", PARTS):
         return suite_run.run(members, call, Display(), only)
 
 
@@ -578,9 +579,9 @@ def test_results_of_another_machine_or_size_are_not_mixed():
     Path("suite/members/a.json").write_text("{torn")
     assert read(Path("suite")) == {}
     with (
-        held(Path("suite")),
+        hold_directory(Path("suite"), "--output", PARTS),
         pytest.raises(UserError, match="--output"),
-        held(Path("suite")),
+        hold_directory(Path("suite"), "--output", PARTS),
     ):
         pass
 
