@@ -48,9 +48,9 @@ help:
 	@echo "make format             format the code        make games     list every game"
 	@echo "make docs-check         run what the documents show"
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
-	@echo "make performance        take RUN=suite into docs/results/performance.md as the machine NAME"
+	@echo "make performance        take RUN=suite into docs/results/by_machine.md as the machine NAME"
 	@echo "make site               build documentation and API reference into site/, and check its links"
-	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/performance.md"
+	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/by_machine.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100
@@ -117,7 +117,7 @@ lint: .venv/jaxrl-dev-installed
 docs: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tools.config_reference > docs/reference/configuration.md
 	.venv/bin/python -m tools.api_reference > docs/reference/api.md
-	.venv/bin/python -m jaxrl.experiments.suite.table
+	.venv/bin/python -m tools.suite_page
 
 site: .venv/jaxrl-dev-installed
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
@@ -128,7 +128,7 @@ suite: .venv/jaxrl-installed
 
 performance: .venv/jaxrl-dev-installed
 	$(if $(NAME),$(if $(RUN),,$(error NAME needs the results of a suite: add RUN=suite)))
-	.venv/bin/python -m jaxrl.experiments.suite.table $(if $(RUN),'$(RUN)' '$(NAME)')
+	.venv/bin/python -m tools.suite_page $(if $(RUN),'$(RUN)' '$(NAME)')
 
 docs-check: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tests.docs.check

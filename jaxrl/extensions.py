@@ -59,6 +59,7 @@ def load(group: str, name: str) -> ModuleType:
 
 def has_devices() -> bool:
     """Returns whether JAX has opened its devices, which fixes their number; does not import it."""
+    # JAX's public functions would open them.
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bool(bridge.backends_are_initialized())
 

@@ -1,4 +1,4 @@
-"""The `jaxrl` command: a table of the subcommands.
+"""The `jaxrl` command: a table of the subcommands, in groups.
 
 Exit status: 0 done; 2 a user's mistake; 3 a loss or a parameter is not finite; 65 damaged files; 74
 the disk cannot be written; 75 the emulators, or another process, were lost; 130 (Ctrl-C), 138
@@ -52,41 +52,52 @@ class Command:
     handles_signals: bool = False  # it saves, and then ends
 
 
-COMMANDS = {
-    "train": Command(Train, train, handles_signals=True),
-    "resume": Command(Resume, resume, handles_signals=True),
-    "watch": Command(Watch, watch),
-    "evaluate": Command(Evaluate, evaluate),
-    "compare": Command(Compare, compare),
-    "play": Command(Play, play),
-    "plot": Command(Plot, plot),
-    "report": Command(Report, report),
-    "export": Command(Export, export),
-    "policies": Command(Policies, list_policies),
-    "sweep": Command(Sweep, sweep, handles_signals=True),
-    "search": Command(Search, search, handles_signals=True),
-    "configs": Command(Configs, configs),
-    "games": Command(Games, games),
-    "bench": Command(Bench, bench, {"--suite": Command(Suite, suite, handles_signals=True)}),
-    "tune": Command(Tune, tune),
-    "doctor": Command(Doctor, doctor),
+GROUPS = {
+    "train": {
+        "train": Command(Train, train, handles_signals=True),
+        "resume": Command(Resume, resume, handles_signals=True),
+        "sweep": Command(Sweep, sweep, handles_signals=True),
+        "search": Command(Search, search, handles_signals=True),
+    },
+    "look at runs": {
+        "watch": Command(Watch, watch),
+        "evaluate": Command(Evaluate, evaluate),
+        "compare": Command(Compare, compare),
+        "play": Command(Play, play),
+        "plot": Command(Plot, plot),
+        "report": Command(Report, report),
+        "export": Command(Export, export),
+    },
+    "list what there is": {
+        "configs": Command(Configs, configs),
+        "games": Command(Games, games),
+        "policies": Command(Policies, list_policies),
+    },
+    "prepare a machine": {
+        "doctor": Command(Doctor, doctor),
+        "bench": Command(Bench, bench, {"--suite": Command(Suite, suite, handles_signals=True)}),
+        "tune": Command(Tune, tune),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 COMMANDS["completion"] = Command(Completion, partial(completion, COMMANDS))
+GROUPS["prepare a machine"]["completion"] = COMMANDS["completion"]
 
 
 def _usage() -> str:
     """Returns the help of `jaxrl` itself: each command with the first line of its docstring."""
     lines, width = [], max(shutil.get_terminal_size().columns, NARROWEST)
-    for name, command in COMMANDS.items():
-        summary, *_ = docstring(command.arguments).splitlines()
-        line = f"  {name:<10} {summary}"
-        lines.append(textwrap.fill(line, width - 2, subsequent_indent=" " * 13))
+    for title, commands in GROUPS.items():
+        lines.append(f"\n{title}:")
+        for name, command in commands.items():
+            summary, *_ = docstring(command.arguments).splitlines()
+            line = f"  {name:<10} {summary}"
+            lines.append(textwrap.fill(line, width - 2, subsequent_indent=" " * 13))
     return "\n".join(
         [
             "usage: jaxrl COMMAND ...   (jaxrl COMMAND --help lists a command's options)",
             "",
             "Reinforcement learning on Atari 2600, compiled from end to end by JAX.",
-            "",
             *lines,
             "",
             "Example: jaxrl train --config a2c --game pong --total-steps 3e6",

@@ -80,10 +80,11 @@ def _print_spaces(plan: "StudyPlan") -> None:
 def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
     from jaxrl.experiments import search as searching
     from jaxrl.experiments import search_results
-    from jaxrl.experiments.sweep import SignalRelay, held
+    from jaxrl.experiments.sweep import SignalRelay
+    from jaxrl.runs.lock import hold_directory
     from jaxrl.training.display import Display
 
-    with held(root), SignalRelay().watching() as stop:
+    with hold_directory(root, "--root"), SignalRelay().watching() as stop:
         study = searching.open_study(plan, root)
         with Display() as display:
             trials = searching.run(searching.Search(plan, study, root, display, stop))

@@ -47,8 +47,9 @@ def suite(arguments: Suite) -> int:
     began = time.monotonic()
     at_least("minutes", arguments.minutes, 0.01)
     from jaxrl.experiments.suite import plan, run
-    from jaxrl.experiments.suite.records import check_output, held, read
+    from jaxrl.experiments.suite.records import PARTS, check_output, read
     from jaxrl.experiments.sweep import SignalRelay
+    from jaxrl.runs.lock import hold_directory
     from jaxrl.training.display import Display
 
     if "--only" in arguments.words and not arguments.only:
@@ -67,7 +68,7 @@ def suite(arguments: Suite) -> int:
     if arguments.list:
         list_suite(only, read(arguments.output))
         return 0
-    with held(arguments.output), SignalRelay().watching() as stop:
+    with hold_directory(arguments.output, "--output", PARTS), SignalRelay().watching() as stop:
         deadline = began + 60 * arguments.minutes
         call = run.SuiteCall(arguments.output, size.name, machine, deadline, stop)
         with Display() as display:

@@ -129,10 +129,11 @@ def _slurm(arguments: Sweep) -> "Slurm | None":
 
 
 def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> int:
-    from jaxrl.experiments.sweep import SignalRelay, held, report, run
+    from jaxrl.experiments.sweep import SignalRelay, report, run
+    from jaxrl.runs.lock import hold_directory
     from jaxrl.training.display import Display
 
-    with held(root), SignalRelay().watching() as stop:
+    with hold_directory(root, "--root"), SignalRelay().watching() as stop:
         with Display() as display:
             rows = run(members, root, display, stop)
         if stop.signal is not None:
@@ -153,9 +154,10 @@ def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> in
 def _submit(members: "list[SweepMember]", root: Path, slurm: "Slurm") -> int:
     from jaxrl.experiments import sweep_plan
     from jaxrl.experiments.slurm import submit
-    from jaxrl.experiments.sweep import copy_recipes, held
+    from jaxrl.experiments.sweep import copy_recipes
+    from jaxrl.runs.lock import hold_directory
 
-    with held(root):
+    with hold_directory(root, "--root"):
         copy_recipes(members)
         left = [member for member in members if sweep_plan.state(member) != "done"]
         if not left:

@@ -32,3 +32,13 @@ def differences(configs: list[Config]) -> list[dict[str, Any]]:
             found.setdefault(key, set()).add(value)
     varying = [key for key, values in found.items() if len(values) > 1]
     return [{key: table[key] for key in varying if key in table} for table in tables]
+
+
+def changes(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """Returns the values that differ between two nested tables, key by key, for a message."""
+    before, now = flat(there), flat(here)
+    return [
+        f"{key} = {before.get(key)!r} there and {now.get(key)!r} here"
+        for key in dict.fromkeys([*now, *before])
+        if before.get(key) != now.get(key)
+    ]

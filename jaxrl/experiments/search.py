@@ -18,9 +18,10 @@ from optuna.trial import TrialState
 
 from jaxrl.analysis.study_plots import StudyTrial
 from jaxrl.config import variations
+from jaxrl.config.diff import changes
 from jaxrl.errors import NotFiniteError, UserError, first_line
 from jaxrl.experiments import search_results, sweep, sweep_plan
-from jaxrl.experiments.search_plan import Choices, Space, StudyPlan, differences, trial_name
+from jaxrl.experiments.search_plan import Choices, Space, StudyPlan, trial_name
 from jaxrl.experiments.search_results import MARKS
 from jaxrl.experiments.sweep import SignalRelay
 from jaxrl.experiments.sweep_plan import SweepMember
@@ -101,7 +102,7 @@ def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
     before = study.user_attrs.get("asked")
     if before is None:
         study.set_user_attr("asked", asked)
-    elif differing := differences(before, asked):
+    elif differing := changes(before, asked):
         raise UserError(
             f"the study in '{root}' was begun otherwise ({'; '.join(differing)}): choose another "
             "--root, or ask for what was begun; only the number of trials may change"
@@ -115,6 +116,7 @@ def _open_trial(study: optuna.Study, plan: StudyPlan, number: int) -> optuna.Tri
     study.sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=int(seed))
     found = study.get_trials(deepcopy=False)
     if number < len(found) and found[number].state == TrialState.RUNNING:
+        # Optuna gives no public way back to a trial that is running: `ask` begins another one.
         return optuna.trial.Trial(study, found[number]._trial_id)
     return study.ask()
 

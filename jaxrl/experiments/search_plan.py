@@ -144,16 +144,6 @@ def trial_name(number: int) -> str:
     return f"trial-{number:03}"
 
 
-def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Returns what a study asked for before and asks for now, key by key, in words."""
-    there, here = flat(before), flat(now)
-    return [
-        f"{key} = {there.get(key)!r} there and {here.get(key)!r} here"
-        for key in dict.fromkeys([*here, *there])
-        if there.get(key) != here.get(key)
-    ]
-
-
 # --- reading a file -------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from jaxrl.experiments.sweep_plan import Row, SweepMember
 from jaxrl.formatting import duration, no_option
 from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
-from jaxrl.runs.lock import hold_lock, is_locked
+from jaxrl.runs.lock import is_locked
 from jaxrl.runtime import parent
 
 if TYPE_CHECKING:
@@ -197,21 +197,6 @@ def last_line(log: Path) -> str:
         return ""
     said = [line for line in lines if line.strip()] or [""]
     return "".join(c for c in said[-1] if c.isprintable()).strip()
-
-
-@contextlib.contextmanager
-def held(root: Path) -> Iterator[None]:
-    """Makes the directory of a sweep, and keeps other sweeps out of it. Raises `UserError`."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        lock = contextlib.ExitStack()
-        lock.enter_context(hold_lock(root))
-    except UserError as error:
-        raise UserError(str(error).replace("--run-dir", "--root")) from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot write '{root}' ({error}): choose another --root") from None
-    with lock:
-        yield
 
 
 def run(members: list[SweepMember], root: Path, display: "Display", stop: SignalRelay) -> list[Row]:

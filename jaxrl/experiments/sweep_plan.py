@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from jaxrl.atari.games import game_name, known_games
 from jaxrl.atari.scores import reference_scores
 from jaxrl.config import variations
-from jaxrl.config.diff import flat
+from jaxrl.config.diff import changes, flat
 from jaxrl.config.overrides import FREE
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
@@ -254,13 +254,7 @@ def check_directory(member: SweepMember) -> None:
     # Training writes down how many learners there are.
     if asked.parallel.sync_every and not asked.parallel.num_learners:
         found = found.replaced(parallel={"num_learners": 0})
-    there, here = _values(found), _values(asked)
-    differing = [
-        f"{key} = {there.get(key)!r} there and {here.get(key)!r} here"
-        for key in dict.fromkeys([*here, *there])
-        if there.get(key) != here.get(key)
-    ]
-    if differing:
+    if differing := changes(_values(found), _values(asked)):
         raise UserError(
             f"'{run_dir}' was begun with another configuration ({'; '.join(differing)}): choose "
             "another --root, or ask for what was begun"

@@ -1,16 +1,15 @@
 """Several runs in one program: they differ in their seeds, share the engine, and never merge.
 
 The state of a population is one `LoopState`. Its games are those of the first member, then those of
-the second: [M · E, ...] on each device. Of everything else it holds a tree for each member: on CPUs
-a tuple of M, so that each computes what it would compute alone, to the last bit; on accelerators
-one tree whose arrays have an axis of members first, [M, ...], so that one operation serves all.
+the second: [M · E, ...] on each device. Of everything else it holds a tree for each member, by the
+platform's `Layout`.
 
 A member's part has the shapes of a run that trains alone, so its checkpoints have the same format.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,7 @@ from jaxrl.types import AXIS, ActorState, Agent, AgentState, LoopState, Metrics,
 
 def specs_of(members: int) -> Any:
     """Returns how each part lies on the mesh: a tree of specs, in the shape of the state."""
-    memory = memory_spec() if members > 1 else SHARDED
+    memory = _layout().memory_spec if members > 1 else SHARDED
     return LoopState(
         agent=AgentState(actor=REPLICATED, train_state=REPLICATED, memory=memory),
         games=SHARDED,
@@ -53,25 +52,64 @@ def _same(value: Any) -> Any:
 # --- trees of members -----------------------------------------------------------------------------
 
 
+class Layout(NamedTuple):
+    """How the trees of M members are one tree."""
+
+    gather: Callable[[Sequence[PyTree]], PyTree]  # trees of the members -> tree of all
+    member: Callable[[PyTree, int], PyTree]  # tree of all, number of a member -> its tree
+    split: Callable[
+        [PyTree, int, int], PyTree
+    ]  # [..., M · E, ...], M, axis -> tree of [..., E, ...]
+    flatten: Callable[[PyTree], PyTree]  # tree of [E, ...] -> [M · E, ...]
+    for_all: Callable[..., list[PyTree]]  # function, trees of all -> its results, each of all
+    memory_spec: Any  # how the memories of all members lie on the mesh: each is sharded by device
+
+
+def _split_tuple(tree: PyTree, count: int, axis: int) -> PyTree:
+    def part(number: int, x: jax.Array) -> jax.Array:
+        size = x.shape[axis] // count
+        return jax.lax.slice_in_dim(x, number * size, (number + 1) * size, axis=axis)
+
+    return tuple(jax.tree.map(partial(part, number), tree) for number in range(count))
+
+
+def _for_all_in_tuple(call: Callable[..., Any], *operands: PyTree) -> list[PyTree]:
+    results = [call(*of_member) for of_member in zip(*operands, strict=True)]
+    return list(zip(*results, strict=True))
+
+
+# A tuple of M trees: each member computes what it would compute alone, to the last bit.
+TUPLE = Layout(
+    gather=tuple,
+    member=lambda tree, number: tree[number],
+    split=_split_tuple,
+    flatten=lambda tree: jax.tree.map(lambda *xs: jnp.concatenate(xs), *tree),
+    for_all=_for_all_in_tuple,
+    memory_spec=SHARDED,
+)
+# One tree whose arrays have an axis of members first, [M, ...]: one operation serves all.
+AXIS_FIRST = Layout(
+    gather=lambda trees: jax.tree.map(lambda *xs: jnp.stack(xs), *trees),
+    member=lambda tree, number: jax.tree.map(lambda x: x[number], tree),
+    split=lambda tree, count, axis: jax.tree.map(lambda x: split_envs(x, count, axis), tree),
+    flatten=lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree),
+    for_all=lambda call, *operands: list(jax.vmap(call)(*operands)),
+    memory_spec=PartitionSpec(None, AXIS),
+)
+
+
+def _layout() -> Layout:
+    return TUPLE if jax.default_backend() == "cpu" else AXIS_FIRST
+
+
 def gather(trees: Sequence[PyTree]) -> PyTree:
     """Returns the tree that holds those of all members; a run alone is its only member."""
-    if len(trees) == 1:
-        return trees[0]
-    if jax.default_backend() == "cpu":
-        return tuple(trees)
-    return jax.tree.map(lambda *xs: jnp.stack(xs), *trees)
+    return trees[0] if len(trees) == 1 else _layout().gather(trees)
 
 
 def member(tree: PyTree, number: int) -> PyTree:
     """Returns the tree of a member of a population."""
-    if jax.default_backend() == "cpu":
-        return tree[number]
-    return jax.tree.map(lambda x: x[number], tree)
-
-
-def memory_spec() -> Any:
-    """Returns how the memories of all members lie on the mesh: each is sharded by device."""
-    return SHARDED if jax.default_backend() == "cpu" else PartitionSpec(None, AXIS)
+    return _layout().member(tree, number)
 
 
 def gather_agents(agents: Sequence[AgentState]) -> AgentState:
@@ -84,33 +122,6 @@ def agent_of(agent: AgentState, number: int) -> AgentState:
     return AgentState(*(member(part, number) for part in agent))
 
 
-def _split(tree: PyTree, count: int, axis: int) -> PyTree:
-    """Divides environments among the members: [..., M · E, ...] -> [..., E, ...] of each."""
-    if jax.default_backend() != "cpu":
-        return jax.tree.map(lambda x: split_envs(x, count, axis), tree)
-
-    def part(number: int, x: jax.Array) -> jax.Array:
-        size = x.shape[axis] // count
-        return jax.lax.slice_in_dim(x, number * size, (number + 1) * size, axis=axis)
-
-    return tuple(jax.tree.map(partial(part, number), tree) for number in range(count))
-
-
-def _flatten(tree: PyTree) -> PyTree:
-    """Puts the environments of all members in one row: [E, ...] of each -> [M · E, ...]."""
-    if jax.default_backend() == "cpu":
-        return jax.tree.map(lambda *xs: jnp.concatenate(xs), *tree)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
-
-
-def _for_all(call: Callable[..., Any], *operands: PyTree) -> list[PyTree]:
-    """Calls all members; each operand holds those of all, and so does each result."""
-    if jax.default_backend() == "cpu":
-        results = [call(*own) for own in zip(*operands, strict=True)]
-        return [gather(parts) for parts in zip(*results, strict=True)]
-    return list(jax.vmap(call)(*operands))
-
-
 # --- one agent for all members --------------------------------------------------------------------
 
 
@@ -118,8 +129,9 @@ def _act(
     agent: Agent, count: int, actor: PyTree, observation: PyTree, key: jax.Array
 ) -> tuple[PyTree, ...]:
     """Lets each member act in its environments: actions i32[M · E], extras and cores [M · E]."""
-    own = (_split(x, count, axis=0) for x in (observation, key))
-    return tuple(map(_flatten, _for_all(agent.act, actor, *own)))
+    layout = _layout()
+    of_members = (layout.split(x, count, 0) for x in (observation, key))
+    return tuple(map(layout.flatten, layout.for_all(agent.act, actor, *of_members)))
 
 
 def _update(
@@ -131,7 +143,8 @@ def _update(
         new, metrics = agent.update(AgentState(actor, train_state, memory), *given)
         return *new, metrics
 
-    *new, metrics = _for_all(update, *state, _split(trajectory, count, axis=1), key)
+    layout = _layout()
+    *new, metrics = layout.for_all(update, *state, layout.split(trajectory, count, 1), key)
     return AgentState(*new), metrics
 
 
@@ -139,9 +152,8 @@ def _interrupt(agent: Agent, count: int, memory: PyTree) -> PyTree:
     """Interrupts the memory of every member."""
     if not jax.tree.leaves(memory):
         return memory
-    if jax.default_backend() == "cpu":
-        return tuple(map(agent.interrupt, memory))
-    return jax.vmap(agent.interrupt)(memory)
+    [memory] = _layout().for_all(lambda x: (agent.interrupt(x),), memory)
+    return memory
 
 
 # --- keys -----------------------------------------------------------------------------------------
@@ -149,13 +161,14 @@ def _interrupt(agent: Agent, count: int, memory: PyTree) -> PyTree:
 
 def split_key(key: PyTree) -> tuple[PyTree, PyTree]:
     """Splits the key of a run, or of each member, in two."""
-    if isinstance(key, tuple):
-        pairs: Any = zip(*map(jax.random.split, key), strict=True)
-    elif key.ndim:
-        pairs = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
-    else:
-        pairs = jax.random.split(key)
-    first, second = pairs
+
+    def split(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first, second = jax.random.split(key)
+        return first, second
+
+    if isinstance(key, jax.Array) and not key.ndim:
+        return split(key)
+    first, second = _layout().for_all(split, key)
     return first, second
 
 

@@ -17,7 +17,7 @@ from jaxrl.replay import buffer
 from jaxrl.replay.buffer import Place, Replay
 from jaxrl.runtime.collectives import max_over_devices
 
-BLOCK = 128  # steps, at most; docs/results/performance.md has the cost
+BLOCK = 128  # steps, at most; docs/results/priorities.md has the cost
 SMALLEST = 1e-6  # added to an error: every transition can be drawn again
 LARGEST = 100.0  # upper limit of errors: one that exploded does not dominate for ever
 

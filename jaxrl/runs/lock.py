@@ -1,11 +1,11 @@
-"""The lock of a run directory: one process group trains there at a time."""
+"""The lock of a directory: one process group trains, sweeps or measures there at a time."""
 
 import contextlib
 import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,10 @@ def is_locked(run_dir: Path) -> bool:
 
 
 @contextlib.contextmanager
-def hold_lock(run_dir: Path) -> Iterator[None]:
+def hold_lock(run_dir: Path, option: str = "--run-dir") -> Iterator[None]:
     """Holds the lock of the directory; the system releases it when this process ends.
 
-    Raises `UserError` if another process trains there.
+    Raises `UserError` if another process trains there; `option` chooses another directory.
     """
     with (run_dir / layout.LOCK).open("a+", encoding="utf-8") as file:
         try:
@@ -61,7 +61,7 @@ def hold_lock(run_dir: Path) -> Iterator[None]:
             holder = " ".join(file.read(200).split()) or "another process"
             raise UserError(
                 f"'{run_dir}' is in use by {holder}: wait for it, stop it, or choose another "
-                "--run-dir"
+                f"{option}"
             ) from None
         except OSError as error:
             print(f"warning: '{run_dir}' cannot be locked ({error.strerror}): train there only "
@@ -70,4 +70,24 @@ def hold_lock(run_dir: Path) -> Iterator[None]:
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
         file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def hold_directory(directory: Path, option: str, parts: Sequence[str] = ()) -> Iterator[None]:
+    """Makes a directory with its parts, and holds its lock. Raises `UserError`.
+
+    Args:
+      directory: of a sweep, a search or a suite.
+      option: of the command, which chooses another directory.
+      parts: directories within it.
+    """
+    with contextlib.ExitStack() as lock:
+        try:
+            for part in (".", *parts):
+                (directory / part).mkdir(parents=True, exist_ok=True)
+            lock.enter_context(hold_lock(directory, option))
+        except (OSError, ValueError) as error:
+            reason = f"cannot write '{directory}' ({error})"
+            raise UserError(f"{reason}: choose another {option}") from None
         yield

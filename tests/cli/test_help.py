@@ -94,6 +94,18 @@ def test_the_list_of_commands_fits_the_terminal(width, monkeypatch, capsys):
     assert len([line for line in listed if not line.startswith("   ")]) == len(COMMANDS)
 
 
+def test_the_list_of_commands_has_each_in_one_group(capsys):
+    assert main(["--help"]) == 0
+    _, *groups, _ = capsys.readouterr().out.split("\n\n")
+    listed = {}
+    for group in groups[1:]:
+        title, *lines = group.splitlines()
+        listed[title] = [line.split()[0] for line in lines if line[2] != " "]
+    assert listed["train:"] == ["train", "resume", "sweep", "search"]
+    assert len(listed) == 4
+    assert [name for names in listed.values() for name in names] == list(COMMANDS)
+
+
 def test_help_does_not_need_docstrings(monkeypatch, capsys):
     """`python -OO` drops them, and a dataclass then has its signature there."""
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import importlib
 import io
 import json
 import os
@@ -16,7 +17,15 @@ import pytest
 
 from jaxrl.cli import doctor as doctor_command
 from jaxrl.cli.main import main
-from jaxrl.experiments.doctor import doctor, emulators, gradients, host_checks, machine, probes
+from jaxrl.experiments.doctor import (
+    doctor,
+    emulators,
+    gradients,
+    host_checks,
+    machine,
+    probes,
+    protocol,
+)
 from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.networks import layers
 from jaxrl.networks.convolution import layer
@@ -202,10 +211,10 @@ def test_probes_answer_where_no_file_can_be_written():
     code = textwrap.dedent(
         f"""
         import resource, sys
-        from jaxrl.experiments.doctor import doctor
+        from jaxrl.experiments.doctor import protocol
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        doctor.COMMAND = (sys.executable, "-c", {answer!r})
-        print([found["text"] for _, found in doctor.ask(("EnvPool",), lambda _: None)])
+        protocol.COMMAND = (sys.executable, "-c", {answer!r})
+        print([found["text"] for _, found in protocol.ask(("EnvPool",), lambda _: None)])
         """
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -219,14 +228,14 @@ def test_without_devices_nothing_waits_for_them(monkeypatch, tmp_path):
     checks = list(doctor.diagnose(none, tmp_path, lambda _: None))
     assert asked == [("EnvPool",)]
     assert [c.name for c in checks if c.text == "cannot be checked without devices"] == [
-        name for name in doctor.LIMITS if name != "EnvPool"
+        name for name in protocol.PROBES if name != "EnvPool"
     ]
 
 
 def test_a_probe_ends_with_whoever_started_it():
     code = (
-        "import time; from jaxrl.experiments.doctor import probes;"
-        "probes.PROBES['x'] = lambda: time.sleep(60); probes.main(['x'])"
+        "import time; from jaxrl.experiments.doctor import probes, protocol;"
+        "probes.learning = lambda: time.sleep(60); protocol.main(['learning'])"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     process.stdin.close()
@@ -317,10 +326,12 @@ FAKE = textwrap.dedent(
 
 
 def asked(monkeypatch, names, seconds=10.0):
-    monkeypatch.setattr(doctor, "COMMAND", (sys.executable, "-c", FAKE))
-    monkeypatch.setattr(doctor, "LIMITS", dict.fromkeys(names, seconds) | {"hang": 0.5})
+    monkeypatch.setattr(protocol, "COMMAND", (sys.executable, "-c", FAKE))
+    for name in {*names, "hang"}:
+        probe = protocol.Probe("", 0.5 if name == "hang" else seconds, protocol._never, "")
+        monkeypatch.setitem(protocol.PROBES, name, probe)
     shown = []
-    found = dict(doctor.ask(names, shown.append))
+    found = dict(protocol.ask(names, shown.append))
     assert shown == names == list(found)
     return found
 
@@ -341,31 +352,38 @@ def test_probes_share_a_process_until_one_ends_it(monkeypatch):
 
 def test_a_process_that_hangs_is_ended(monkeypatch):
     processes = []
-    start = doctor.subprocess.Popen
+    start = protocol.subprocess.Popen
     monkeypatch.setattr(
-        doctor.subprocess,
+        protocol.subprocess,
         "Popen",
         lambda *a, **k: processes.append(start(*a, **k)) or processes[-1],
     )
     asked(monkeypatch, ["hang"])
-    monkeypatch.setitem(doctor.LIMITS, "a", 10.0)
-    stopped = doctor.ask(["a", "hang"], lambda _: None)
+    patient = protocol.PROBES["hang"]._replace(seconds=10.0)
+    monkeypatch.setitem(protocol.PROBES, "a", patient)
+    stopped = protocol.ask(["a", "hang"], lambda _: None)
     next(stopped)
     stopped.close()  # as by Ctrl-C
     assert [process.poll() for process in processes] == [-9, -9]
 
 
-def test_every_probe_has_a_limit_and_a_remedy():
-    assert list(probes.PROBES) == list(doctor.LIMITS) == list(doctor.REMEDIES)
+@pytest.mark.parametrize("name", protocol.PROBES)
+def test_every_probe_is_a_function_with_a_limit_and_a_remedy(name):
+    probe = protocol.PROBES[name]
+    module, _, function = probe.run.partition(":")
+    module = importlib.import_module(f"jaxrl.experiments.doctor.{module}")
+    assert getattr(module, function).__annotations__["return"] is protocol.Answer
+    assert 60 <= probe.seconds <= 600
+    assert len(probe.remedy) > 20
 
 
 def test_what_training_needs_follows_the_platform(monkeypatch):
     tpu = changed(platform="tpu")
-    assert doctor._needed("custom call", GOOD)
-    assert not doctor._needed("host callbacks", GOOD)
-    assert doctor._needed("host callbacks", tpu)
-    assert not doctor._needed("custom call", tpu)
-    assert not doctor._needed("overlapped order", GOOD)
+    assert protocol.PROBES["custom call"].needed(GOOD)
+    assert not protocol.PROBES["host callbacks"].needed(GOOD)
+    assert protocol.PROBES["host callbacks"].needed(tpu)
+    assert not protocol.PROBES["custom call"].needed(tpu)
+    assert not protocol.PROBES["overlapped order"].needed(GOOD)
     missing = {"mark": "cross", "text": "cannot be imported", "seconds": 1.0}
     assert doctor._to_check("EnvPool", missing, GOOD).mark == "cross"
     monkeypatch.setattr(sys, "platform", "darwin")  # where Catch is the only game
@@ -437,7 +455,7 @@ def ask_with(monkeypatch, tmp_path, envpool):
     paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     here = changed(platform="cpu")
-    answers = dict(doctor.ask(names, lambda _: None))
+    answers = dict(protocol.ask(names, lambda _: None))
     checks = {name: doctor._to_check(name, answer, here) for name, answer in answers.items()}
     frames = doctor.compare_frames(answers, here)
     assert all(c.remedy for c in (*checks.values(), frames) if c.mark != "ok")
@@ -464,7 +482,8 @@ def test_envpool_missing(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_a_custom_call_that_does_not_return(change, text, monkeypatch, tmp_path):
     if change == HANG:
-        monkeypatch.setitem(doctor.LIMITS, "custom call", 8.0)
+        probe = protocol.PROBES["custom call"]._replace(seconds=8.0)
+        monkeypatch.setitem(protocol.PROBES, "custom call", probe)
     checks, frames = ask_with(monkeypatch, tmp_path, BROKEN.replace("{change}", change))
     assert checks["EnvPool"].mark == "ok"
     assert checks["custom call"].mark == "cross"
@@ -493,9 +512,9 @@ def test_frames_that_stand_still_are_a_cross():
 
 
 def test_without_a_gpu_threads_play():
-    found = probes.run("Atari 2600 on GPU")
+    found = protocol.run("Atari 2600 on GPU")
     assert found == {"mark": "ok", "text": "no NVIDIA GPU (cpu): threads play"}
-    found = probes.run("Atari 2600 stream")
+    found = protocol.run("Atari 2600 stream")
     assert found == {"mark": "ok", "text": "no NVIDIA GPU (cpu): none is needed"}
 
 
@@ -518,7 +537,7 @@ def test_a_gpu_is_compared_with_threads_step_by_step(monkeypatch, spoiled):
 
     monkeypatch.setattr(emulators, "plays_on_gpu", lambda config: True)
     monkeypatch.setattr(emulators, "_play", play)
-    found = probes.run("Atari 2600 on GPU")
+    found = protocol.run("Atari 2600 on GPU")
     assert found["mark"] == ("ok" if spoiled in ("", "bus") else "cross")
     said = {"": "equal the threads'", "bus": "equal", "game": "after the last step differ"}
     assert (
@@ -544,7 +563,7 @@ def test_wrong_gradients_are_a_cross(factor, mark, monkeypatch):
     right = layer
     monkeypatch.setattr(gradients, "TORSOS", ("nips",))
     monkeypatch.setattr(layers, "layer", lambda *a: right(*a) * factor)
-    found = probes.run("gradients")
+    found = protocol.run("gradients")
     assert found["mark"] == mark
     assert "nips" in found["text"]
 
@@ -577,7 +596,7 @@ def test_the_schedule_is_read():
 @pytest.mark.slow
 def test_an_order_that_xla_does_not_keep_is_a_cross(monkeypatch):
     monkeypatch.setattr(rollout, "_after", lambda value, _: value)
-    found = probes.run("overlapped order")
+    found = protocol.run("overlapped order")
     assert found["mark"] == "cross"
     assert found["text"] == "the emulators wait for the update: read in XLA's schedule"
 
@@ -585,7 +604,7 @@ def test_an_order_that_xla_does_not_keep_is_a_cross(monkeypatch):
 @pytest.mark.slow
 def test_the_order_is_observed_where_the_schedule_cannot_be_read(monkeypatch):
     monkeypatch.setattr(probes, "has_custom_call", lambda: False)
-    found = probes.run("overlapped order")
+    found = protocol.run("overlapped order")
     assert found["mark"] == "ok"
     assert "observed" in found["text"]
 
@@ -598,12 +617,12 @@ def test_a_seed_is_named_with_those_that_failed_before_it():
 @pytest.mark.slow
 def test_an_agent_that_does_not_learn_is_a_cross(monkeypatch):
     monkeypatch.setattr(probes, "ATTEMPT_STEPS", 800)
-    found = probes.run("learning")
+    found = protocol.run("learning")
     assert found["mark"] == "cross"
     assert "not solved" in found["text"]
     assert "seed 3" in found["text"]  # none was left
     monkeypatch.setattr(probes, "LEARNING_SECONDS", 0.0)
-    slow = probes.run("learning")
+    slow = protocol.run("learning")
     assert slow["mark"] == "warning"
     assert slow["remedy"]
 
@@ -618,7 +637,7 @@ def test_learning_is_planned_for_every_device(monkeypatch):
 
     monkeypatch.setattr(probes, "make_mesh", lambda _: make_mesh(4))
     monkeypatch.setattr(probes, "make_program", make_program)
-    assert probes.run("learning")["text"] == "RuntimeError: that will do"
+    assert protocol.run("learning")["text"] == "RuntimeError: that will do"
     assert planned == [(4, 4, 4)]
 
 
@@ -626,8 +645,8 @@ def test_an_error_is_an_answer(monkeypatch):
     def fail():
         raise RuntimeError("no\nsuch driver")
 
-    monkeypatch.setitem(probes.PROBES, "learning", fail)
-    found = probes.run("learning")
+    monkeypatch.setattr(probes, "learning", fail)
+    found = protocol.run("learning")
     assert found == {"mark": "cross", "text": "RuntimeError: no such driver"}
 
 
@@ -702,7 +721,7 @@ def test_all_of_it_here(tmp_path, capsys):
     assert len(checks) == 16
     for check in checks.values():
         assert check["mark"] == "ok" or check["remedy"]
-    probed = [*doctor.LIMITS, "equal frames", "disk", "devices"]
+    probed = [*protocol.PROBES, "equal frames", "disk", "devices"]
     assert {name: checks[name]["mark"] for name in probed} == dict.fromkeys(probed, "ok")
     assert checks["learning"]["text"].endswith("solved")
     assert found["trains"]

@@ -23,7 +23,7 @@ from jaxrl.errors import UserError
 from jaxrl.experiments import search, search_plan, search_results, sweep
 from jaxrl.experiments.search_plan import Choices, Range
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics, population
-from jaxrl.runs.lock import is_locked
+from jaxrl.runs.lock import hold_directory, is_locked
 from tests.experiments.test_sweep import until
 from tests.survival import ROOT, begin, check_metrics, finish
 
@@ -456,7 +456,7 @@ def test_a_run_that_falls_behind_is_pruned(pruner, study, fake, tmp_path, monkey
         return
     assert (status, found["status"], found["value"]) == (0, "pruned", None)
     assert "trial-004: pruned after" in capsys.readouterr().err
-    with sweep.held(tmp_path / "s"):
+    with hold_directory(tmp_path / "s", "--root"):
         trial = search.open_study(planned(words), tmp_path / "s").trials[4]
     assert trial.state == search.TrialState.PRUNED
     assert max(trial.intermediate_values) == search.WARM_UP  # though its curve went on
@@ -469,7 +469,7 @@ def test_pruning_does_not_depend_on_how_often_a_curve_is_read(study, fake, tmp_p
     for end in ("dips", "dips and is watched"):
         fake[0]["trial-002-catch-seed1"] = end
         assert main.run("search", words) == 0
-        with sweep.held(tmp_path / "s"):
+        with hold_directory(tmp_path / "s", "--root"):
             trials = search.open_study(planned(words), tmp_path / "s").trials
         found.append((rows(tmp_path), [trial.intermediate_values for trial in trials]))
         (tmp_path / "s").rename(tmp_path / end)
@@ -547,7 +547,7 @@ def test_the_value_of_several_seeds_is_their_mean(study, fake, tmp_path, monkeyp
     assert (first["scores"], first["value"]) == ([6, 11], 8.5)
     assert (second["scores"], second["value"]) == ([8, 13], 10.5)
     assert first["note"] == search_results.FIRST_GAMES  # of both seeds, said once
-    with sweep.held(tmp_path / "s"):
+    with hold_directory(tmp_path / "s", "--root"):
         trial = search.open_study(planned(words), tmp_path / "s").trials[0]
     # At the end of the second seed, the mean of the first one's value and of the curve.
     assert set(trial.intermediate_values) == set(range(1, 2 * search.MARKS + 1))
@@ -587,7 +587,7 @@ def test_the_best_recipe_trains_with_other_seeds(study, fake, tmp_path):
 def test_a_recipe_within_the_spaces_is_a_trial_to_learn_from(study, fake, tmp_path):
     words = study(("learning_rate = 1e-6", "learning_rate = 1e-3"), ("trials = 8", "trials = 1"))
     assert main.run("search", words) == 0
-    with sweep.held(tmp_path / "s"):
+    with hold_directory(tmp_path / "s", "--root"):
         trial = search.open_study(planned(words), tmp_path / "s").trials[0]
     assert trial.params == {RATE: 1e-3, TORSO: "nips"}
 

@@ -29,34 +29,25 @@ from jaxrl.config.toml import to_toml
 from jaxrl.errors import RunError, UserError
 from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
-from jaxrl.experiments.suite import table as suite_table
 from jaxrl.experiments.suite.plan import FULL, SMALL, SuiteMember
 from jaxrl.experiments.suite.records import (
+    PARTS,
     check_output,
     counted,
     expected,
-    held,
     queue,
     read,
     write,
 )
 from jaxrl.experiments.suite.result import score_of
 from jaxrl.experiments.suite.run import SuiteCall, _identity, _unseen, probe, settle
-from jaxrl.experiments.suite.table import (
-    BEGIN,
-    END,
-    LONGEST,
-    Record,
-    _cells,
-    _score_cells,
-    markdown,
-    section,
-    take_in,
-    with_section,
-)
+from jaxrl.experiments.suite.table import LONGEST, Record, _cells, _score_cells, markdown
 from jaxrl.experiments.sweep import SignalRelay
+from jaxrl.runs.lock import hold_directory
 from jaxrl.training.display import Display
 from tests.survival import ROOT
+from tools import suite_page
+from tools.suite_page import BEGIN, END, section, take_in, with_section
 
 MACHINE = {
     "date": "2026-11-22T10:00:00+00:00", "platform": "cpu", "device_kind": "cpu", "num_devices": 1,
@@ -131,7 +122,7 @@ def run(members, minutes=1.0, grace=0.2, stop=None, only=None, machine=MACHINE):
     output = Path("suite")
     deadline = time.monotonic() + 60 * minutes
     call = SuiteCall(output, "small", machine, deadline, stop or SignalRelay(), grace)
-    with held(output):
+    with hold_directory(output, "--output", PARTS):
         return suite_run.run(members, call, Display(), only)
 
 
@@ -588,9 +579,9 @@ def test_results_of_another_machine_or_size_are_not_mixed():
     Path("suite/members/a.json").write_text("{torn")
     assert read(Path("suite")) == {}
     with (
-        held(Path("suite")),
+        hold_directory(Path("suite"), "--output", PARTS),
         pytest.raises(UserError, match="--output"),
-        held(Path("suite")),
+        hold_directory(Path("suite"), "--output", PARTS),
     ):
         pass
 
@@ -719,13 +710,14 @@ def test_reasons_hold_no_path_of_a_person(fake, monkeypatch):
     monkeypatch.setenv("HOME", "/data/ada")
     run([member("a")])
     record = read(Path("suite"))["a"]
-    reason = f"{fake}/x.py /data/ada/y /home/bob/z " + "long " * 100
+    reason = f"'{fake}/x.py' /data/ada/y /home/bob/z /nfs/home/bob /mnt/data/ada /data/ada2 "
+    reason += "long " * 100
     failed = dataclasses.replace(record, state="failed", attempts=2, reason=reason)
     write(Path("suite"), failed)
     run([member("a")])
     path = take_in(Path("suite"), fake / "measurements", "GPU")
     kept = json.loads(path.read_text())["members"][0]["reason"]
-    assert kept.startswith("./x.py ~/y ~/z long ")
+    assert kept.startswith("'./x.py' ~/y ~/z ~ /mnt/data/ada /data/ada2 long ")
     assert len(kept) == LONGEST
 
 
@@ -745,17 +737,17 @@ def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
     assert with_section(page, "new\n") == page.replace("old", "new")
     with pytest.raises(UserError, match="no section"):
         with_section("nothing", "new")
-    monkeypatch.setattr(suite_table, "PAGE", fake / "page.md")
-    monkeypatch.setattr(suite_table, "MEASUREMENTS", folder)
+    monkeypatch.setattr(suite_page, "PAGE", fake / "page.md")
+    monkeypatch.setattr(suite_page, "MEASUREMENTS", folder)
     (fake / "page.md").write_text(page)
-    assert suite_table.main(["suite", "a", "GPU"]) == 0
+    assert suite_page.main(["suite", "a", "GPU"]) == 0
     assert "### a GPU\n" in (fake / "page.md").read_text()
-    assert suite_table.main(["none"]) == 2
+    assert suite_page.main(["none"]) == 2
     assert "holds no results" in capsys.readouterr().err
 
 
 def test_the_page_shows_the_measurements():
-    page = (ROOT / "docs/results/performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/by_machine.md").read_text(encoding="utf-8")
     assert with_section(page, section(ROOT / "docs/results/measurements")) == page
 
 
@@ -767,10 +759,10 @@ def test_make_runs_the_suite_and_takes_its_results_in(monkeypatch):
     assert "jaxrl bench --suite --minutes 9 \n" in made("suite")
     assert "--suite --minutes 4 --output 'there'\n" in made("suite", "MINUTES=4", "RUN=there")
     taken = made("performance", "RUN=there", "NAME=H100 (80 GB)")
-    assert "-m jaxrl.experiments.suite.table 'there' 'H100 (80 GB)'\n" in taken
+    assert "-m tools.suite_page 'there' 'H100 (80 GB)'\n" in taken
     with pytest.raises(subprocess.CalledProcessError) as error:
         made("performance", "NAME=H100")
     assert "NAME needs the results of a suite: add RUN=suite" in error.value.stderr
     monkeypatch.setenv("NAME", "laptop")  # as some systems have it
-    assert "-m jaxrl.experiments.suite.table \n" in made("performance")
-    assert "-m jaxrl.experiments.suite.table\n" in made("docs")
+    assert "-m tools.suite_page \n" in made("performance")
+    assert "-m tools.suite_page\n" in made("docs")

@@ -27,7 +27,7 @@ from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.experiments import slurm, sweep, sweep_plan
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
-from jaxrl.runs.lock import is_locked
+from jaxrl.runs.lock import hold_directory, is_locked
 from jaxrl.training.display import Display
 from tests.conftest import recipe_file
 from tests.survival import ROOT, check_metrics, environment, finish
@@ -87,7 +87,11 @@ def fake(monkeypatch, tmp_path):
 
 def run(plan, root, capsys):
     """The rows of a sweep in this process, and what it says."""
-    with Display() as display, sweep.held(root), sweep.SignalRelay().watching() as stop:
+    with (
+        Display() as display,
+        hold_directory(root, "--root"),
+        sweep.SignalRelay().watching() as stop,
+    ):
         rows = sweep.run(plan, root, display, stop)
     assert json.loads((root / layout.SWEEP).read_text()) == rows
     return rows, capsys.readouterr().err
@@ -469,9 +473,12 @@ def test_members_begin_with_the_configuration_as_the_sweep_began(tmp_path):
 
 
 def test_only_one_sweep_at_a_time(tmp_path):
-    with sweep.held(tmp_path / "s"), pytest.raises(UserError, match="choose another --root"):
-        sweep.held(tmp_path / "s").__enter__()
-    with sweep.held(tmp_path / "s"):
+    with (
+        hold_directory(tmp_path / "s", "--root"),
+        pytest.raises(UserError, match="choose another --root"),
+    ):
+        hold_directory(tmp_path / "s", "--root").__enter__()
+    with hold_directory(tmp_path / "s", "--root"):
         pass
 
 

@@ -14,6 +14,7 @@ from jaxrl.envs.atari2600.engine import plays_on_gpu
 from jaxrl.envs.atari2600.gpu_library import without_the_bus
 from jaxrl.envs.base import first_env_seed, has_nvidia_gpu
 from jaxrl.envs.envpool.engine import has_custom_call, make_pool
+from jaxrl.experiments.doctor.protocol import Answer
 from jaxrl.types import TimeStep
 
 NUM_ENVS = 4  # games of Pong
@@ -30,8 +31,6 @@ GPU_RULES = {
     "noop_max": 4,  # a card waits in every step for the game with the longest reset
     "repeat_action_probability": 0.25,
 }
-
-Answer = dict[str, Any]
 
 
 def a2c_config(**changes: Any) -> Config:
@@ -154,7 +153,7 @@ def host_callbacks() -> Answer:
 def atari2600() -> Answer:
     """Builds our own emulator if need be, and plays; its games start otherwise than EnvPool's."""
     text = f"our own emulator, inside a compiled program, {jax.default_backend()}"
-    return played(_play_compiled(_pong("auto", "atari2600")), text) | {"played": []}
+    return {**played(_play_compiled(_pong("auto", "atari2600")), text), "played": []}
 
 
 def atari2600_stream() -> Answer:

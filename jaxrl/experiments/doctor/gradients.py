@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config.schema import NetworkConfig
+from jaxrl.experiments.doctor.protocol import Answer
 from jaxrl.kernels import library
 from jaxrl.networks import convolution, heads, layers
 from jaxrl.networks.actors import forward
@@ -76,7 +77,7 @@ def _xla_convolutions() -> Iterator[None]:
         modules[0].layer, modules[1].lanes = before
 
 
-def compare() -> dict[str, Any]:
+def compare() -> Answer:
     """Compares gradients on an accelerator with the CPU's; on a CPU its two convolutions."""
     device = jax.local_devices()[0]
     try:

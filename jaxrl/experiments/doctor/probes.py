@@ -1,16 +1,8 @@
-"""The probes of `jaxrl doctor`, run in a separate process, `python -m ...probes NAME ...`.
-
-Each probe answers with one line of JSON on standard output, or with nothing if it crashes or hangs.
-"""
+"""The probes of `jaxrl doctor` that train: the overlapped order, and A2C on Catch."""
 
 import contextlib
-import json
-import os
 import re
-import sys
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,18 +17,8 @@ from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.envs.envpool.engine import has_custom_call
-from jaxrl.experiments.doctor.emulators import (
-    NUM_ENVS,
-    Answer,
-    a2c_config,
-    atari2600,
-    atari2600_gpu,
-    atari2600_stream,
-    custom_call,
-    envpool,
-    host_callbacks,
-)
-from jaxrl.experiments.doctor.gradients import compare
+from jaxrl.experiments.doctor.emulators import NUM_ENVS, a2c_config
+from jaxrl.experiments.doctor.protocol import Answer
 from jaxrl.program import episode_statistics
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import fetch, make_mesh, num_local_devices
@@ -189,51 +171,3 @@ def _tried(seed: int) -> str:
     """Returns the seed with those that were tried before it."""
     before = " and ".join(map(str, SEEDS[: SEEDS.index(seed)]))
     return f"seed {seed}" + f" (not solved with {before})" * bool(before)
-
-
-PROBES: dict[str, Callable[[], Answer]] = {
-    "EnvPool": envpool,
-    "custom call": custom_call,
-    "host callbacks": host_callbacks,
-    "Atari 2600": atari2600,
-    "Atari 2600 stream": atari2600_stream,
-    "Atari 2600 on GPU": atari2600_gpu,
-    "gradients": compare,
-    "overlapped order": overlapped_order,
-    "learning": learning,
-}
-
-
-def run(name: str) -> Answer:
-    """Runs one probe; an error is its answer."""
-    try:
-        return PROBES[name]()
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "envpool":
-            said, remedy = "cannot be determined without EnvPool", "install EnvPool first"
-            return {"mark": "warning", "text": said, "remedy": remedy}
-        said = " ".join(str(error).split())[:200]
-        return {"mark": "cross", "text": f"{type(error).__name__}: {said}"}
-
-
-def _end_with_parent() -> None:
-    """Ends this process when standard input is closed: whoever started it is gone."""
-    with contextlib.suppress(OSError):
-        sys.stdin.buffer.read()
-    os._exit(1)
-
-
-def main(names: list[str]) -> None:
-    """Answers on standard output, which nothing else writes to."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    for name in names:
-        print(json.dumps(run(name)), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-    # Threads of a broken driver or of callbacks must not keep the process.
-    sys.stderr.flush()
-    os._exit(0)

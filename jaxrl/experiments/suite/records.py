@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import json
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from jaxrl.experiments.suite import table
 from jaxrl.experiments.suite.plan import SuiteMember
 from jaxrl.experiments.suite.table import Record
 from jaxrl.runs.files import replace_text
-from jaxrl.runs.lock import hold_lock
 
-RECORDS, LOGS, RUNS = "members", "logs", "runs"
+RECORDS, LOGS, RUNS = PARTS = ("members", "logs", "runs")  # directories of a suite
 ATTEMPTS = 2  # of a member that fails, each in another call
 
 
@@ -52,21 +50,6 @@ def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
                 f"'{output}' holds results of size {record.size}: add --size {record.size}, or "
                 "choose another --output"
             )
-
-
-@contextlib.contextmanager
-def held(output: Path) -> Iterator[None]:
-    """Makes the directory, and keeps other suites out of it. Raises `UserError`."""
-    with contextlib.ExitStack() as lock:
-        try:
-            for part in (RECORDS, LOGS, RUNS):
-                (output / part).mkdir(parents=True, exist_ok=True)
-            lock.enter_context(hold_lock(output))
-        except UserError as error:
-            raise UserError(str(error).replace("--run-dir", "--output")) from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot write '{output}' ({error}): choose another --output") from None
-        yield
 
 
 # --- which is next --------------------------------------------------------------------------------

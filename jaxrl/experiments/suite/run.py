@@ -26,11 +26,11 @@ from jaxrl.experiments.suite import table
 from jaxrl.experiments.suite.plan import SuiteMember
 from jaxrl.experiments.suite.records import (
     LOGS,
+    PARTS,
     RECORDS,
     RUNS,
     counted,
     expected,
-    held,
     queue,
     read,
     write,
@@ -46,6 +46,7 @@ from jaxrl.experiments.suite.result import (
 from jaxrl.experiments.suite.table import Record
 from jaxrl.experiments.sweep import SignalRelay, last_line
 from jaxrl.formatting import duration, no_option
+from jaxrl.runs.lock import hold_directory
 
 if TYPE_CHECKING:
     from jaxrl.training.display import Display
@@ -263,7 +264,7 @@ def settle(output: Path) -> None:
     """
     if not (output / RECORDS).is_dir():
         return
-    with held(output):
+    with hold_directory(output, "--output", PARTS):
         for record in read(output).values():
             if record.state == "begun":
                 end_orphan(record)

@@ -1,34 +1,21 @@
-"""The results of a suite: one JSON, one Markdown table, and a section of the page on speed.
-
-`python -m jaxrl.experiments.suite.table [SUITE [NAME]]` copies the results of SUITE to
-docs/results/measurements/ as those of the machine NAME, and writes the section of all machines.
-"""
+"""The results of a suite: one JSON and one Markdown table."""
 
 import dataclasses
 import json
-import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxrl.errors import UserError
 from jaxrl.experiments.suite.plan import Kind, SuiteMember
 from jaxrl.runs.files import replace_text
 
 RESULTS, TABLE = "results.json", "results.md"
-PAGE, MEASUREMENTS = Path("docs/results/performance.md"), Path("docs/results/measurements")
-BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 HEAD = """| member | measured | steps/s, median | lowest to highest | share of the loop | command |
 |---|---|---|---|---|---|
 """
 LONGEST = 200  # characters of a reason in the table
 SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # of one machine
-PERSONAL = re.compile(r"/(home|Users)/[^/\s]+")
-# What the page says of a machine; the rest differs from hour to hour.
-KEPT = ("platform", "device_kind", "num_devices", "device_memory_gb", "driver", "cpu", "cores",
-        "python", "versions")  # fmt: skip
 
 State = Literal["begun", "done", "failed", "stopped"]
 
@@ -83,7 +70,7 @@ def results(
             continue
         whole = dataclasses.asdict(record)
         row = {key: whole[key] for key in whole if key not in ("machine", "process", "size")}
-        rows.append(row | _marked(software(record.machine), machine))
+        rows.append(row | marked(software(record.machine), machine))
     newest = max((row["date"] for row in rows if "date" in row), default=machine["date"][:10])
     return {
         "machine": machine,
@@ -100,7 +87,7 @@ def software(machine: dict[str, Any]) -> dict[str, str | None]:
     return {"Python": python, "driver": driver, **machine.get("versions", {})}
 
 
-def _marked(measured: dict[str, str | None], machine: dict[str, Any]) -> dict[str, Any]:
+def marked(measured: dict[str, str | None], machine: dict[str, Any]) -> dict[str, Any]:
     """Returns `software` for a row that was measured with other versions than the machine has."""
     return {} if measured == software(machine) else {"software": measured}
 
@@ -209,96 +196,3 @@ def _score_cells(result: dict[str, Any]) -> tuple[str, str]:
     if result["best"] is not None:
         return goal, f"not reached: {result['best']:.1f} at best in {ran}"
     return goal, f"not reached: {result['games']} games ended in {ran}"
-
-
-# --- the section of docs/results/performance.md ---------------------------------------------------
-
-
-def section(folder: Path) -> str:
-    """Returns the section: every machine of the folder, the newest first."""
-    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    files.sort(key=lambda found: found["date"], reverse=True)
-    parts = [f"### {found['name']}\n\n{markdown(found)}" for found in files]
-    return "\n".join(parts) or "No machine has been measured yet.\n"
-
-
-def with_section(page: str, text: str) -> str:
-    """Returns the page with the text between its two marks. Raises `UserError` without them."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"'{PAGE}' has no section between '{BEGIN}' and '{END}'")
-    return f"{before}{BEGIN}\n{text}{END}{after}"
-
-
-def take_in(suite: Path, folder: Path, name: str = "") -> Path:
-    """Copies the results of a suite into the folder as those of a machine; returns the file.
-
-    What the file has of the same machine and the suite has not is kept. Raises `UserError` where
-    the file is of another machine or size.
-
-    Args:
-      suite: output of `jaxrl bench --suite`.
-      folder: of one file for each machine.
-      name: of the machine; its devices, or its cores, without.
-    """
-    try:
-        found = json.loads((suite / RESULTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"'{suite}' holds no results of a suite: {error}") from None
-    machine = found["machine"]
-    accelerated = f"{machine['num_devices']} x {machine['device_kind']}"
-    named = name or (f"{machine['cores']} cores" if machine["platform"] == "cpu" else accelerated)
-    kept = {key: machine.get(key) for key in KEPT}
-    path = folder / f"{re.sub('[^a-z0-9]+', '-', named.lower()).strip('-')}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = {"name": named} | found | {"machine": kept}
-    found["members"] = [_without_paths(row) for row in found["members"]]
-    if path.exists():
-        found["members"] = _merged(json.loads(path.read_text(encoding="utf-8")), found, path)
-    replace_text(path, json.dumps(found, indent=2) + "\n")
-    return path
-
-
-def _merged(old: dict[str, Any], new: dict[str, Any], path: Path) -> list[dict[str, Any]]:
-    """Returns the new rows, with old ones that are done in place of those that are not."""
-    same = all(old["machine"].get(key) == new["machine"].get(key) for key in SAME)
-    if not same or old["size"] != new["size"]:
-        raise UserError(f"'{path}' is of another machine or size: choose another NAME")
-    done = {row["name"]: row for row in old["members"] if row["state"] == "done"}
-    rows = []
-    for row in new["members"]:
-        before = done.get(row["name"])
-        if row["state"] == "done" or before is None or before["command"] != row["command"]:
-            rows.append(row)
-            continue
-        measured = before.pop("software", software(old["machine"]))
-        rows.append(before | _marked(measured, new["machine"]))
-    return rows
-
-
-def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row whose reason holds no path of a person, and is no longer than the table's."""
-    if not row.get("reason"):
-        return row
-    reason = row["reason"].replace(str(Path.cwd()), ".")
-    if len(str(Path.home())) > 1:
-        reason = reason.replace(str(Path.home()), "~")
-    return row | {"reason": PERSONAL.sub("~", reason)[:LONGEST]}
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Takes results in, if any are named, and writes the section; returns the exit status."""
-    try:
-        if arguments:
-            print(take_in(Path(arguments[0]), MEASUREMENTS, " ".join(arguments[1:])))
-        page = PAGE.read_text(encoding="utf-8")
-        replace_text(PAGE, with_section(page, section(MEASUREMENTS)))
-    except UserError as error:
-        print(f"jaxrl: {error}", file=sys.stderr)
-        return error.status
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,116 @@
+"""The section of docs/results/by_machine.md, from the results of suites.
+
+`python -m tools.suite_page [SUITE [NAME]]` copies the results of SUITE to
+docs/results/measurements/ as those of the machine NAME, and writes the section of all machines.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxrl.errors import UserError
+from jaxrl.experiments.suite.table import LONGEST, RESULTS, SAME, markdown, marked, software
+from jaxrl.runs.files import replace_text
+
+PAGE, MEASUREMENTS = Path("docs/results/by_machine.md"), Path("docs/results/measurements")
+BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
+# What the page says of a machine; the rest differs from hour to hour.
+MACHINE_KEYS = ("platform", "device_kind", "num_devices", "device_memory_gb", "driver", "cpu",
+                "cores", "python", "versions")  # fmt: skip
+# A path begins where no character of a path stands before it.
+BEGINS, ENDS = r"(?<![\w./~-])", r"(?![\w-]|\.\w)"
+PERSONAL = re.compile(rf"{BEGINS}(?:/[\w.-]+)*?/(?:home|Users)/[^/\s]+")
+
+
+def section(folder: Path) -> str:
+    """Returns the section: every machine of the folder, the newest first."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    files.sort(key=lambda found: found["date"], reverse=True)
+    parts = [f"### {found['name']}\n\n{markdown(found)}" for found in files]
+    return "\n".join(parts) or "No machine has been measured yet.\n"
+
+
+def with_section(page: str, text: str) -> str:
+    """Returns the page with the text between its two marks. Raises `UserError` without them."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"'{PAGE}' has no section between '{BEGIN}' and '{END}'")
+    return f"{before}{BEGIN}\n{text}{END}{after}"
+
+
+def take_in(suite: Path, folder: Path, name: str = "") -> Path:
+    """Copies the results of a suite into the folder as those of a machine; returns the file.
+
+    What the file has of the same machine and the suite has not is kept. Raises `UserError` where
+    the file is of another machine or size.
+
+    Args:
+      suite: output of `jaxrl bench --suite`.
+      folder: of one file for each machine.
+      name: of the machine; its devices, or its cores, without.
+    """
+    try:
+        found = json.loads((suite / RESULTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"'{suite}' holds no results of a suite: {error}") from None
+    machine = found["machine"]
+    accelerated = f"{machine['num_devices']} x {machine['device_kind']}"
+    named = name or (f"{machine['cores']} cores" if machine["platform"] == "cpu" else accelerated)
+    kept = {key: machine.get(key) for key in MACHINE_KEYS}
+    path = folder / f"{re.sub('[^a-z0-9]+', '-', named.lower()).strip('-')}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {"name": named} | found | {"machine": kept}
+    found["members"] = [_without_paths(row) for row in found["members"]]
+    if path.exists():
+        found["members"] = _merged(json.loads(path.read_text(encoding="utf-8")), found, path)
+    replace_text(path, json.dumps(found, indent=2) + "\n")
+    return path
+
+
+def _merged(old: dict[str, Any], new: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """Returns the new rows, with old ones that are done in place of those that are not."""
+    same = all(old["machine"].get(key) == new["machine"].get(key) for key in SAME)
+    if not same or old["size"] != new["size"]:
+        raise UserError(f"'{path}' is of another machine or size: choose another NAME")
+    done = {row["name"]: row for row in old["members"] if row["state"] == "done"}
+    rows = []
+    for row in new["members"]:
+        before = done.get(row["name"])
+        if row["state"] == "done" or before is None or before["command"] != row["command"]:
+            rows.append(row)
+            continue
+        measured = before.pop("software", software(old["machine"]))
+        rows.append(before | marked(measured, new["machine"]))
+    return rows
+
+
+def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row whose reason holds no path of a person, and is no longer than the table's."""
+    if not row.get("reason"):
+        return row
+    reason = row["reason"]
+    for folder, shown in ((Path.cwd(), "."), (Path.home(), "~")):
+        if folder != Path(folder.anchor):
+            reason = re.sub(f"{BEGINS}{re.escape(str(folder))}{ENDS}", shown, reason)
+    return row | {"reason": PERSONAL.sub("~", reason)[:LONGEST]}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Takes results in, if any are named, and writes the section; returns the exit status."""
+    try:
+        if arguments:
+            print(take_in(Path(arguments[0]), MEASUREMENTS, " ".join(arguments[1:])))
+        page = PAGE.read_text(encoding="utf-8")
+        replace_text(PAGE, with_section(page, section(MEASUREMENTS)))
+    except UserError as error:
+        print(f"jaxrl: {error}", file=sys.stderr)
+        return error.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
