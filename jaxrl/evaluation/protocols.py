@@ -96,7 +96,7 @@ def conditions(config: Config, protocol: str) -> Conditions:
         return dataclasses.replace(
             NOTHING_PRESSED, flicker=played.env.flicker, frame_skip=played.env.frame_skip
         )
-    fire = presses_fire(played)
+    fire = presses_fire(played.game, played.env)
     # A policy trained with sticky actions has learned to press FIRE where it must.
     new_to_sticky = (
         played.env.repeat_action_probability > 0 and config.env.repeat_action_probability == 0

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.config.plan import check_sizes
+from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
 from jaxrl.config.value_based import C51Config, NStepQConfig
@@ -40,7 +40,7 @@ def test_epsilon_ends_elsewhere_in_some_environments():
 
 def test_too_few_environments_for_their_shares_are_refused():
     """Shares are of those that are answered together: 16 on four devices would be other ones."""
-    check_sizes(load(recipe_file("sarsa")), 1)
+    resolve(load(recipe_file("sarsa")), 1)
     few, leave = "8 environments of a device are too few", "leave parallel.groups at 1"
     for key, message in (("num_devices", few), ("groups", leave)):
         changes = {"parallel": {key: 2}}
