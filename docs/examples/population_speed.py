@@ -79,7 +79,7 @@ def main(
       turns: of each program.
     """
     recipe = load_recipe(Path(config)).replaced(game=game)
-    recipe = bench.prepare(recipe.replaced(num_envs=num_envs or recipe.num_envs))
+    recipe = bench.prepare(recipe.replaced(num_envs=num_envs or recipe.num_envs)).config
     trained = {"one seed": begin(recipe, seeds[:1]), f"{len(seeds)} at once": begin(recipe, seeds)}
     rates: dict[str, list[float]] = {name: [] for name in trained}
     counts = {}

@@ -80,10 +80,9 @@ def protocol_config(config: Config, protocol: str) -> Config:
 
 def set_up(config: Config, protocol: str, num_envs: int) -> EvaluationSetup:
     """Makes the environments of a protocol, and the agent that plays in them."""
-    played = protocol_config(config, protocol)
+    played, played_under = protocol_config(config, protocol), conditions(config, protocol)
     engine = make_engine(played, num_envs)
     agent = make_agent(resolve(played), engine.spec)
-    played_under = conditions(config, protocol)
     if played_under.fire_steps:
         engine = press_fire(engine, played_under.fire_steps)
     return EvaluationSetup(engine, agent, played_under)

@@ -297,7 +297,7 @@ def test_dueling_streams_follow_the_core():
 
 @pytest.mark.parametrize("num_devices", [1, 2, 4])
 def test_environments_explore_by_their_number(num_devices):
-    config, size = config_of(num_envs=8), 8 // num_devices
+    config, size = config_of({"batch_size": 4}, num_envs=8), 8 // num_devices
     spec = make_engine(config, size, num_devices).spec
     epsilon = make_agent(resolve(config, num_devices), spec).act.args[0].epsilon
     specs = (jax.sharding.PartitionSpec(),), jax.sharding.PartitionSpec(AXIS)

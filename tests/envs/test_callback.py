@@ -194,7 +194,7 @@ def test_a_restarted_program_steps_its_new_pools(monkeypatch):
 
     monkeypatch.setattr(envpool_engine, "host_calls", counting)
     config = load(recipe_file("a2c_fast")).replaced(
-        num_envs=2, env={"interface": "callback", "random_start_steps": 0}
+        num_envs=2, env={"engine": "envpool", "interface": "callback", "random_start_steps": 0}
     )
     engine = make_engine(config, 2)
     agent = make_agent(resolve(config), engine.spec)

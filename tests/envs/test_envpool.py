@@ -324,10 +324,10 @@ def test_stepping_before_init_is_refused():
 
 
 def test_no_fire_is_pressed_for_agents_with_all_actions():
-    pressed = partial(make_pool, num_envs=1, seed=3)
-    full = pressed(BASE.replaced(env={"full_action_space": True}))
+    pressed = partial(make_pool, BASE.game, num_envs=1, seed=3)
+    full = pressed(dataclasses.replace(BASE.env, full_action_space=True))
     assert not full.config["use_fire_reset"]
-    assert pressed(BASE).config["use_fire_reset"]
+    assert pressed(BASE.env).config["use_fire_reset"]
 
 
 def test_runs_and_devices_never_share_a_seed():

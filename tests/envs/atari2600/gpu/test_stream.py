@@ -17,11 +17,12 @@ from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.envs import check_engine, make_engine
 from jaxrl.envs.atari2600 import build
-from jaxrl.envs.atari2600 import engine as chosen
+from jaxrl.envs.atari2600 import engine as emulator
 from jaxrl.envs.atari2600.roms import rom
 from jaxrl.errors import EngineError, UserError
 from jaxrl.experiments.doctor import emulators
 from jaxrl.runtime import native_library
+from tests.conftest import chosen
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.gpu.test_gpu_engine import BASE, actions_for, play
 from tests.survival import without_times
@@ -182,6 +183,6 @@ def test_a_stream_is_for_our_emulator(monkeypatch):
         other = asked.replaced(game=game, env={"engine": engine})
         with pytest.raises(UserError, match="has none; take auto, or for Atari"):
             check_engine(game, chosen(other))
-    monkeypatch.setattr(chosen, "has_custom_call", lambda: False)  # a TPU
+    monkeypatch.setattr(emulator, "has_custom_call", lambda: False)  # a TPU
     with pytest.raises(UserError, match="for CPUs and NVIDIA GPUs; take auto or callback"):
         check_engine(asked.game, chosen(asked))
