@@ -161,5 +161,5 @@ def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":
     config = Config(game=game) if isinstance(game, str) else game
     config = merge(config, {"num_envs": num_envs})
     check_playable(config)
-    engines.check_engine(config)
+    engines.check_engine(config.game, engines.choose_engine(config.game, config.env))
     return engines.make_engine(config, config.num_envs)

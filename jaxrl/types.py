@@ -178,6 +178,7 @@ class EnvEngine(NamedTuple):
     # for this process's games: pack(env state) -> rows, and unpack(rows) -> env state.
     pack: Callable[[PyTree], PyTree] | None = None
     unpack: Callable[[PyTree], PyTree] | None = None
+    name: str = ""  # as env.engine has it; `envs.make_engine` fills it in
 
 
 class LoopState(NamedTuple):

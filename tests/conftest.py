@@ -13,8 +13,10 @@ import jax
 import psutil
 import pytest
 
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan, resolve
+from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.config.toml import load
+from jaxrl.envs import choose_engine
 from jaxrl.runtime.mesh import simulate_cpu_devices
 from tests import cpu_times, rotation
 
@@ -103,6 +105,16 @@ def large_catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any
     """That of `catch_config` with a board of seven rows and columns, as users have it."""
     env = {"frame_height": 84, "frame_width": 84} | changes.pop("env", {})
     return catch_config(recipe, agent, env=env, **changes)
+
+
+def chosen(config: Config) -> EnvConfig:
+    """The settings of the games, with the engine that plays them on this machine."""
+    return choose_engine(config.game, config.env)
+
+
+def planned(config: Config, num_devices: int | None = None) -> Plan:
+    """The plan of a configuration that is played on this machine."""
+    return resolve(config, num_devices, chosen(config))
 
 
 _held_gb = 0.0  # what was left when memory was last freed

@@ -97,7 +97,7 @@ def rates(game: str, cores: int) -> dict[str, list[float]]:
     config = Config().replaced(
         game=game, num_envs=NUM_ENVS, env={"engine": "atari2600", "random_start_steps": 100}
     )
-    pool = make_pool(config, NUM_ENVS, 1, num_threads=cores)
+    pool = make_pool(config.game, config.env, NUM_ENVS, 1, num_threads=cores)
     pool.reset()
     engine = make_engine(config, NUM_ENVS)
     state, _ = engine.init(1)

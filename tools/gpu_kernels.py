@@ -34,7 +34,7 @@ def rate(game: str, num_envs: int, kernels: int, seconds: float = SECONDS) -> fl
     """Returns agent steps per second of some kernels on one GPU, with random actions."""
     env = {"engine": "atari2600", "interface": "xla", "random_start_steps": 100}
     config = Config().replaced(game=game, env=env)
-    if not chosen.plays_on_gpu(config):
+    if not chosen.plays_on_gpu(config.env):
         raise UserError("there is no NVIDIA GPU here: nothing was measured")
     engine = make_engine(config, num_envs)
     state, _ = engine.init(1)

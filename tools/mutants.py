@@ -235,7 +235,7 @@ games-of-others-count:
 # envs/base.py
 envpool-fires-with-all-actions:
     envs/test_envpool.py::test_no_fire_is_pressed_for_agents_with_all_actions
-    not config.env.fire_reset or config.env.full_action_space => not config.env.fire_reset
+    not env.fire_reset or env.full_action_space => not env.fire_reset
 # envs/envpool/engine.py
 envpool-hides-ends-within-a-reset: envs/test_envpool.py::test_lives_never_rise_without_a_closed_game
     (info["lives"] > before.lives) => (info["lives"] != info["lives"])
@@ -243,22 +243,22 @@ envpool-ends-a-game-twice:
     envs/test_envpool.py::test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it
     (game_over & ~before.done) | unseen => game_over | unseen
 envpool-fires-always: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    use_fire_reset=presses_fire(config), =>
+    use_fire_reset=presses_fire(game, env), =>
 envpool-resets-not-marked: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
     reset=before.done, => reset=before.done & False,
 envpool-without-lives: envs/test_envpool.py::test_scores_are_of_whole_games_and_unclipped
-    episodic_life=config.env.episodic_life, =>
+    episodic_life=env.episodic_life, =>
 envpool-never-clips: envs/test_envpool.py::test_scores_are_of_whole_games_and_unclipped
-    reward_clip=config.env.reward_clip, =>
+    reward_clip=env.reward_clip, =>
 envpool-always-clips: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    reward_clip=config.env.reward_clip, => reward_clip=True,
+    reward_clip=env.reward_clip, => reward_clip=True,
 envpool-without-noop-max: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    noop_max=config.env.noop_max, =>
+    noop_max=env.noop_max, =>
 envpool-without-sticky-actions:
     evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    repeat_action_probability=config.env.repeat_action_probability, =>
+    repeat_action_probability=env.repeat_action_probability, =>
 envpool-without-time-limit: envs/test_envpool.py::test_the_row_after_an_end_is_a_dummy_and_is_marked
-    max_episode_steps=config.with_time_limit().env.max_episode_steps, =>
+    max_episode_steps=env.time_limit, =>
 # envs/callback.py
 callback-hides-errors:
     envs/test_callback.py::test_the_engine_raises_the_error_until_it_is_restarted

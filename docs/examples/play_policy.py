@@ -26,7 +26,7 @@ def make_env(config: jaxrl.Config, num_games: int) -> VectorEnv:
     if not config.env.grayscale:
         raise jaxrl.UserError("env.grayscale = false: VectorEnv shows colors in another order of "
                               "axes; use `jaxrl evaluate`")  # fmt: skip
-    if config.chooses_mode():
+    if config.env.chooses_mode:
         raise jaxrl.UserError(
             f"env.mode = {config.env.mode}, env.difficulty = {config.env.difficulty}: VectorEnv "
             "plays the default game; use `jaxrl evaluate`"
@@ -39,7 +39,7 @@ def make_env(config: jaxrl.Config, num_games: int) -> VectorEnv:
         frameskip=config.env.frame_skip,
         stack_num=config.env.stack,
         full_action_space=config.env.full_action_space,
-        use_fire_reset=presses_fire(config),
+        use_fire_reset=presses_fire(config.game, config.env),
         reward_clipping=False,
     )
 
@@ -50,7 +50,8 @@ def play(path: str, num_games: int = 2, max_steps: int | None = None) -> np.ndar
     state = policy.new_state(num_games) if policy.remembers else None
     env = make_env(policy.config, num_games)
     # A policy that never had to press FIRE would wait for the ball.
-    fires = presses_fire(policy.config) and policy.config.env.episodic_life
+    config = policy.config
+    fires = presses_fire(config.game, config.env) and config.env.episodic_life
     observation, info = env.reset(seed=0)
     lives, lost = info["lives"].copy(), np.zeros(num_games, bool)
     scores, over = np.zeros(num_games), np.zeros(num_games, bool)

@@ -17,13 +17,13 @@ import numpy as np
 import tyro
 
 from jaxrl.agents import make_agent
-from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load_recipe
 from jaxrl.envs import make_engines
 from jaxrl.experiments import bench
 from jaxrl.program.program import make_program
-from jaxrl.runtime.mesh import make_mesh, num_local_devices
+from jaxrl.runtime.mesh import num_local_devices
+from jaxrl.training.planning import plan_training
 
 
 class Training(NamedTuple):
@@ -42,9 +42,8 @@ class Training(NamedTuple):
 
 def begin(config: Config, seeds: Sequence[int]) -> Training:
     """Starts the games of the seeds and compiles."""
-    mesh = make_mesh(config.parallel.num_devices)
-    plan = resolve(config, mesh.size)
-    engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh), len(seeds))
+    plan, mesh = plan_training(config, len(seeds))
+    engines = make_engines(plan, num_local_devices(mesh), len(seeds))
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
     program = make_program(plan, agent, engines, mesh, seeds)
     state = program.init()
@@ -80,7 +79,7 @@ def main(
       turns: of each program.
     """
     recipe = load_recipe(Path(config)).replaced(game=game)
-    recipe = bench.prepare(recipe.replaced(num_envs=num_envs or recipe.num_envs))
+    recipe = bench.prepare(recipe.replaced(num_envs=num_envs or recipe.num_envs)).config
     trained = {"one seed": begin(recipe, seeds[:1]), f"{len(seeds)} at once": begin(recipe, seeds)}
     rates: dict[str, list[float]] = {name: [] for name in trained}
     counts = {}

@@ -65,7 +65,7 @@ def _needs(config: Config) -> list[str]:
 
 def _acting(config: Config) -> list[str]:
     """Returns the lines of Python that choose an action."""
-    height, width = config.frame_shape()
+    height, width = config.env.frame_shape
     shape = f"uint8[{height}, {width}, {config.env.stack}], the oldest frame first"
     if not config.env.grayscale:
         shape += "; of each red, green and blue, one below the other"

@@ -75,15 +75,16 @@ def view(run_dir: Path, config: Config, width: int, encoding: str) -> Group:
     # A resume may have changed the configuration since the caller read it; it is shown anyway.
     rows = metrics.read(run_dir) if (run_dir / layout.METRICS).exists() else []
     head = Text(f"{config.algorithm} on {config.game}, {run_dir}", style="bold", overflow="fold")
-    state = _state(run_dir, config, rows)
+    total = resolve(config).total_steps
+    state = _state(run_dir, total, rows)
     if not rows:
         return Group(head, Text(f"no line of metrics yet, {state}"))
     curve = _curve(rows, width, fine=shows("".join(map(chr, LINES)) + BRAILLE, encoding))
-    return Group(head, Text(_progress(rows[-1], config, state)), curve, _numbers(rows[-1]))
+    return Group(head, Text(_progress(rows[-1], total, state)), curve, _numbers(rows[-1]))
 
 
-def _state(run_dir: Path, config: Config, rows: list[dict[str, Any]]) -> str:
-    total = resolve(config).total_steps
+def _state(run_dir: Path, total: int, rows: list[dict[str, Any]]) -> str:
+    """Returns the present state in words; `total` are the agent steps of the whole run."""
     if is_locked(run_dir):
         if not rows:
             return "starting, or in its first interval"
@@ -101,8 +102,8 @@ def _quiet(run_dir: Path) -> float:
     return 0.0
 
 
-def _progress(row: dict[str, Any], config: Config, state: str) -> str:
-    total = resolve(config).total_steps
+def _progress(row: dict[str, Any], total: int, state: str) -> str:
+    """Returns the line of progress, of `total` agent steps."""
     step, rate = row["step"], row.get("steps_per_second") or 0.0  # `metrics.read` checks the types
     words = [
         f"{min(step / total, 1):.0%} of {count(total)} steps",

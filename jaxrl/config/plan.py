@@ -1,18 +1,21 @@
-"""A configuration resolved: every size that follows from it and from the number of devices."""
+"""A configuration resolved: what follows from it, from the number of devices and the machine."""
 
+import dataclasses
+import math
 from dataclasses import dataclass
 
 from jaxrl.config.algorithm_base import Sizes, check_one_of, divisors
 from jaxrl.config.bounds import EXACT_FRAMES
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.errors import UserError
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The sizes of one training run, computed once; agents, program and loop read them here."""
+    """The answers that a configuration leaves open; agents, program and loop read them here."""
 
     config: Config
+    env: EnvConfig  # its section, with the engine and the interface that play on this machine
     num_devices: int
     num_learners: int  # over all devices; each plays and learns with its own share
     envs_per_device: int
@@ -25,16 +28,27 @@ class Plan:
     learning_rate: float  # at the start, scaled as `optimizer.lr_scaling` says
     updates_per_merge: int  # of learners that learn apart; else 1
     updates_per_line: int  # of metrics.jsonl
+    rollout_bytes: int  # of a rollout's observations, on each device
+
+    def of(self, config: Config) -> "Plan":
+        """Returns the plan of a configuration with the same sizes, as of another seed."""
+        return dataclasses.replace(self, config=config)
 
 
-def resolve(config: Config, num_devices: int = 0) -> Plan:
-    """Returns the plan of a configuration on `num_devices` devices; `check_sizes` refuses.
+def resolve(config: Config, num_devices: int | None = None, env: EnvConfig | None = None) -> Plan:
+    """Returns the plan of a configuration.
 
     Args:
       config: of a run to train, or of one that was trained anywhere.
-      num_devices: 0 takes those of the configuration, or one, as a reader of a finished run does:
-        steps and updates are the same on every number of devices.
+      num_devices: to train on; 0 where they are not counted yet, which refuses only what no number
+        would mend. A reader of a finished run leaves it out: nothing is refused, and steps and
+        updates are the same on every number of devices.
+      env: the section as `envs.choose_engine` returns it; who plays nothing leaves it out.
+
+    Raises `UserError`, which names the nearest sizes that divide.
     """
+    if num_devices is not None:
+        _check_sizes(config, num_devices)
     num_devices = num_devices or config.parallel.num_devices or 1
     sizes = _sizes(config, num_devices)
     agent, merge = config.agent, max(config.parallel.sync_every, 1)
@@ -42,6 +56,7 @@ def resolve(config: Config, num_devices: int = 0) -> Plan:
     num_updates = -(-config.total_steps // (steps * merge)) * merge
     return Plan(
         config=config,
+        env=env or config.env,
         num_devices=num_devices,
         num_learners=sizes.num_learners,
         envs_per_device=config.num_envs // num_devices,
@@ -54,7 +69,15 @@ def resolve(config: Config, num_devices: int = 0) -> Plan:
         learning_rate=scaled_learning_rate(config),
         updates_per_merge=merge,
         updates_per_line=merge * max(1, round(config.log.interval / (steps * merge))),
+        rollout_bytes=_rollout_bytes(config) // num_devices,
     )
+
+
+def _rollout_bytes(config: Config) -> int:
+    """Returns the bytes of a rollout's observations, over all devices."""
+    pixels = math.prod(config.env.frame_shape) * config.env.stack
+    rows = (config.agent.rollout_length + 1) * config.num_envs
+    return rows * (pixels + 4 * config.network.core_size)
 
 
 def scaled_learning_rate(config: Config) -> float:
@@ -85,15 +108,8 @@ def _sizes(config: Config, num_devices: int) -> Sizes:
     )
 
 
-def check_sizes(config: Config, num_devices: int) -> None:
-    """Refuses environments that do not divide among devices, learners, groups or minibatches.
-
-    Args:
-      config: of a run to train.
-      num_devices: 0 where they are not known yet, which refuses only what no number would mend.
-
-    Raises `UserError`, which names the nearest sizes that do.
-    """
+def _check_sizes(config: Config, num_devices: int) -> None:
+    """Refuses environments that do not divide among devices, learners, groups or minibatches."""
     asked, groups = config.parallel.num_learners, config.parallel.groups
     # What divides among many devices divides for one, so one stands for an unknown number.
     sizes = _sizes(config, num_devices or 1)

@@ -28,6 +28,7 @@ from jaxrl.config.bounds import (
 )
 
 Pixels = Annotated[int, Ge(16), Le(512)]
+Interface = Literal["auto", "xla", "stream", "callback"]
 TORSOS = Names(("nips", "nature", "impala"), extensions.TORSOS)
 ADAPTIVE_RATES = (1e-6, 1e-2)  # least and largest learning rate of the adaptive schedule
 
@@ -77,6 +78,11 @@ class NetworkConfig:
     def remembers(self) -> bool:
         """Whether there is a recurrent core, so that agents learn from sequences of steps."""
         return self.core != "none"
+
+    @property
+    def core_size(self) -> int:
+        """Numbers of the recurrent core's state; 0 without one."""
+        return {"none": 0, "gru": 1, "lstm": 2}[self.core] * self.core_units
 
 
 MOST_FRAMES = 108_000  # of a game, half an hour on the console
@@ -136,7 +142,7 @@ class EnvConfig:
     the Arcade Learning Environment in EnvPool; catch, which plays catch and catch_memory; or the
     name of another package's. auto takes atari2600 where it can be built, else envpool; on a GPU
     with the interface xla, envpool"""
-    interface: Literal["auto", "xla", "stream", "callback"] = "auto"
+    interface: Interface = "auto"
     """how the compiled program reaches the emulators: xla, a custom call (EnvPool: CPU, GPU;
     atari2600: CPU, and where env.engine names it on an NVIDIA GPU, kernels that play there);
     stream, custom calls of atari2600's threads, on an NVIDIA GPU on its stream; callback, through
@@ -191,6 +197,26 @@ class EnvConfig:
     stuck_after: LongCountOrZero = 300
     """seconds that the emulators may take to answer a compiled call, or 20 times their usual,
     before training ends; 0 waits for ever"""
+
+    @property
+    def planes(self) -> int:
+        """Bytes of a pixel: one gray, or red, green and blue."""
+        return 1 if self.grayscale else 3
+
+    @property
+    def frame_shape(self) -> tuple[int, int]:
+        """Height and width of a frame, in pixels; three planes stand in a column."""
+        return self.planes * self.frame_height, self.frame_width
+
+    @property
+    def chooses_mode(self) -> bool:
+        """Whether the game is played in another mode or difficulty than its default."""
+        return max(self.mode, self.difficulty) >= 0
+
+    @property
+    def time_limit(self) -> int:
+        """Agent steps of the longest game."""
+        return self.max_episode_steps or MOST_FRAMES // self.frame_skip
 
 
 @dataclass(frozen=True)
@@ -308,19 +334,6 @@ class Config:
         }
         return dataclasses.replace(self, **values)
 
-    def chooses_mode(self) -> bool:
-        """Returns whether the game is played in another mode or difficulty than its default."""
-        return max(self.env.mode, self.env.difficulty) >= 0
-
-    def frame_shape(self) -> tuple[int, int]:
-        """Returns the height and width of a frame, in pixels; three planes stand in a column."""
-        return self.planes() * self.env.frame_height, self.env.frame_width
-
-    def planes(self) -> int:
-        """Returns the bytes of a pixel: one gray, or red, green and blue."""
-        return 1 if self.env.grayscale else 3
-
     def with_time_limit(self) -> "Config":
         """Returns the configuration with the time limit in agent steps, where it is open."""
-        limit = self.env.max_episode_steps or MOST_FRAMES // self.env.frame_skip
-        return self.replaced(env={"max_episode_steps": limit})
+        return self.replaced(env={"max_episode_steps": self.env.time_limit})

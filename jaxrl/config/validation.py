@@ -6,7 +6,7 @@ from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.algorithms import algorithm_config, that
-from jaxrl.config.plan import check_sizes, scaled_learning_rate
+from jaxrl.config.plan import resolve, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, EnvConfig, convolutions
 from jaxrl.config.toml import stems
 from jaxrl.config.variations import shown
@@ -55,7 +55,7 @@ def check(config: Config) -> None:
     _check_network(config)
     _check_frames(config)
     extensions.sinks(config.log.sinks)  # who asks for a broken one gets its error
-    check_sizes(config, config.parallel.num_devices)
+    resolve(config, config.parallel.num_devices)
 
 
 def check_playable(config: Config) -> None:

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from jaxrl.envs.engines import (
         check_engine,
         check_starts_many,
-        engine_name,
+        choose_engine,
         make_engine,
         make_engines,
     )
 
-__all__ = ["check_engine", "check_starts_many", "engine_name", "make_engine", "make_engines"]
+__all__ = ["check_engine", "check_starts_many", "choose_engine", "make_engine", "make_engines"]
 
 
 def __getattr__(name: str) -> Any:

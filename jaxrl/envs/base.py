@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.atari.games import atari_games, minimal_actions
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import EnvConfig
 from jaxrl.runtime import cpus
 from jaxrl.types import AXIS, EnvSpec
 
@@ -112,13 +112,11 @@ def on_own_device(calls: list[Any], *operands: Any) -> Any:
     return jax.lax.switch(jax.lax.axis_index(AXIS) % len(calls), calls, *operands)
 
 
-def presses_fire(config: Config) -> bool:
-    """Returns whether FIRE is pressed after every reset of the configuration's game.
+def presses_fire(game: str, env: EnvConfig) -> bool:
+    """Returns whether FIRE is pressed after every reset of a game.
 
     EnvPool does so in every game whose action set has FIRE, so never with all 18 actions.
     """
-    if config.game not in atari_games():
+    if game not in atari_games() or not env.fire_reset or env.full_action_space:
         return False
-    if not config.env.fire_reset or config.env.full_action_space:
-        return False
-    return "FIRE" in minimal_actions(config.game)
+    return "FIRE" in minimal_actions(game)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.atari.games import CATCH, CATCH_MEMORY
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import EnvConfig
 from jaxrl.envs.base import WHOLE, EnvGroup, env_ids, first_env_seeds
 from jaxrl.types import STACK_SIZE, EnvEngine, EnvSpec, TimeStep
 
@@ -165,12 +165,16 @@ def recv(
 
 
 def make_catch(
-    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
+    game: str,
+    env: EnvConfig,
+    num_envs: int,
+    num_local_devices: int = 1,
+    group: EnvGroup = WHOLE,
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games of Catch on each of this process's devices."""
-    game, rules = config.game, RULES[config.game]
+    rules, frame_shape = RULES[game], env.frame_shape
     ids = env_ids(num_envs, num_local_devices, group)
-    max_steps, frame_shape = min(config.env.random_start_steps, rules.rows), config.frame_shape()
+    max_steps = min(env.random_start_steps, rules.rows)
     return EnvEngine(
         EnvSpec(num_envs, 3, ("LEFT", "NOOP", "RIGHT"), game, frame_shape),
         init=partial(init, rules, ids, max_steps, frame_shape),

@@ -1,23 +1,28 @@
-"""Chooses and makes the engine of a configuration."""
+"""Chooses and makes the engine of a game."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, atari_games
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan
+from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.config.variations import shown
-from jaxrl.envs.atari2600.engine import check_config as check_atari2600
-from jaxrl.envs.atari2600.engine import make_atari2600, plays
+from jaxrl.envs.atari2600 import engine as atari2600
 from jaxrl.envs.base import WHOLE, EnvGroup
 from jaxrl.envs.catch import make_catch
-from jaxrl.envs.envpool.engine import check_config as check_envpool
-from jaxrl.envs.envpool.engine import has_custom_call, make_envpool
+from jaxrl.envs.envpool import engine as envpool
 from jaxrl.envs.flicker import flicker
 from jaxrl.errors import UserError
 from jaxrl.runtime import jax_settings
 from jaxrl.types import EnvEngine
 
-MAKERS = {"catch": make_catch, "envpool": make_envpool, "atari2600": make_atari2600}
+MAKERS: dict[str, Callable[..., EnvEngine]] = {
+    "catch": make_catch,
+    "envpool": envpool.make_envpool,
+    "atari2600": atari2600.make_atari2600,
+}
 
 
 def make_engine(
@@ -27,87 +32,103 @@ def make_engine(
 
     Raises `UserError` where JAX's settings would let nothing run, or the engine shows no colors.
     """
-    jax_settings.check()
-    name = engine_name(config)
-    make: Any = MAKERS.get(name) or extensions.load(extensions.ENGINES, name).make
-    engine: EnvEngine = make(config, num_envs, num_local_devices, group)
-    if engine.spec.planes != config.planes():
+    env = choose_engine(config.game, config.env)
+    return _make(config.game, env, num_envs, num_local_devices, group)
+
+
+def make_engines(plan: Plan, num_local_devices: int = 1, members: int = 1) -> tuple[EnvEngine, ...]:
+    """Returns one engine for each of `parallel.groups`, which share a device's environments.
+
+    An engine holds as many for each of the `members` of a population.
+
+    Args:
+      plan: whose `env` is that of `choose_engine`.
+      num_local_devices: devices of this process.
+      members: runs that train together.
+    """
+    groups = plan.config.parallel.groups
+    num_envs = members * plan.envs_per_device // groups
+    return tuple(
+        _make(plan.config.game, plan.env, num_envs, num_local_devices, group)
+        for group in (EnvGroup(index, groups, members) for index in range(groups))
+    )
+
+
+def _make(
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int, group: EnvGroup
+) -> EnvEngine:
+    """Returns the engine that was chosen. Raises `UserError` if it shows no colors."""
+    make: Any = MAKERS.get(env.engine) or extensions.load(extensions.ENGINES, env.engine).make
+    engine: EnvEngine = make(game, env, num_envs, num_local_devices, group)
+    if engine.spec.planes != env.planes:
         engine.close()
         raise UserError(
-            f"env.grayscale = {shown(config.env.grayscale)}: the engine '{name}' shows "
+            f"env.grayscale = {shown(env.grayscale)}: the engine '{env.engine}' shows "
             f"{engine.spec.planes} byte{'s' * (engine.spec.planes != 1)} of a pixel, not "
-            f"{config.planes()}"
+            f"{env.planes}"
         )
-    engine = engine._replace(spec=engine.spec._replace(stack_size=config.env.stack))
-    return flicker(engine, config.env.flicker) if config.env.flicker else engine
+    spec = engine.spec._replace(stack_size=env.stack)
+    engine = engine._replace(spec=spec, name=env.engine)
+    return flicker(engine, env.flicker) if env.flicker else engine
 
 
-def engine_name(config: Config) -> str:
-    """Returns the engine that plays a configuration.
+def choose_engine(game: str, env: EnvConfig) -> EnvConfig:
+    """Returns the settings with the engine and the interface that play the game on this machine.
+
+    Devices are looked for here, and the emulator is built if it has to be. Raises `UserError` where
+    JAX's settings would let nothing run, or the emulator that is asked for cannot play.
+    """
+    jax_settings.check()
+    name, interface = _engine_name(game, env), env.interface
+    if name == "atari2600":
+        atari2600.check_game(game, env)
+        interface = atari2600.chosen_interface(env)
+    if name == "envpool":
+        interface = envpool.chosen_interface(env)
+    return dataclasses.replace(env, engine=name, interface=interface)
+
+
+def _engine_name(game: str, env: EnvConfig) -> str:
+    """Returns the engine that plays a game.
 
     `auto` is decided here: our own Atari 2600 where it plays the game and can be built (but not its
     kernels of GPUs), else EnvPool; of a game that neither knows, the engine of another package.
     """
-    if config.env.engine != "auto":
-        return config.env.engine
-    if config.game in CATCH_GAMES:
+    if env.engine != "auto":
+        return env.engine
+    if game in CATCH_GAMES:
         return "catch"
-    if config.game not in atari_games() and (other := extensions.engine_of(config.game)):
+    if game not in atari_games() and (other := extensions.engine_of(game)):
         return other
-    return "atari2600" if plays(config) else "envpool"
+    return "atari2600" if atari2600.plays(game, env) else "envpool"
 
 
-def make_engines(
-    config: Config, num_envs: int, num_local_devices: int = 1, members: int = 1
-) -> tuple[EnvEngine, ...]:
-    """Returns one engine for each of `parallel.groups`, which share a device's `num_envs`.
-
-    An engine holds as many for each of the `members` of a population.
-    """
-    return tuple(
-        make_engine(
-            config,
-            members * num_envs // config.parallel.groups,
-            num_local_devices,
-            EnvGroup(index, config.parallel.groups, members),
-        )
-        for index in range(config.parallel.groups)
-    )
-
-
-def check_starts_many(config: Config) -> None:
+def check_starts_many(engine: str) -> None:
     """Raises `UserError` if the engine cannot start games of several seeds, for a population."""
-    name = engine_name(config)
-    if name not in MAKERS:  # `init` of other packages takes one seed
+    if engine not in MAKERS:  # `init` of other packages takes one seed
         raise UserError(
-            f"--seeds: the engine '{name}' starts games of one seed: train the seeds one by one"
+            f"--seeds: the engine '{engine}' starts games of one seed: train the seeds one by one"
         )
 
 
-def check_engine(config: Config) -> None:
-    """Raises `UserError` if the engine cannot play by the configuration on this machine.
-
-    Devices are looked for here, and the emulator is built if it has to be.
-    """
-    jax_settings.check()
-    name = engine_name(config)
+def check_engine(game: str, env: EnvConfig) -> None:
+    """Raises `UserError` if the engine that `choose_engine` chose cannot train by the settings."""
+    name = env.engine
     if name not in MAKERS:
         module = extensions.load(extensions.ENGINES, name)
         if not callable(getattr(module, "make", None)):
             raise UserError(f"{extensions.ENGINES}: {module.__name__} must define make")
         check = getattr(module, "check", None)
         if check is not None:
-            check(config)
-    if name == "atari2600":
-        check_atari2600(config)
+            check(game, env)
     if name == "envpool":
-        check_envpool(config)
-    if name in ("envpool", "catch") and config.env.interface == "stream":
+        envpool.check_mode(game, env)
+    if name in ("envpool", "catch") and env.interface == "stream":
         raise UserError(
             f"env.interface = 'stream': {name} has none; take auto, or for Atari --env.engine "
             "atari2600"
         )
-    if name == "envpool" and config.env.interface == "xla" and not has_custom_call():
+    if name == "envpool" and env.interface == "xla" and not envpool.has_custom_call():
         raise UserError(
             "env.interface = 'xla': EnvPool has no custom call for this platform; take auto or "
             "callback"

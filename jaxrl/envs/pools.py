@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from jaxrl.atari.games import full_actions, minimal_actions
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import EnvConfig
 from jaxrl.envs.base import (
     EnvGroup,
     checked_actions,
@@ -33,7 +33,7 @@ class Pools:
     """The pools of this process, one per local device, and the calls that step them."""
 
     emulator: str  # its name in messages
-    config: Config
+    env: EnvConfig
     spec: EnvSpec
     env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
     cores: list[list[int]]  # of each local device
@@ -46,7 +46,7 @@ class Pools:
 
     def num_threads(self) -> int:
         """Returns the emulator threads of each local device."""
-        wanted = self.config.env.num_threads or max(1, cpus.count() // len(self.cores))
+        wanted = self.env.num_threads or max(1, cpus.count() // len(self.cores))
         return min(wanted, self.spec.num_envs)
 
 
@@ -58,38 +58,32 @@ Start = Callable[[Pools, int, np.ndarray], tuple[PyTree, TimeStep]]
 
 def make_pools(
     emulator: str,
-    config: Config,
+    game: str,
+    env: EnvConfig,
     num_envs: int,
     num_local_devices: int,
     group: EnvGroup,
-    has_custom_call: bool,
+    uses_xla: bool,
 ) -> Pools:
     """Returns the pools of `num_envs` games on each of this process's devices, not yet started.
 
     Args:
       emulator: its name in messages.
-      config: the game and its rules.
+      game: its name.
+      env: its rules.
       num_envs: E, games on each device.
       num_local_devices: pools to make; inside the mesh each device calls its own.
       group: the part of each device's environments that the engine holds.
-      has_custom_call: whether the emulator has one for the devices of this process.
+      uses_xla: whether custom calls reach the pools, not host callbacks.
     """
-    actions = (full_actions if config.env.full_action_space else minimal_actions)(config.game)
-    interface = config.env.interface
+    actions = (full_actions if env.full_action_space else minimal_actions)(game)
     pools = Pools(
         emulator=emulator,
-        config=config,
-        spec=EnvSpec(
-            num_envs,
-            len(actions),
-            actions,
-            config.game,
-            config.frame_shape(),
-            planes=config.planes(),
-        ),
+        env=env,
+        spec=EnvSpec(num_envs, len(actions), actions, game, env.frame_shape, planes=env.planes),
         env_ids=env_ids(num_envs, num_local_devices, group),
         cores=cores_by_device(num_local_devices),
-        uses_xla=has_custom_call if interface == "auto" else interface == "xla",
+        uses_xla=uses_xla,
     )
     if not pools.uses_xla:
         check_host()
@@ -154,5 +148,5 @@ def check(pools: Pools) -> None:
         error = pools.failures[0]
         reason = f"{type(error).__name__}: {error}"
         raise EngineError(
-            f"{pools.emulator} failed while it played {pools.config.game}: {reason}"
+            f"{pools.emulator} failed while it played {pools.spec.game}: {reason}"
         ) from error

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl.config.schema import Config
-from jaxrl.envs import engine_name
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
 from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, screen, set_up
@@ -107,7 +106,7 @@ def start(config: Config, actor: ActorState, protocol: str, seed: int = 0) -> tu
     setup = set_up(config, protocol, 1)
     if not setup.engine.state_format:
         raise UserError(
-            f"env.engine = {engine_name(config)}: cannot save its games, so nobody can go back in "
+            f"env.engine = {setup.engine.name}: cannot save its games, so nobody can go back in "
             "them; atari2600 can"
         )
     step = partial(jax.jit(partial(_step, setup)), actor)

@@ -116,12 +116,8 @@ def evaluate(
                 raise GaveUpError
     engine.close()
     scores, lengths = np.asarray(games.score), np.asarray(games.length)
-    return summarize(config.game, protocol, step, scores, lengths, epsilon_of(config), conditions)
-
-
-def epsilon_of(config: Config) -> float | None:
-    """Returns the share of random actions in evaluations of a value-based agent, else None."""
-    return config.agent.random_action_rate
+    epsilon = config.agent.random_action_rate
+    return summarize(config.game, protocol, step, scores, lengths, epsilon, conditions)
 
 
 def with_epsilon(config: Config, epsilon: float) -> Config:

@@ -201,7 +201,7 @@ class Policy:
         """Returns a batch, and whether it is of one observation. Raises `UserError`."""
         jax_settings.check()
         array = np.asarray(observation)
-        shape = (*self.config.frame_shape(), self.config.env.stack)
+        shape = (*self.config.env.frame_shape, self.config.env.stack)
         if array.ndim not in (3, 4) or array.shape[-3:] != shape or array.dtype != np.uint8:
             needed = ", ".join(map(str, shape))
             hint = ""

@@ -80,10 +80,9 @@ def protocol_config(config: Config, protocol: str) -> Config:
 
 def set_up(config: Config, protocol: str, num_envs: int) -> EvaluationSetup:
     """Makes the environments of a protocol, and the agent that plays in them."""
-    played = protocol_config(config, protocol)
+    played, played_under = protocol_config(config, protocol), conditions(config, protocol)
     engine = make_engine(played, num_envs)
     agent = make_agent(resolve(played), engine.spec)
-    played_under = conditions(config, protocol)
     if played_under.fire_steps:
         engine = press_fire(engine, played_under.fire_steps)
     return EvaluationSetup(engine, agent, played_under)
@@ -96,7 +95,7 @@ def conditions(config: Config, protocol: str) -> Conditions:
         return dataclasses.replace(
             NOTHING_PRESSED, flicker=played.env.flicker, frame_skip=played.env.frame_skip
         )
-    fire = presses_fire(played)
+    fire = presses_fire(played.game, played.env)
     # A policy trained with sticky actions has learned to press FIRE where it must.
     new_to_sticky = (
         played.env.repeat_action_probability > 0 and config.env.repeat_action_probability == 0

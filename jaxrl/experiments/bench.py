@@ -21,18 +21,17 @@ import numpy as np
 
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import atari_games
-from jaxrl.config.plan import check_sizes, resolve
+from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
-from jaxrl.envs import check_engine, make_engines
+from jaxrl.envs import make_engines
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import UserError
 from jaxrl.experiments.scaling import NOTHING, Traffic, traffic
-from jaxrl.networks.torsos import check_torso
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
-from jaxrl.training import memory_budget
 from jaxrl.training.display import Display
+from jaxrl.training.planning import plan_training
 from jaxrl.types import Agent, AgentState, Metrics, Trajectory
 
 LOADS = ("loop", "emulation", "inference", "training")
@@ -90,10 +89,9 @@ def _random(agent: Agent, num_actions: int) -> Agent:
     return agent._replace(act=act, core=None)
 
 
-def _compiled(config: Config, kind: str) -> Load:
-    mesh = make_mesh(config.parallel.num_devices)
-    plan = resolve(config, mesh.size)
-    engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh))
+def _compiled(plan: Plan, kind: str) -> Load:
+    mesh = make_mesh(plan.num_devices)
+    engines = make_engines(plan, num_local_devices(mesh))
     spec = engines[0].spec._replace(num_envs=plan.envs_per_learner)
     agent = make_agent(plan, spec)
     if kind != "training":
@@ -128,16 +126,17 @@ def _compiled(config: Config, kind: str) -> Load:
     per_update = Traffic(*(number / merges for number in moved))
     chunk = least * -(-10 // least)
     # A replay of sequences has none to learn from at first.
-    first = config.agent.first_learning_step(config.num_envs) // config.num_envs
+    num_envs = plan.config.num_envs
+    first = plan.config.agent.first_learning_step(num_envs) // num_envs
     warm_up = chunk * max(1, -(-first // chunk)) if kind == "training" else chunk
-    return Load(run, config.num_envs, chunk, close, compile_seconds, per_update, warm_up)
+    return Load(run, num_envs, chunk, close, compile_seconds, per_update, warm_up)
 
 
-def _loop(config: Config) -> Load:
-    devices = num_local_devices(make_mesh(config.parallel.num_devices))
+def _loop(plan: Plan) -> Load:
+    config, devices = plan.config, num_local_devices(make_mesh(plan.num_devices))
     threads = config.env.num_threads * config.parallel.groups * devices
     options = {"num_threads": threads} if threads else {}
-    pool = make_pool(config, config.num_envs, config.seed, **options)
+    pool = make_pool(config.game, config.env, config.num_envs, config.seed, **options)
     pool.reset()
     num_actions = pool.action_space.n
     random = np.random.default_rng(config.seed)
@@ -149,29 +148,25 @@ def _loop(config: Config) -> Load:
     return Load(run, config.num_envs, 10, pool.close, 0.0)
 
 
-def prepare(config: Config) -> Config:
-    """Returns the configuration without waits before training. Raises `UserError`."""
+def prepare(config: Config) -> Plan:
+    """Returns the plan of a configuration without waits before training. Raises `UserError`."""
     if config.parallel.num_devices > 1:
         simulate_cpu_devices(config.parallel.num_devices)
     # Nothing here depends on where the games start.
     config = config.replaced(env={"random_start_steps": 0})
     # Training is timed, not the filling of a replay before it, nor its size.
     config = config.replaced(agent=config.agent.for_timing(config.num_envs))
-    check_engine(config)
-    check_torso(config.network, (*config.frame_shape(), config.env.stack), config.planes())
-    mesh = make_mesh(config.parallel.num_devices)
-    check_sizes(config, mesh.size)
-    memory_budget.check_memory(config, mesh)
-    return config
+    plan, _ = plan_training(config)
+    return plan
 
 
 def _nothing(_: str) -> None:
     """Shows nothing."""
 
 
-def make_load(config: Config, kind: str) -> Load:
+def make_load(plan: Plan, kind: str) -> Load:
     """Makes one of LOADS, ready to run; close it before the process ends."""
-    return _loop(config) if kind == "loop" else _compiled(config, kind)
+    return _loop(plan) if kind == "loop" else _compiled(plan, kind)
 
 
 def take_turns(
@@ -223,7 +218,7 @@ def measure(
 
     Raises `UserError` where a device runs out of memory.
     """
-    config = prepare(config)
+    plan = prepare(config)
     kinds = [kind for kind in LOADS if kind in only]
     if config.game not in atari_games():
         kinds = [kind for kind in kinds if kind != "loop"]
@@ -231,7 +226,7 @@ def measure(
     try:
         for kind in kinds:
             with display.busy(f"{kind}: starting and compiling"):
-                loads[kind] = make_load(config, kind)
+                loads[kind] = make_load(plan, kind)
         rates = take_turns(loads, seconds, repeats, display.show)
         display.show("")
         if profile is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from jaxrl.config.plan import check_sizes, resolve
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
@@ -70,7 +70,7 @@ def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
 def _load(config: Config, num_devices: int) -> bench.Load:
     """Returns a load that trains the candidate. Raises `UserError` where it cannot train."""
     check(config)
-    check_sizes(config, num_devices)
+    resolve(config, num_devices)
     try:
         return bench.make_load(bench.prepare(config), "training")
     except jax.errors.JaxRuntimeError as error:

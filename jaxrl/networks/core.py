@@ -25,8 +25,7 @@ def core_of(config: NetworkConfig) -> Core | None:
     """Returns the state that acting carries from step to step; None without a core."""
     if not config.remembers:
         return None
-    parts = 2 if config.core == "lstm" else 1
-    return Core(parts * config.core_units, config.core_resets == "life")
+    return Core(config.core_size, config.core_resets == "life")
 
 
 def first_observation(stack: jax.Array, core: Core | None) -> jax.Array | RecurrentObservation:

@@ -88,7 +88,7 @@ def update_statistics(statistics: Any, frames: jax.Array, skip_blank: bool = Fal
     if statistics == ():
         return ()
     frames_per_step = math.prod(frames.shape[1:-2]) * jax.lax.axis_size(AXIS)
-    assert frames_per_step <= EXACT_FRAMES  # which `config.plan.check_sizes` refuses
+    assert frames_per_step <= EXACT_FRAMES  # which `config.plan.resolve` refuses
     steps = EXACT_FRAMES // frames_per_step
     for first in range(0, len(frames), steps):
         statistics = _add_frames(statistics, frames[first : first + steps], skip_blank)

@@ -39,7 +39,7 @@ def gradient(
       objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
       params: of which the gradient is taken.
       batch: arrays [B, ...]; the weights of `row_weights` among them.
-      micro_batch: items of one pass, a divisor of B; 0 takes up to 128 rows on a CPU, elsewhere all.
+      micro_batch: items of one pass, a divisor of B; 0 takes 128 rows at most on a CPU, else all.
       rows_per_item: observations in each of the B items.
 
     Returns:

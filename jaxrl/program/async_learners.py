@@ -42,15 +42,10 @@ class Learners(NamedTuple):
 
 
 def make_learners(plan: Plan, agent: Agent) -> Learners:
-    """Makes the configured learners; `agent` is made for the environments of one learner.
-
-    Raises `ValueError` if they do not divide among the devices of the plan.
-    """
+    """Makes the configured learners; `agent` is made for the environments of one learner."""
     if not plan.config.parallel.sync_every:
         return Learners(agent, _same, lambda _, after: after, _same, updates_between_merges=1)
-    count, left = divmod(plan.num_learners, plan.num_devices)
-    if left:
-        raise ValueError(f"{plan.num_learners} learners do not divide among {plan.num_devices}")
+    count = plan.num_learners // plan.num_devices
     return Learners(
         agent=_joint_agent(agent, count),
         spread=partial(_spread, count),

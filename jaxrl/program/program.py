@@ -11,7 +11,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxrl.config.plan import Plan
-from jaxrl.config.schema import Config
 from jaxrl.program import (
     async_learners,
     episode_statistics,
@@ -78,7 +77,7 @@ class Turn:
 class Parts:
     """The parts of a program that training does not change."""
 
-    config: Config
+    plan: Plan
     seeds: tuple[int, ...]  # of the run, or of each member of a population
     learners: async_learners.Learners
     engines: rollout.Engines  # one per group
@@ -137,7 +136,7 @@ def make_program(
         if len(seeds) > 1
         else async_learners.make_learners(plan, agent)
     )
-    parts = Parts(config, seeds, learners, engines, mesh, Turn(learners.agent, engines))
+    parts = Parts(plan, seeds, learners, engines, mesh, Turn(learners.agent, engines))
     take, join = population.take_and_join(mesh, len(seeds))
     return Program(
         init=partial(init, parts),
@@ -260,7 +259,7 @@ def start_group(
     episodes = episode_statistics.init(
         engine.spec.num_envs,
         num_local_devices(parts.mesh),
-        counted=parts.config.env.random_start_steps == 0,
+        counted=parts.plan.config.env.random_start_steps == 0,
         members=len(seeds),
     )
     core, stack_size = parts.learners.agent.core, engine.spec.stack_size
@@ -297,7 +296,7 @@ def _new_agent(parts: Parts, params_keys: Sequence[jax.Array]) -> AgentState:
 
 def _with_first_step(parts: Parts, state: LoopState) -> LoopState:
     """Sends the first actions if the order is overlapped."""
-    if parts.config.parallel.order != "overlapped":
+    if parts.plan.config.parallel.order != "overlapped":
         return state
     program = parts.compile(_named(send_first, parts), (parts.specs,), parts.specs)
     sent: LoopState = program(state)

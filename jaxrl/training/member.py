@@ -6,7 +6,6 @@ from typing import Any
 
 import psutil
 
-from jaxrl.config.schema import Config
 from jaxrl.errors import NotFiniteError, StorageError
 from jaxrl.program import nonfinite
 from jaxrl.program.episode_statistics import EpisodeSummary, games_between
@@ -140,9 +139,11 @@ class Member:
         return self.evaluator.is_best or self.recorder.is_due(self.progress.step)
 
     def best_by(self) -> float | None:
-        """Returns the mean that ranks a checkpoint of now."""
-        before, config = self.progress.ended_before, self.session.config
-        return _best_by(self.evaluator, self.progress.step, self.games, before, config)
+        """Returns the mean that ranks a checkpoint: that of its evaluation, or the return."""
+        config = self.session.config
+        if config.evaluation.interval:
+            return self.evaluator.mean_of(self.progress.step)
+        return _fair_mean(self.games, self.progress.ended_before, config.num_envs)
 
 
 def check_finite(session: TrainingSession, found: list[str], step: int) -> None:
@@ -182,17 +183,12 @@ def _check_learned(
         )
 
 
-def _best_by(
-    evaluator: Evaluator, step: int, games: EpisodeSummary, before: int, config: Config
-) -> float | None:
-    """Returns the mean that ranks a checkpoint: of its evaluation, where there are such, or return.
+def _fair_mean(games: EpisodeSummary, before: int, num_envs: int) -> float | None:
+    """Returns the mean return; None while it favors short games.
 
-    A mean return is None while it favors short games; `before` counts the games that ended before
-    those in progress began together.
+    `before` counts the games that ended before those in progress began together.
     """
-    if config.evaluation.interval:
-        return evaluator.mean_of(step)
-    fair = games.episodes - before >= metrics.games_needed(config.num_envs)
+    fair = games.episodes - before >= metrics.games_needed(num_envs)
     return games.return_mean if fair else None
 
 

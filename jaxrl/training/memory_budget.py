@@ -1,7 +1,6 @@
 """Checks that training fits into free memory, before it runs out."""
 
 import contextlib
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +9,12 @@ import jax
 from jax.sharding import Mesh
 
 from jaxrl.config.algorithm_base import AlgorithmConfig
-from jaxrl.config.schema import Config
-from jaxrl.envs.engines import engine_name
+from jaxrl.config.plan import Plan
 from jaxrl.errors import UserError
-from jaxrl.networks.core import core_of
 from jaxrl.replay import buffer
 from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
-from jaxrl.types import FRAME_SHAPE, Core
+from jaxrl.types import FRAME_SHAPE
 
 # Of one environment by engine, in bytes; Pong, EnvPool 1.2.5.
 EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
@@ -31,7 +28,7 @@ def check_fits(
     copies: int = 1,
     where: str = "",
     frame_shape: tuple[int, int] = FRAME_SHAPE,
-    core: Core | None = None,
+    core_size: int = 0,
 ) -> None:
     """Raises `UserError`, with a size that fits, if an agent's memory needs more than is free.
 
@@ -43,9 +40,9 @@ def check_fits(
       copies: of them, 2 where a checkpoint passes through the same memory.
       where: the place's name, for the message.
       frame_shape: height and width of a frame in pixels.
-      core: of an agent that remembers, else None.
+      core_size: numbers of a recurrent core's state; 0 without one.
     """
-    state = core.size * agent.states_per_transition if core else 0.0
+    state = core_size * agent.states_per_transition
     each, capacity = transition_bytes(frame_shape, state), agent.remembered(num_envs)
     fits = int(USABLE * free_bytes / (each * copies * share))
     if capacity > fits:
@@ -69,9 +66,9 @@ def _gigabytes(need: float, free: float) -> str:
     return f"{need / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
 
 
-def _remedies(config: Config) -> str:
+def _remedies(plan: Plan) -> str:
     """Returns the settings that make a program smaller, for messages."""
-    remedies = ["fewer of num_envs"]
+    remedies, config = ["fewer of num_envs"], plan.config
     if config.agent.rollout_length > 1:
         remedies.append("a shorter agent.rollout_length")
     remedies += config.agent.memory_savers
@@ -80,31 +77,27 @@ def _remedies(config: Config) -> str:
     return ", ".join([*remedies, "a smaller agent.micro_batch"])
 
 
-def _check_play(config: Config, mesh: Mesh, members: int) -> None:
+def _check_play(plan: Plan, mesh: Mesh, members: int) -> None:
     """Raises `UserError` if the emulators, or the rollouts alone, do not fit."""
-    local = members * config.num_envs * num_local_devices(mesh) // mesh.size
-    host = free_host_memory()
-    each = EMULATOR_BYTES.get(engine_name(config), 0)
-    emulators = local * each
+    num_envs, host = plan.config.num_envs, free_host_memory()
+    each = EMULATOR_BYTES.get(plan.env.engine, 0)
+    emulators = members * plan.envs_per_device * num_local_devices(mesh) * each
     if emulators > host:
         raise UserError(
-            f"num_envs = {config.num_envs}: the emulators need {_gigabytes(emulators, host)}: "
+            f"num_envs = {num_envs}: the emulators need {_gigabytes(emulators, host)}: "
             f"about {int(buffer.USABLE * host / each / members)} would fit"
         )
     free, sharing = _free(mesh)
-    length = config.agent.rollout_length
-    row = math.prod(config.frame_shape()) * config.env.stack  # bytes
-    if (core := core_of(config.network)) is not None:
-        row += 4 * core.size
-    need = members * (length + 1) * row * config.num_envs // mesh.size * sharing
+    need = members * plan.rollout_bytes * sharing
     if need > free:
+        length = plan.config.agent.rollout_length
         raise UserError(
-            f"num_envs = {config.num_envs} and agent.rollout_length = {length}: a rollout "
-            f"needs {_gigabytes(need, free)}: take {_remedies(config)}"
+            f"num_envs = {num_envs} and agent.rollout_length = {length}: a rollout "
+            f"needs {_gigabytes(need, free)}: take {_remedies(plan)}"
         )
 
 
-def check_compiled(compiled: Any, config: Config, mesh: Mesh) -> None:
+def check_compiled(compiled: Any, plan: Plan, mesh: Mesh) -> None:
     """Raises `UserError` if the intermediate results of the compiled program do not fit."""
     analysis = compiled.memory_analysis()
     if analysis is None:  # not every platform has one
@@ -113,14 +106,12 @@ def check_compiled(compiled: Any, config: Config, mesh: Mesh) -> None:
     need = analysis.temp_size_in_bytes * sharing
     if need > free:
         raise UserError(
-            f"an update of {config.num_envs} environments needs {_gigabytes(need, free)}: take "
-            f"{_remedies(config)}"
+            f"an update of {plan.config.num_envs} environments needs {_gigabytes(need, free)}: "
+            f"take {_remedies(plan)}"
         )
 
 
-def out_of_memory(
-    error: jax.errors.JaxRuntimeError, config: Config, mesh: Mesh
-) -> UserError | None:
+def out_of_memory(error: jax.errors.JaxRuntimeError, plan: Plan, mesh: Mesh) -> UserError | None:
     """Returns an error that names the settings to change if memory ran out, else None."""
     text = str(error)
     if "RESOURCE_EXHAUSTED" not in text:
@@ -129,18 +120,19 @@ def out_of_memory(
     need = f" for {found[1].strip()}{' bytes' * found[1].strip().isdecimal()}" if found else ""
     return UserError(
         f"memory ran out{need} while {_free(mesh)[0] / 1e9:.1f} GB were free: "
-        f"take {_remedies(config)}"
+        f"take {_remedies(plan)}"
     )
 
 
-def check_memory(config: Config, mesh: Mesh, members: int = 1) -> None:
+def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
     """Raises `UserError`, before anything is allocated, if the run does not fit into memory.
 
     Of a population each of the `members` may take an equal share.
     """
-    _check_play(config, mesh, members)
+    _check_play(plan, mesh, members)
+    config = plan.config
     agent, num_envs = config.agent, config.num_envs
-    form = config.frame_shape(), core_of(config.network)
+    form = config.env.frame_shape, config.network.core_size
     if not agent.remembered(num_envs):
         return
     keeps = agent.remembers_past and config.checkpoint.memory

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxrl.config.schema import Config
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
 
@@ -30,7 +29,8 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
         f"{config.algorithm} on {config.game}{runs or ':'} {config.num_envs} environments, "
         f"{devices}, {total:,} steps{rounded * (total > config.total_steps)}, into {where}"
     ]
-    if _is_untuned(config):
+    # As without --config.
+    if all(part == type(part)() for part in (config.agent, config.network, config.optimizer)):
         lines.append(
             f"these are the defaults of {config.algorithm}: `jaxrl configs` lists tuned settings"
         )
@@ -50,12 +50,6 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
             "(agent.learning_starts), and total_steps is not above them"
         )
     return "\n".join(lines)
-
-
-def _is_untuned(config: Config) -> bool:
-    """Returns whether agent, network and optimizer have their defaults, as without --config."""
-    parts = config.agent, config.network, config.optimizer
-    return all(part == type(part)() for part in parts)
 
 
 def describe_devices(count: int, kind: str = "") -> str:

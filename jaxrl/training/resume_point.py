@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 
-from jaxrl.config.plan import check_sizes, resolve
+from jaxrl.config.plan import Plan, resolve
 from jaxrl.config.schema import Config
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.program import moved_games
@@ -122,12 +122,12 @@ def check_divides_among(config: Config) -> None:
     if not asked:  # every accelerator: known when the devices are opened
         return
     try:
-        check_sizes(config, asked)
+        resolve(config, asked)
     except UserError as error:
         fitting = []
         for number in range(1, min(2 * asked, config.num_envs) + 1):
             with contextlib.suppress(UserError):
-                check_sizes(config, number)
+                resolve(config, number)
                 fitting.append(str(number))
         if not fitting:  # it is not the number of devices that is wrong
             raise error from None
@@ -136,10 +136,10 @@ def check_divides_among(config: Config) -> None:
         ) from None
 
 
-def is_complete(config: Config, run_dir: Path) -> bool:
+def is_complete(plan: Plan, run_dir: Path) -> bool:
     """Returns whether a run that reached its last step was also evaluated and drawn."""
-    total = resolve(config).total_steps
-    evaluated = not config.evaluation.episodes or evaluation_record.is_of_end(run_dir, total)
+    episodes, total = plan.config.evaluation.episodes, plan.total_steps
+    evaluated = not episodes or evaluation_record.is_of_end(run_dir, total)
     return evaluated and (run_dir / layout.LEARNING_CURVE).exists()
 
 

@@ -15,14 +15,13 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import curves
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
-from jaxrl.config.plan import check_sizes, resolve, with_learners
+from jaxrl.config.plan import Plan, with_learners
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
-from jaxrl.envs import check_engine, check_starts_many, engine_name, make_engines
+from jaxrl.envs import make_engines
 from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
 from jaxrl.formatting import shell_word
-from jaxrl.networks.torsos import check_torso
 from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
 from jaxrl.runs import evaluation_record, layout, population
@@ -32,12 +31,13 @@ from jaxrl.runs.directory import create_run, load_config, new_run_dir, write_con
 from jaxrl.runs.provenance import write_provenance
 from jaxrl.runs.wandb_log import check_installed
 from jaxrl.runtime import malloc, processes
-from jaxrl.runtime.mesh import make_mesh, num_local_devices, simulate_cpu_devices
+from jaxrl.runtime.mesh import num_local_devices, simulate_cpu_devices
 from jaxrl.runtime.signals import StopSignal
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.training import loop, memory_budget, resume_point
 from jaxrl.training.display import Display
 from jaxrl.training.messages import headline
+from jaxrl.training.planning import plan_training
 from jaxrl.training.resume_point import ResumePoint
 from jaxrl.training.session import OnMetrics, TrainingSession
 from jaxrl.types import ActorState, LoopState
@@ -54,11 +54,11 @@ class Outcome(NamedTuple):
     signal: int | None  # that stopped it early
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """The runs to train: one, or the members of a population."""
 
     path: Path  # that the user names: of the run, or of the population
-    configs: tuple[Config, ...]
+    plans: tuple[Plan, ...]
     run_dirs: tuple[Path, ...]
 
 
@@ -74,15 +74,15 @@ def start(
 
     Raises `UserError` before anything is compiled or overwritten.
     """
-    mesh = _open_mesh(config)
+    plan, mesh = _open(config)
     # Both stay, also when the run is resumed on other devices.
     config = with_learners(config, mesh.size).with_time_limit()
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         processes.wait_to_see(run_dir / layout.CONFIG)
-        config = config.replaced(run_dir=str(run_dir))
-        asked = Asked(run_dir, (config,), (run_dir,))
-        return _train(asked, mesh, ResumePoint(), on_metrics, ends_process)
+        plan = plan.of(config.replaced(run_dir=str(run_dir)))
+        request = RunRequest(run_dir, (plan,), (run_dir,))
+        return _train(request, mesh, ResumePoint(), on_metrics, ends_process)
 
 
 def start_population(config: Config, seeds: Sequence[int]) -> Outcome:
@@ -90,13 +90,13 @@ def start_population(config: Config, seeds: Sequence[int]) -> Outcome:
 
     Raises `UserError` before anything is compiled or overwritten.
     """
-    mesh = _open_mesh(population.configs_of(config, seeds, Path())[0], len(seeds))
+    plan, mesh = _open(population.configs_of(config, seeds, Path())[0], len(seeds))
     with contextlib.ExitStack() as held:
         root = Path(config.run_dir or new_run_dir(config, seeds))
         configs = population.configs_of(config, seeds, root)
         population.create(root, configs, held)
-        asked = Asked(root, configs, population.run_dirs(root))
-        return _train(asked, mesh, ResumePoint(), None, ends_process=True)
+        request = RunRequest(root, tuple(map(plan.of, configs)), population.run_dirs(root))
+        return _train(request, mesh, ResumePoint(), None, ends_process=True)
 
 
 def resume(
@@ -118,8 +118,8 @@ def resume(
     run_dirs = population.run_dirs(run_dir)
     configs = tuple(_config_to_resume(own, num_devices, override) for own in run_dirs)
     population.check_alike(configs)
-    config, asked = configs[0], Asked(run_dir, configs, run_dirs)
-    mesh = _open_mesh(config, len(configs))
+    plan, mesh = _open(configs[0], len(configs))
+    request = RunRequest(run_dir, tuple(map(plan.of, configs)), run_dirs)
     with contextlib.ExitStack() as held:
         # Process 0 decides: others may see an older listing of a network file system.
         found = json.loads(processes.from_first(lambda: resume_point.find(run_dirs, configs, held)))
@@ -128,25 +128,25 @@ def resume(
             if first:
                 print("no checkpoint yet: training begins from the start", file=sys.stderr)
                 resume_point.go_back(run_dirs, 0, found["damaged"])
-            return _train(asked, mesh, ResumePoint(), on_metrics, ends_process)
+            return _train(request, mesh, ResumePoint(), on_metrics, ends_process)
         changes = tuple(
             overrides.check(saved, own, override, overridden)
             for saved, own, overridden in zip(
                 found["configs"], configs, found["overridden"], strict=True
             )
         )
-        total = resolve(config, mesh.size).total_steps
+        total = plan.total_steps
         if step > total and "total_steps" in changes[0]:
-            raise UserError(f"total_steps = {config.total_steps:,}: the run has reached step "
+            raise UserError(f"total_steps = {plan.config.total_steps:,}: the run has reached step "
                             f"{step:,} already")  # fmt: skip
-        if step >= total and not _incomplete(asked):
+        if step >= total and not _incomplete(request):
             if first:
                 print(f"training had ended already, at step {step:,}: --override total_steps="
                       f"{2 * step} trains as long again", file=sys.stderr)  # fmt: skip
             return Outcome(run_dir, step, None)
         # Every process waits here: all must find the same checkpoints afterwards.
         processes.from_first(lambda: resume_point.go_back(run_dirs, step, found["damaged"]))
-        return _train(asked, mesh, ResumePoint(step, changes), on_metrics, ends_process)
+        return _train(request, mesh, ResumePoint(step, changes), on_metrics, ends_process)
 
 
 def _config_to_resume(run_dir: Path, num_devices: int | None, override: tuple[str, ...]) -> Config:
@@ -158,39 +158,32 @@ def _config_to_resume(run_dir: Path, num_devices: int | None, override: tuple[st
     return config
 
 
-def _incomplete(asked: Asked) -> list[int]:
+def _incomplete(request: RunRequest) -> list[int]:
     """Returns the numbers of the runs that process 0 finds not evaluated or not drawn."""
 
     def find() -> str:
-        runs = enumerate(zip(asked.configs, asked.run_dirs, strict=True))
+        runs = enumerate(zip(request.plans, request.run_dirs, strict=True))
         return json.dumps([n for n, own in runs if not resume_point.is_complete(*own)])
 
     return json.loads(processes.from_first(find))
 
 
-def _open_mesh(config: Config, members: int = 1) -> jax.sharding.Mesh:
-    """Returns the devices to train on. Raises `UserError` if the configuration does not fit."""
+def _open(config: Config, members: int = 1) -> tuple[Plan, jax.sharding.Mesh]:
+    """Returns the plan of a run, and the devices to train on. Raises `UserError` where none is."""
     malloc.share_arenas()  # before JAX and the emulators start their threads
     check(config)
     check_installed(config)
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())
-    check_engine(config)
-    check_torso(config.network, (*config.frame_shape(), config.env.stack), config.planes())
-    if members > 1:
-        check_starts_many(config)
-        population.check_processes(processes.count())
-    mesh = make_mesh(config.parallel.num_devices)
-    check_sizes(config, mesh.size)
-    memory_budget.check_memory(config, mesh, members)
+    plan, mesh = plan_training(config, members)
     with processes.quiet():  # the first connection, which Gloo announces on standard output
         # The machines may differ: one without a compiler would play with another engine.
-        processes.check_same(f"{settings(config)}\nengine that plays: {engine_name(config)}")
-    return mesh
+        processes.check_same(f"{settings(config)}\nengine that plays: {plan.env.engine}")
+    return plan, mesh
 
 
 def _train(
-    asked: Asked,
+    request: RunRequest,
     mesh: jax.sharding.Mesh,
     origin: ResumePoint,
     on_metrics: OnMetrics | None,
@@ -198,27 +191,28 @@ def _train(
 ) -> Outcome:
     """Builds the sessions' parts, trains, and finishes the runs if no signal stopped them."""
     start_time = time.perf_counter()
-    config, members = asked.configs[0], len(asked.configs)
-    plan = resolve(config, mesh.size)
-    engines = make_engines(config, plan.envs_per_device, num_local_devices(mesh), members)
+    plan, members = request.plans[0], len(request.plans)
+    engines = make_engines(plan, num_local_devices(mesh), members)
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
-    program = make_program(plan, agent, engines, mesh, [own.seed for own in asked.configs])
-    again = f"jaxrl resume {shell_word(asked.path)}" + " in every process" * (processes.count() > 1)
+    program = make_program(plan, agent, engines, mesh, [own.config.seed for own in request.plans])
+    again = f"jaxrl resume {shell_word(request.path)}" + " in every process" * (
+        processes.count() > 1
+    )
     processes.advise(f"go on with: {again}")
     with (
         Display(silent=processes.index() > 0) as display,
-        Watchdog(config.env.stuck_after, f"; go on with: {again}") as watchdog,
+        Watchdog(plan.env.stuck_after, f"; go on with: {again}") as watchdog,
         StopSignal(ends_process).watching() as stop,
     ):
         sessions = tuple(
             TrainingSession(
-                plan=resolve(own, mesh.size),
+                plan=own,
                 run_dir=run_dir,
                 mesh=mesh,
                 engines=engines,
                 program=program,
                 checkpoints=Checkpoints(
-                    run_dir, own, engines[0].state_format, origin.checkpoint, members
+                    run_dir, own.config, engines[0].state_format, origin.checkpoint, members
                 ),
                 display=display,
                 stop=stop,
@@ -227,21 +221,21 @@ def _train(
                 members=members,
                 on_metrics=on_metrics,
             )
-            for own, run_dir in zip(asked.configs, asked.run_dirs, strict=True)
+            for own, run_dir in zip(request.plans, request.run_dirs, strict=True)
         )
-        display.say(headline(sessions, asked.path))
+        display.say(headline(sessions, request.path))
         state, progress = _run(sessions, origin)
         if stop.signal is not None:
             display.say(f"stopped at step {progress.step:,} and saved; go on with: {again}")
-            return Outcome(asked.path, progress.step, stop.signal)
+            return Outcome(request.path, progress.step, stop.signal)
     trained = progress.step > (origin.checkpoint or 0)
-    left = range(members) if trained else _incomplete(asked)
+    left = range(members) if trained else _incomplete(request)
     with Display(silent=processes.index() > 0) as display:
         for number, learned in enumerate(sessions[0].agents(state)):
             if processes.index() == 0 and number in left:
                 session = sessions[number]._replace(display=display)
                 _finish(session, learned.actor, progress.step)
-    return Outcome(asked.path, progress.step, None)
+    return Outcome(request.path, progress.step, None)
 
 
 def _run(sessions: Sequence[TrainingSession], origin: ResumePoint) -> tuple[LoopState, Progress]:
@@ -254,11 +248,11 @@ def _run(sessions: Sequence[TrainingSession], origin: ResumePoint) -> tuple[Loop
             return state, begun[0]
         with session.display.busy("compiling") as compiling:
             compiled = session.program.run.lower(state, np.int32(1)).compile()
-        memory_budget.check_compiled(compiled, session.config, session.mesh)
+        memory_budget.check_compiled(compiled, session.plan, session.mesh)
         _record_provenance(sessions, origin)
         return loop.run(sessions, compiled, state, begun, compiling.seconds, new_games)
     except jax.errors.JaxRuntimeError as error:
-        if mistake := memory_budget.out_of_memory(error, session.config, session.mesh):
+        if mistake := memory_budget.out_of_memory(error, session.plan, session.mesh):
             raise mistake from error
         raise
     finally:
@@ -312,7 +306,7 @@ def _record_provenance(sessions: Sequence[TrainingSession], origin: ResumePoint)
         return
     changed = origin.changes or ({},) * len(sessions)
     for session, changes in zip(sessions, changed, strict=True):
-        devices, engine = list(session.mesh.devices.flat), engine_name(session.config)
+        devices, engine = list(session.mesh.devices.flat), session.plan.env.engine
         write_provenance(session.config, session.run_dir, devices, engine, changes)
         if changes:
             write_config(session.run_dir, session.config)

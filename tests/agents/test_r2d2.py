@@ -29,7 +29,7 @@ from jaxrl.program.program import Program, make_program
 from jaxrl.replay import buffer, sequences
 from jaxrl.runtime.mesh import make_mesh, map_over_devices
 from jaxrl.training import memory_budget
-from jaxrl.types import AXIS, Agent, Core, LoopState, RecurrentObservation, Trajectory
+from jaxrl.types import AXIS, Agent, LoopState, RecurrentObservation, Trajectory
 from tests.conftest import catch_config, recipe_file
 from tests.survival import without_times
 
@@ -298,7 +298,7 @@ def test_dueling_streams_follow_the_core():
 
 @pytest.mark.parametrize("num_devices", [1, 2, 4])
 def test_environments_explore_by_their_number(num_devices):
-    config, size = config_of(num_envs=8), 8 // num_devices
+    config, size = config_of({"batch_size": 4}, num_envs=8), 8 // num_devices
     spec = make_engine(config, size, num_devices).spec
     epsilon = make_agent(resolve(config, num_devices), spec).act.args[0].epsilon
     specs = (jax.sharding.PartitionSpec(),), jax.sharding.PartitionSpec(AXIS)
@@ -345,8 +345,7 @@ def test_settings_that_cannot_be_are_refused(changes, message):
 
 def test_a_replay_is_measured_with_its_states():
     config = load(recipe_file("r2d2"))
-    core = Core(1024, forgets_lives=False)
-    fits = partial(memory_budget.check_fits, config.agent, 256, share=1, core=core)
+    fits = partial(memory_budget.check_fits, config.agent, 256, share=1, core_size=1024)
     # 84 x 84 + 8 + 9 bytes and 4,096 / 40 of a state, of a million transitions and a tenth more
     need = (7056 + 17 + 102.4) * 1e6 / 0.9
     fits(need * 1.001)

@@ -12,7 +12,7 @@ import pytest
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config.algorithms import SHIPPED
-from jaxrl.config.plan import check_sizes, resolve, scaled_learning_rate
+from jaxrl.config.plan import resolve, scaled_learning_rate
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.config.toml import from_table, load, to_toml
 from jaxrl.config.validation import check, check_game
@@ -129,27 +129,27 @@ def test_not_a_number_is_refused():
 
 def test_sizes_that_do_not_divide_name_the_nearest_that_do():
     with pytest.raises(UserError, match="take 15 or 18"):
-        check_sizes(dataclasses.replace(Config(), num_envs=17), 3)
+        resolve(dataclasses.replace(Config(), num_envs=17), 3)
     with pytest.raises(UserError, match=r"take 3, or --parallel.num-devices 2$"):
-        check_sizes(dataclasses.replace(Config(), num_envs=2), 3)
+        resolve(dataclasses.replace(Config(), num_envs=2), 3)
     agent = dataclasses.replace(Config().agent, micro_batch=30)
     with pytest.raises(UserError, match="80 rows of a gradient: take 20"):
-        check_sizes(dataclasses.replace(Config(), agent=agent), 1)
+        resolve(dataclasses.replace(Config(), agent=agent), 1)
 
 
 def test_statistics_of_more_environments_than_they_count_exactly_are_refused():
     """262,144 for all devices together, or for each learner that learns apart."""
     many = Config(num_envs=2**19, network=NetworkConfig(normalize_observations=True))
-    check_sizes(dataclasses.replace(many, num_envs=2**18), 2)
-    check_sizes(dataclasses.replace(many, network=NetworkConfig()), 2)
+    resolve(dataclasses.replace(many, num_envs=2**18), 2)
+    resolve(dataclasses.replace(many, network=NetworkConfig()), 2)
     with pytest.raises(UserError, match=r"num_envs = 524288: network\.normalize_.* most 262144 "):
         check(many)
     apart = many.replaced(parallel={"sync_every": 1})
     for config, devices in ((apart, 2), (apart.replaced(parallel={"num_learners": 2}), 1)):
-        check_sizes(config, devices)
+        resolve(config, devices)
     check(apart)
     with pytest.raises(UserError, match="at most 262144"):
-        check_sizes(apart, 1)
+        resolve(apart, 1)
 
 
 def test_an_unknown_number_of_devices_refuses_only_what_no_number_would_mend():
@@ -157,17 +157,17 @@ def test_an_unknown_number_of_devices_refuses_only_what_no_number_would_mend():
     parallel = {"sync_every": 1, "num_learners": 4, "groups": 2}
     config = Config(num_envs=8).replaced(parallel=parallel)
     check(config)
-    check_sizes(config, 4)
+    resolve(config, 4)
     with pytest.raises(UserError, match="play in one group"):
-        check_sizes(config, 2)
+        resolve(config, 2)
     with pytest.raises(UserError, match="groups = 3 does not divide the 2 environments"):
         check(config.replaced(parallel={"groups": 3}))
 
 
 def test_a_plan_is_computed_also_of_what_would_be_refused():
     """Readers of a run need its steps wherever it was trained: 17 x 5, 118 times, is 10,030."""
-    config = Config(num_envs=17, total_steps=10_000)
-    assert resolve(config, 3).total_steps == 10_030
+    config = Config(num_envs=17, total_steps=10_000).replaced(parallel={"num_devices": 3})
+    assert resolve(config).total_steps == 10_030
     assert resolve(config).num_updates == 118
 
 

@@ -12,14 +12,13 @@ from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
-from jaxrl.envs import make_engines
+from jaxrl.envs import make_engine, make_engines
 from jaxrl.envs.envpool import engine as envpool_engine
 from jaxrl.envs.envpool.callback import host_calls
-from jaxrl.envs.envpool.engine import make_envpool
 from jaxrl.errors import EngineError, UserError
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
-from tests.conftest import recipe_file
+from tests.conftest import planned, recipe_file
 from tests.envs.test_envpool import play, random_actions
 
 BASE = Config().replaced(
@@ -55,8 +54,8 @@ def trained(engine, num_devices, groups, updates):
         parallel={"groups": groups, "order": "overlapped"},
     )
     mesh = make_mesh(num_devices)
-    plan = resolve(config, mesh.size)
-    engines = make_engines(config, plan.envs_per_device, num_devices)
+    plan = planned(config, mesh.size)
+    engines = make_engines(plan, num_devices)
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_device))
     program = make_program(plan, agent, engines, mesh)
     state = jax.device_get(program.run(program.init(), np.int32(updates)))
@@ -97,7 +96,7 @@ def test_callbacks_are_taken_where_there_is_no_custom_call(
     client = SimpleNamespace(platform_version=version)
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
     monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(client=client)])
-    engine = make_envpool(BASE, 1, num_local_devices=2)
+    engine = make_engine(BASE, 1, num_local_devices=2)
     engine.init(0)
     engine.close()
     assert len(made) == expected
@@ -109,7 +108,7 @@ def test_callbacks_need_jax_to_have_the_cpu(monkeypatch):
 
     monkeypatch.setattr(jax, "local_devices", none)
     with pytest.raises(UserError, match="JAX_PLATFORMS=cuda,cpu"):
-        make_envpool(BASE.replaced(env={"interface": "callback"}), 1)
+        make_engine(BASE.replaced(env={"interface": "callback"}), 1)
 
 
 class Failing:
@@ -156,7 +155,7 @@ def test_the_engine_raises_the_error_until_it_is_restarted(monkeypatch):
     monkeypatch.setattr(
         envpool_engine, "host_calls", lambda p, *rest: real(Failing(p, "recv"), *rest)
     )
-    engine = make_envpool(BASE.replaced(env={"interface": "callback"}), 2)
+    engine = make_engine(BASE.replaced(env={"interface": "callback"}), 2)
     state, _ = engine.init(0)
     step = jax.jit(lambda state, action: engine.recv(engine.send(state, action)))
     for _ in range(2):
@@ -195,9 +194,9 @@ def test_a_restarted_program_steps_its_new_pools(monkeypatch):
 
     monkeypatch.setattr(envpool_engine, "host_calls", counting)
     config = load(recipe_file("a2c_fast")).replaced(
-        num_envs=2, env={"interface": "callback", "random_start_steps": 0}
+        num_envs=2, env={"engine": "envpool", "interface": "callback", "random_start_steps": 0}
     )
-    engine = make_envpool(config, 2)
+    engine = make_engine(config, 2)
     agent = make_agent(resolve(config), engine.spec)
     program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.restart(program.init(), 7)

@@ -20,7 +20,8 @@ LEFT, NOOP, RIGHT = range(3)
 
 
 def play(policy, steps=60, num_envs=16, **changes):
-    engine = make_catch(large_catch_config(**changes), num_envs)
+    config = large_catch_config(**changes)
+    engine = make_catch(config.game, config.env, num_envs)
     state, timestep = engine.init(0)
     rows = [timestep]
     step = jax.jit(lambda state, action: engine.recv(engine.send(state, action)))

@@ -15,14 +15,13 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600 import engine as atari2600
-from jaxrl.envs.engines import engine_name
 from jaxrl.errors import UserError
 from jaxrl.networks.torsos import planes_last
 from jaxrl.runs import metrics
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import memory_budget
 from jaxrl.types import EnvSpec
-from tests.conftest import catch_config
+from tests.conftest import catch_config, chosen, planned
 
 LUMINANCE = np.array([0.299, 0.587, 0.114])  # of red, green and blue (Rec. 601)
 
@@ -63,9 +62,9 @@ def test_the_planes_are_red_green_and_blue(interface):
 def test_our_emulator_refuses_them_and_auto_takes_envpool(capsys):
     config = Config(game="pong").replaced(env={"grayscale": False})
     with pytest.raises(UserError, match=r"env.grayscale = false: .* --env.engine envpool"):
-        atari2600.check_config(config)
+        atari2600.check_game(config.game, config.env)
     atari2600._say_envpool.cache_clear()
-    assert engine_name(config) == "envpool"
+    assert chosen(config).engine == "envpool"
     assert "env.grayscale = false" in capsys.readouterr().err
 
 
@@ -75,8 +74,8 @@ def test_our_emulator_refuses_them_and_auto_takes_envpool(capsys):
 )
 def test_every_agents_first_layer_has_a_channel_for_each_plane_of_each_frame(recipe):
     config = catch_config(recipe, game="pong", env={"grayscale": False}, num_envs=4)
-    height, width = config.frame_shape()
-    spec = EnvSpec(4, 6, ("NOOP",) * 6, "pong", (height, width), 4, config.planes())
+    height, width = config.env.frame_shape
+    spec = EnvSpec(4, 6, ("NOOP",) * 6, "pong", (height, width), 4, config.env.planes)
     agent = make_agent(resolve(config), spec)
     state = jax.eval_shape(agent.init, jax.random.key(0))
     assert state.actor.params["Torso_0"]["Conv_0"]["kernel"].shape[2] == 12
@@ -86,9 +85,10 @@ def test_memory_is_counted_in_color(monkeypatch):
     config = Config(game="pong").replaced(env={"engine": "envpool"})
     rollout = (config.agent.rollout_length + 1) * 84 * 84 * 4 * config.num_envs  # of gray bytes
     monkeypatch.setattr(memory_budget, "_free", lambda mesh: (2 * rollout, 1))
-    memory_budget._check_play(config, make_mesh(1), 1)
+    memory_budget._check_play(planned(config), make_mesh(1), 1)
+    color = config.replaced(env={"grayscale": False})
     with pytest.raises(UserError, match="a rollout needs"):
-        memory_budget._check_play(config.replaced(env={"grayscale": False}), make_mesh(1), 1)
+        memory_budget._check_play(planned(color), make_mesh(1), 1)
 
 
 def test_an_engine_that_shows_gray_frames_is_refused():
@@ -118,7 +118,7 @@ def test_agents_train_evaluate_and_play_in_color(tmp_path, recipe, settings):
     assert metrics.read(run)[-1]["step"] >= 400
     assert len(json.loads((run / "evaluation.json").read_text())["scores"]) == 1
     policy = jaxrl.load_policy(run)
-    height, width = policy.config.frame_shape()
+    height, width = policy.config.env.frame_shape
     assert (height, width) == (3 * policy.config.env.frame_height, policy.config.env.frame_width)
     assert policy.actor.params["Torso_0"]["Conv_0"]["kernel"].shape[2] == 12
     assert main(["play", str(run), "-o", str(tmp_path / "x.gif")]) == 0

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from jaxrl.config.schema import Config
+from jaxrl.envs import make_engine
 from jaxrl.envs.base import WHOLE, cores_by_device, first_env_seed, on_cores
 from jaxrl.envs.envpool import engine
 from jaxrl.envs.envpool.engine import (
     EnvPoolState,
-    check_config,
-    make_envpool,
+    check_mode,
     make_pool,
     time_step,
 )
@@ -49,7 +49,7 @@ def scripted(actions):
 def play(config, actions):
     """Engine rows and stacks, one per action[T, E], all stacked along time."""
     steps, num_envs = actions.shape
-    engine = make_envpool(config, num_envs)
+    engine = make_engine(config, num_envs)
     env, timestep = engine.init(config.seed)
     keys = jax.random.split(jax.random.key(0), num_envs)
     games = episode_statistics.init(num_envs, 1, counted=True)
@@ -71,7 +71,7 @@ def play(config, actions):
 
 def raw(config, actions, **options):
     """Plays the same actions in EnvPool itself: observations and answers by step."""
-    pool = make_pool(config, actions.shape[1], first_env_seed(config.seed),
+    pool = make_pool(config.game, config.env, actions.shape[1], first_env_seed(config.seed),
                      num_threads=1, **options)  # fmt: skip
     first, _ = pool.reset()
     answers = [pool.step(action.astype(np.int32)) for action in actions]
@@ -257,7 +257,7 @@ def test_stacks_equal_those_of_envpool(episodic_life, limit):
 def test_two_devices_step_two_pools():
     actions = random_actions(20, 4)
     mesh = make_mesh(2)
-    engine = make_envpool(BASE, num_envs=2, num_local_devices=2)
+    engine = make_engine(BASE, num_envs=2, num_local_devices=2)
     env, first = engine.init(BASE.seed)
     env = put(mesh, env, SHARDED)
 
@@ -283,15 +283,15 @@ def test_two_devices_step_two_pools():
 
 
 def test_modes_that_the_game_does_not_have_are_refused():
-    check_config(BASE.replaced(game="pong", env={"mode": 1, "difficulty": 1}))
+    check_mode("pong", BASE.replaced(env={"mode": 1, "difficulty": 1}).env)
     for changes, told in (({"mode": 99}, "invalid game mode"), ({"difficulty": 7}, "difficulty")):
-        config = BASE.replaced(game="pong", env=changes)
+        env = BASE.replaced(env=changes).env
         with pytest.raises(UserError, match=f"env.mode, env.difficulty = .*: pong: .*{told}"):
-            check_config(config)
+            check_mode("pong", env)
 
 
 def test_actions_of_a_wrong_shape_or_type_are_refused():
-    engine = make_envpool(BASE, 2)
+    engine = make_engine(BASE, 2)
     env, _ = engine.init(1)
     send = jax.jit(engine.send)
     for wrong in (jnp.zeros(3, jnp.int32), jnp.zeros((2, 1), jnp.int32)):
@@ -313,7 +313,7 @@ def test_actions_out_of_range_do_not_reach_the_emulator():
 
 
 def test_stepping_before_init_is_refused():
-    engine = make_envpool(BASE, 2)
+    engine = make_engine(BASE, 2)
     with pytest.raises(RuntimeError, match="init"):
         engine.send(
             EnvPoolState(jnp.zeros(8, jnp.uint8), *jnp.zeros((3, 2), int)), jnp.zeros(2, jnp.int32)
@@ -324,10 +324,10 @@ def test_stepping_before_init_is_refused():
 
 
 def test_no_fire_is_pressed_for_agents_with_all_actions():
-    pressed = partial(make_pool, num_envs=1, seed=3)
-    full = pressed(BASE.replaced(env={"full_action_space": True}))
+    pressed = partial(make_pool, BASE.game, num_envs=1, seed=3)
+    full = pressed(dataclasses.replace(BASE.env, full_action_space=True))
     assert not full.config["use_fire_reset"]
-    assert pressed(BASE).config["use_fire_reset"]
+    assert pressed(BASE.env).config["use_fire_reset"]
 
 
 def test_runs_and_devices_never_share_a_seed():
@@ -357,13 +357,13 @@ def start_draws(num_envs, max_steps):
 @pytest.mark.slow
 def test_random_starts_move_each_environment_by_its_own_number_of_steps():
     config = BASE.replaced(env={"random_start_steps": 40})
-    engine = make_envpool(config, 6)
+    engine = make_engine(config, 6)
     _, timestep = engine.init(1)
     engine.close()
     first, steps, actions = start_draws(6, 40)
     assert len(set(steps)) > 3
     for env in range(6):
-        pool = make_pool(config, 1, first + env)
+        pool = make_pool(config.game, config.env, 1, first + env)
         frame, _ = pool.reset()
         for action in actions[env][: steps[env]]:
             frame, *_ = pool.step(np.array([action]))
@@ -374,14 +374,14 @@ def test_random_starts_move_each_environment_by_its_own_number_of_steps():
 @pytest.mark.slow
 def test_random_starts_tell_the_lives_that_are_left():
     config = BASE.replaced(game="breakout", env={"random_start_steps": 300})
-    engine = make_envpool(config, 6)
+    engine = make_engine(config, 6)
     env, timestep = engine.init(1)
     engine.close()
     first = first_env_seed(1)
     for number in range(6):
         random = np.random.default_rng(first + number)
         steps = int(random.integers(0, 301))
-        pool = make_pool(config, 1, first + number)
+        pool = make_pool(config.game, config.env, 1, first + number)
         lives = pool.reset()[1]["lives"]
         terminated = np.zeros(1, bool)
         for action in random.integers(0, 4, 300, np.int32)[:steps]:
@@ -399,7 +399,7 @@ def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
     config = BASE.replaced(env={"random_start_steps": 40})
     frames = []
     for devices in (1, 2):
-        engine = make_envpool(config, 4 // devices, devices)
+        engine = make_engine(config, 4 // devices, devices)
         frames.append(engine.init(1)[1].frame)
         engine.close()
     np.testing.assert_array_equal(*frames)
@@ -409,7 +409,7 @@ def test_random_starts_do_not_depend_on_how_games_are_spread_over_pools():
 @pytest.mark.rotating(1)
 def test_a_start_that_ended_a_game_is_followed_by_its_reset():
     config = BASE.replaced(env={"random_start_steps": 9, "max_episode_steps": 4})
-    engine = make_envpool(config, 8)
+    engine = make_engine(config, 8)
     env, _ = engine.init(1)
     _, steps, _ = start_draws(8, 9)
     # Steps 1 to 4 are a game, 5 is the reset, 6 to 9 the next game.
@@ -439,7 +439,7 @@ def test_playing_leaves_matplotlibs_backend_alone():
     code = (
         "import os; from jaxrl.config.schema import Config;"
         "from jaxrl.envs.envpool.engine import make_pool;"
-        "make_pool(Config(), 1, 1); assert 'MPLBACKEND' not in os.environ"
+        "make_pool('pong', Config().env, 1, 1); assert 'MPLBACKEND' not in os.environ"
     )
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
@@ -463,13 +463,14 @@ def test_emulators_have_as_many_threads_as_the_cpu_time_allows(monkeypatch, devi
     monkeypatch.setattr(cpus, "cores", lambda: list(range(8)))
     monkeypatch.setattr(cpus, "time_limit", lambda: 2.5)
     config = BASE.replaced(env={"num_threads": 0})
-    pools = make_pools("EnvPool", config, 16, devices, WHOLE, has_custom_call=True)
+    pools = make_pools("EnvPool", config.game, config.env, 16, devices, WHOLE, uses_xla=True)
     assert pools.num_threads() == num_threads
-    assert make_pools("EnvPool", BASE, 16, 1, WHOLE, has_custom_call=True).num_threads() == 1
+    single = make_pools("EnvPool", BASE.game, BASE.env, 16, 1, WHOLE, uses_xla=True)
+    assert single.num_threads() == 1
     assert sum(map(len, pools.cores)) == 8  # which cores they take is the system's choice
     monkeypatch.setattr(engine, "_import_envpool", lambda: SimpleNamespace(make=lambda _, **x: x))
-    assert make_pool(config, 16, 1)["num_threads"] == 3
-    assert make_pool(config, 2, 1)["num_threads"] == 2
+    assert make_pool(config.game, config.env, 16, 1)["num_threads"] == 3
+    assert make_pool(config.game, config.env, 2, 1)["num_threads"] == 2
 
 
 def test_threads_stay_on_the_cores_they_are_made_on():

@@ -16,7 +16,7 @@ from jaxrl.evaluation.protocols import FireState
 from jaxrl.runs.evaluation_record import describe, read, read_conditions, write
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
 from jaxrl.types import AXIS
-from tests.conftest import catch_config
+from tests.conftest import catch_config, planned
 from tests.evaluation.test_trace import constant
 
 ENVS, STEPS = 16, 120
@@ -31,7 +31,7 @@ def play(config, devices=1, seed=3):
     """The rows of all steps, environment by environment: each field is [STEPS + 1, ENVS, ...]."""
     mesh, parts = make_mesh(devices), []
     groups = config.parallel.groups
-    for engine in make_engines(config, ENVS // devices, devices):
+    for engine in make_engines(planned(config, devices), devices):
         numbers = engine.env_ids.ravel()
         state, first = engine.init(seed)
 

@@ -55,8 +55,7 @@ def test_environments_of_members_are_counted_apart():
     assert first_env_seeds((5, 9), 4).tolist() == [seeds[0], seeds[0], seeds[1], seeds[1]]
 
 
-def test_engines_of_other_packages_start_games_of_one_seed(monkeypatch):
-    engines.check_starts_many(Config(game="catch"))
-    monkeypatch.setattr(engines, "engine_name", lambda _: "lights")
+def test_engines_of_other_packages_start_games_of_one_seed():
+    engines.check_starts_many("catch")
     with pytest.raises(UserError, match="--seeds: the engine 'lights' starts games of one seed"):
-        engines.check_starts_many(Config(game="catch"))
+        engines.check_starts_many("lights")

@@ -15,7 +15,7 @@ from jaxrl.agents import make_agent
 from jaxrl.analysis import aggregates
 from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.base import first_env_seed, presses_fire
 from jaxrl.envs.envpool import engine as envpool_engine
@@ -107,7 +107,7 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
     ],
 )
 def test_settings_of_training_reach_envpool(changes):
-    pool = envpool_engine.make_pool(Config().replaced(env=changes), 1, 3)
+    pool = envpool_engine.make_pool("pong", Config().replaced(env=changes).env, 1, 3)
     found = {"use_fire_reset" if key == "fire_reset" else key: value
              for key, value in changes.items()}  # fmt: skip
     assert {key: pool.config[key] for key in found} == found
@@ -116,11 +116,11 @@ def test_settings_of_training_reach_envpool(changes):
 
 def test_fire_is_pressed_in_every_game_that_has_it():
     """Not only in those that wait for it: Pong has FIRE, Freeway has not."""
-    pressed = {game: presses_fire(Config(game=game))
+    pressed = {game: presses_fire(game, Config().env)
                for game in ("pong", "breakout", "ms_pacman", "freeway")}  # fmt: skip
     assert pressed == {"pong": True, "breakout": True, "ms_pacman": False, "freeway": False}
-    assert not presses_fire(Config().replaced(env={"fire_reset": False}))
-    assert not presses_fire(Config().replaced(env={"full_action_space": True}))
+    assert not presses_fire("pong", EnvConfig(fire_reset=False))
+    assert not presses_fire("pong", EnvConfig(full_action_space=True))
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
     played = protocols.protocol_config(trained, protocol)
     played = played.replaced(env={"repeat_action_probability": 0.0})
     count = 256 if protocol == "noop" else 16
-    pool = envpool_engine.make_pool(played, count, 5, num_threads=1)
+    pool = envpool_engine.make_pool(played.game, played.env, count, 5, num_threads=1)
     starts = {ram.tobytes() for ram in np.asarray(pool.reset()[1]["ram"])}
     pool.close()
     numbers = {}
@@ -202,7 +202,7 @@ def test_an_atari_evaluation_goes_on_after_a_lost_life(game, num_games, unseen_e
     jax.effects_barrier()
     config = protocols.protocol_config(config, "noop")
     seed = first_env_seed(evaluate.SEED_OFFSET + 2)
-    pool = envpool_engine.make_pool(config, num_games, seed, num_threads=1)
+    pool = envpool_engine.make_pool(config.game, config.env, num_games, seed, num_threads=1)
     pool.reset()
     score, length, lost, unseen = np.zeros((4, num_games), int)
     finished = was_done = np.zeros(num_games, bool)

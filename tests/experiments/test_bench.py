@@ -83,10 +83,10 @@ def test_a_sweep_draws_both_pictures(tmp_path, capsys, monkeypatch):
 def test_a_sweep_that_runs_out_of_memory_draws_what_it_measured(tmp_path, capsys, monkeypatch):
     message = "RESOURCE_EXHAUSTED: Out of memory\n  on several lines"
 
-    def make_load(config, kind):
-        if config.num_envs == 8:
+    def make_load(plan, kind):
+        if plan.config.num_envs == 8:
             raise jax.errors.JaxRuntimeError(message)
-        return bench.Load(lambda steps: None, config.num_envs, 1, lambda: None, 1.0)
+        return bench.Load(lambda steps: None, plan.config.num_envs, 1, lambda: None, 1.0)
 
     monkeypatch.setattr(bench, "make_load", make_load)
     monkeypatch.setattr(bench, "take_turns", lambda loads, *_: {kind: [10.0] for kind in loads})
@@ -214,10 +214,12 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     """With rates that are made up: two groups double them, more environments change nothing."""
     closed = []
 
-    def make_load(config, kind):
+    def make_load(plan, kind):
         assert kind == "training"
-        rate = 200.0 if config.parallel.groups == 2 else 100.0
-        return bench.Load(lambda _: None, config.num_envs, 1, lambda: closed.append(rate), rate)
+        rate = 200.0 if plan.config.parallel.groups == 2 else 100.0
+        return bench.Load(
+            lambda _: None, plan.config.num_envs, 1, lambda: closed.append(rate), rate
+        )
 
     def take_turns(loads, seconds, repeats):
         return {name: [load.compile_seconds] * repeats for name, load in loads.items()}
@@ -242,10 +244,10 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
         assert (trials[-1].ratio, trials[-1].kept) == (1.5, False)
 
     # Environments grow as long as they help; what cannot train is passed over.
-    def limited(config, kind):
-        if config.num_envs > 32:
+    def limited(plan, kind):
+        if plan.config.num_envs > 32:
             raise UserError("too many")
-        return bench.Load(lambda _: None, 8, 1, lambda: None, float(config.num_envs))
+        return bench.Load(lambda _: None, 8, 1, lambda: None, float(plan.config.num_envs))
 
     monkeypatch.setattr(bench, "make_load", limited)
     trials.clear()

@@ -535,7 +535,7 @@ def test_a_gpu_is_compared_with_threads_step_by_step(monkeypatch, spoiled):
         assert (games_per_warp > 0) == (config.env.interface == "xla")
         return (TimeStep(**other), other_games) if games_per_warp == 32 else (rows, games)
 
-    monkeypatch.setattr(emulators, "plays_on_gpu", lambda config: True)
+    monkeypatch.setattr(emulators, "plays_on_gpu", lambda env: True)
     monkeypatch.setattr(emulators, "_play", play)
     found = protocol.run("Atari 2600 on GPU")
     assert found["mark"] == ("ok" if spoiled in ("", "bus") else "cross")

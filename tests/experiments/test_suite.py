@@ -23,7 +23,7 @@ from jaxrl.cli.parsing import parse
 from jaxrl.cli.suite import _only_left
 from jaxrl.cli.train import Train
 from jaxrl.config import toml
-from jaxrl.config.plan import check_sizes
+from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import RunError, UserError
@@ -206,7 +206,7 @@ def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     parsed = parse(kind, command, [*arguments, *extra])
     number = parsed.settings.parallel.num_devices
     assert parsed.settings.game == "pong"
-    check_sizes(parsed.settings, number)
+    resolve(parsed.settings, number)
     assert one.command.startswith(f"jaxrl {command} --config ")
     assert (command == "train") == (one.kind == "score")
     assert one.seconds < one.limit < 9 * 60

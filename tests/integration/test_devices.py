@@ -9,7 +9,6 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.agents.ppo import agent as ppo
-from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engines
 from jaxrl.errors import UserError
@@ -17,9 +16,10 @@ from jaxrl.ops import batches
 from jaxrl.program import program as program_module
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import compiler_options, make_mesh
+from jaxrl.training import planning
 from jaxrl.training import train as train_module
-from jaxrl.training.train import _open_mesh
-from tests.conftest import catch_config, recipe_file
+from jaxrl.training.train import _open
+from tests.conftest import catch_config, planned, recipe_file
 
 # Short rollouts; C51 learns from its third update on, and copies its target twice.
 SETTINGS = {
@@ -73,10 +73,10 @@ def train(recipe, num_devices, order, turns, groups=1):
 def run(config, turns):
     num_devices = config.parallel.num_devices
     mesh = make_mesh(num_devices)
-    num_envs = resolve(config, mesh.size).envs_per_device
-    engines = make_engines(config, num_envs, num_devices)
-    agent = make_agent(resolve(config), engines[0].spec._replace(num_envs=num_envs))
-    program = make_program(resolve(config), agent, engines, mesh)
+    plan = planned(config, mesh.size)
+    engines = make_engines(plan, num_devices)
+    agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_device))
+    program = make_program(plan, agent, engines, mesh)
     end = jax.device_get(program.run(program.init(), np.int32(turns)))
     for engine in engines:
         engine.close()
@@ -167,9 +167,9 @@ def test_devices_are_simulated_before_one_is_touched(monkeypatch):
     """Afterwards JAX refuses to simulate any, with a traceback."""
     events = []
     monkeypatch.setattr(train_module, "simulate_cpu_devices", lambda _: events.append("simulated"))
-    monkeypatch.setattr(train_module, "check_engine", lambda _: events.append("touched"))
+    monkeypatch.setattr(planning, "check_engine", lambda *_: events.append("touched"))
     config = catch_config(game="pong", parallel={"num_devices": 2}, num_envs=4)
-    _open_mesh(config)
+    _open(config)
     assert events == ["simulated", "touched"]
 
 
@@ -191,9 +191,10 @@ def test_processes_with_gpus_do_not_wait_for_the_tuning_of_others(platform, proc
 def test_the_options_reach_every_program_that_calls_emulators(monkeypatch, order):
     monkeypatch.setattr(program_module, "compiler_options", lambda _: {"xla_no_such_option": False})
     config = catch_config("a2c_fast", parallel={"order": order}, num_envs=4)
-    engines = make_engines(config, 4)
-    agent = make_agent(resolve(config), engines[0].spec)
-    program = make_program(resolve(config), agent, engines, make_mesh(1))
+    plan = planned(config)
+    engines = make_engines(plan)
+    agent = make_agent(plan, engines[0].spec)
+    program = make_program(plan, agent, engines, make_mesh(1))
     with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
         # In the overlapped order the first step is sent by a program before.
         program.run(program.init(), np.int32(1))

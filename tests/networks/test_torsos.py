@@ -109,7 +109,7 @@ def test_a_torso_that_cannot_be_trained_is_refused_before_anything_starts(regist
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("prepare", [train._open_mesh, bench.prepare])
+@pytest.mark.parametrize("prepare", [train._open, bench.prepare])
 def test_it_is_checked_with_the_frames_that_the_agent_sees(register, prepare):
     register("bad", of("x.reshape(-1)"))
     changes = {"env": {"stack": 1, "frame_height": 44, "frame_width": 44}}

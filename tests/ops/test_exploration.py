@@ -5,7 +5,7 @@ import pytest
 
 from jaxrl.agents.c51.settings import C51Config
 from jaxrl.agents.nstep_q.settings import NStepQConfig
-from jaxrl.config.plan import check_sizes
+from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
@@ -41,7 +41,7 @@ def test_epsilon_ends_elsewhere_in_some_environments():
 
 def test_too_few_environments_for_their_shares_are_refused():
     """Shares are of those that are answered together: 16 on four devices would be other ones."""
-    check_sizes(load(recipe_file("sarsa")), 1)
+    resolve(load(recipe_file("sarsa")), 1)
     few, leave = "8 environments of a device are too few", "leave parallel.groups at 1"
     for key, message in (("num_devices", few), ("groups", leave)):
         changes = {"parallel": {key: 2}}

@@ -15,13 +15,14 @@ from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.envs import make_engine, make_engines
 from jaxrl.envs.base import EnvGroup
 from jaxrl.envs.catch import MAX_SCORE
+from jaxrl.errors import UserError
 from jaxrl.networks.running_statistics import join_statistics, merge_statistics, new_statistics
 from jaxrl.ops import optimizers
 from jaxrl.program import async_learners, episode_statistics
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import REPLICATED, SHARDED, make_mesh, map_over_devices
 from jaxrl.types import ActorState, Agent, AgentState
-from tests.conftest import catch_config
+from tests.conftest import catch_config, planned
 
 
 def build(config, engines):
@@ -32,7 +33,7 @@ def build(config, engines):
 
 def train(config, num_updates):
     num_devices = config.parallel.num_devices
-    program = build(config, make_engines(config, config.num_envs // num_devices, num_devices))
+    program = build(config, make_engines(planned(config, num_devices), num_devices))
     return jax.device_get(program.run(program.init(), np.int32(num_updates)))
 
 
@@ -161,13 +162,13 @@ def test_statistics_join_to_those_of_all_samples(num_devices, seen, mean):
 def test_a_plan_of_other_devices_is_refused():
     """Shares of the environments, and merges of learners, would be wrong in silence."""
     config = catch_config(num_envs=6)
-    engines = make_engines(config, 3, 2)
+    engines = make_engines(planned(config, 2), 2)
     agent = make_agent(resolve(config), engines[0].spec)
     with pytest.raises(ValueError, match="plan is of 1 devices, the mesh has 2"):
         make_program(resolve(config), agent, engines, make_mesh(2))
     three = config.replaced(parallel={"num_learners": 3, "sync_every": 1})
-    with pytest.raises(ValueError, match="3 learners do not divide among 2"):
-        async_learners.make_learners(resolve(three, 2), agent)
+    with pytest.raises(UserError, match="num_learners = 3 does not divide among 2 devices"):
+        resolve(three, 2)
 
 
 # --- in training ---------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ def test_learners_learn_the_same_wherever_they_are():
 def test_between_merges_learners_go_their_own_ways():
     """Each does what it would do alone, and what they did adds up: θ₀ + Δθ₁ + Δθ₂."""
     config = plain(catch_config(num_envs=4, parallel={"num_learners": 2, "sync_every": 4}))
-    both = build(config, make_engines(config, 4, 1))
+    both = build(config, make_engines(planned(config)))
     start = both.init()
     before = jax.device_get(start.agent.actor.params)
     after = jax.device_get(both.run(start, np.int32(4)))
@@ -240,7 +241,7 @@ def test_learners_go_on_with_new_games(recipe):
     """As a resumed run on EnvPool does; with a memory and without."""
     agent = {"num_minibatches": 2, "window": 4} if recipe == "vtrace_cpu" else {}
     config = catch_config(recipe, agent, num_envs=8, parallel={"num_learners": 4, "sync_every": 3})
-    program = build(config, make_engines(config, 8, 1))
+    program = build(config, make_engines(planned(config)))
     state = program.init()
     before = jax.device_get(state.agent.actor)
     restarted = jax.device_get(program.restart(state, 5, moved=True))
@@ -252,6 +253,6 @@ def test_learners_go_on_with_new_games(recipe):
 @pytest.mark.optimized
 def test_learners_solve_catch():
     config = catch_config(total_steps=28_000, parallel={"num_learners": 2, "sync_every": 2})
-    program = build(config, make_engines(config, config.num_envs, 1))
+    program = build(config, make_engines(planned(config)))
     state = program.run(program.init(), np.int32(resolve(config).num_updates))
     assert episode_statistics.summarize(state.games[0].episodes).return_mean >= 0.9 * MAX_SCORE

@@ -1,7 +1,6 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config.schema import Config
 from jaxrl.program import episode_statistics
 from jaxrl.training import member
 from jaxrl.types import TimeStep
@@ -90,11 +89,10 @@ def test_the_best_checkpoint_needs_more_than_the_first_games():
     for num_envs in (16, 128):
         for ended in (99, 100, 255, 256):
             games = episode_statistics.EpisodeSummary(ended, 5.0, 0.0, 9.0, 7.0)
-            config = Config(num_envs=num_envs)
-            found[num_envs, ended] = member._best_by(None, 0, games, 0, config)
+            found[num_envs, ended] = member._fair_mean(games, 0, num_envs)
     fair = {(16, 100), (16, 255), (16, 256), (128, 256)}
     assert {key for key, mean in found.items() if mean == 5.0} == fair
     assert {mean for key, mean in found.items() if key not in fair} == {None}
     # Games that ended before those in progress began do not count.
     games = episode_statistics.EpisodeSummary(256, 5.0, 0.0, 9.0, 7.0)
-    assert member._best_by(None, 0, games, 1, Config(num_envs=128)) is None
+    assert member._fair_mean(games, 1, 128) is None

@@ -13,19 +13,18 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl.agents import make_agent
-from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine, make_engines
 from jaxrl.envs.atari2600 import build_gpu, gpu_library, library
 from jaxrl.envs.atari2600 import engine as emulator
 from jaxrl.envs.atari2600.engine import plays_on_gpu
-from jaxrl.envs.engines import check_engine, engine_name
+from jaxrl.envs.engines import check_engine, choose_engine
 from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import UserError
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices
-from tests.conftest import CONFIGS, recipe_file
+from tests.conftest import CONFIGS, planned, recipe_file
 
 RECIPES = sorted(path.stem for path in CONFIGS.glob("*/*.toml"))
 # One of each algorithm; vtrace_cpu is overlapped, and rainbow_fast has all that Rainbow adds.
@@ -53,13 +52,11 @@ class Parts:
 
     def __init__(self, config):
         self.mesh = make_mesh(config.parallel.num_devices)
-        num_envs = resolve(config, self.mesh.size).envs_per_device
-        self.engines = make_engines(config, num_envs, self.mesh.size)
-        spec = self.engines[0].spec._replace(
-            num_envs=resolve(config, self.mesh.size).envs_per_learner
-        )
-        self.agent = make_agent(resolve(config), spec)
-        self.program = make_program(resolve(config), self.agent, self.engines, self.mesh)
+        plan = planned(config, self.mesh.size)
+        self.engines = make_engines(plan, self.mesh.size)
+        spec = self.engines[0].spec._replace(num_envs=plan.envs_per_learner)
+        self.agent = make_agent(plan, spec)
+        self.program = make_program(plan, self.agent, self.engines, self.mesh)
         self.state = jax.eval_shape(self.program.init)
 
     def close(self):
@@ -194,7 +191,7 @@ def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
     devices = [SimpleNamespace(client=client)]
     with monkeypatch.context() as patch:
         patch.setattr(jax, "devices", lambda: devices)
-        check_engine(Config(game="pong").replaced(env={"interface": "stream"}))
+        check_engine("pong", choose_engine("pong", EnvConfig(interface="stream")))
     monkeypatch.setattr(emulator, "has_nvidia_gpu", lambda: True)
     pinned = []
     monkeypatch.setattr(library.Engine, "pin", lambda self, device: pinned.append(self.number))
@@ -231,9 +228,7 @@ def test_auto_takes_threads_where_kernels_could_play(exact, monkeypatch):
     """Nor are they compiled to decide it."""
     monkeypatch.delattr(build_gpu, "kernels")
     names = {
-        interface: engine_name(
-            Config(game="pong").replaced(env={"interface": interface, "exact_resets": exact})
-        )
+        interface: choose_engine("pong", EnvConfig(interface=interface, exact_resets=exact)).engine
         for interface in ("auto", "callback", "xla")
     }
     assert names == {"auto": "atari2600", "callback": "atari2600", "xla": "envpool"}
@@ -246,22 +241,22 @@ def test_kernels_that_are_asked_for_and_cannot_be_had_are_an_error(monkeypatch):
     monkeypatch.setattr(build_gpu, "kernels", none)
     asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
     with pytest.raises(UserError, match="NVRTC is not installed"):
-        check_engine(asked)
+        choose_engine(asked.game, asked.env)
     # Threads play these: nothing is compiled.
-    check_engine(asked.replaced(env={"exact_resets": True}))
+    choose_engine(asked.game, dataclasses.replace(asked.env, exact_resets=True))
 
 
 def test_a_gpu_of_amd_has_no_kernels(monkeypatch):
     client = SimpleNamespace(platform_version="rocm 70000")
     monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(client=client)])
     asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
-    assert not plays_on_gpu(asked)
+    assert not plays_on_gpu(asked.env)
     with pytest.raises(UserError, match="for CPUs and NVIDIA GPUs"):
-        check_engine(asked)
+        choose_engine(asked.game, asked.env)
 
 
 def test_envpool_has_a_handler_for_gpus():
-    pool = make_pool(recipe("a2c_fast", game="pong"), 2, 0, num_threads=1)
+    pool = make_pool("pong", recipe("a2c_fast").env, 2, 0, num_threads=1)
     for _, (_, _, (cpu, gpu)) in pool._xla():
         assert type(cpu).__name__ == type(gpu).__name__ == "PyCapsule"
     pool.close()

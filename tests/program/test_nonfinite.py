@@ -106,7 +106,7 @@ def test_devices_skip_together():
 def test_every_recipe_can_skip_updates(path):
     """Also one with a constant learning rate, which is no array by itself."""
     config = few_environments(load(path)).replaced(game="catch", parallel={"num_learners": 0})
-    shape, size = config.frame_shape(), 3  # frames of a stack, of which other tests have four
+    shape, size = config.env.frame_shape, 3  # frames of a stack, of which other tests have four
     spec = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch", shape, size)
     agent = nonfinite.guarded(make_agent(resolve(config), spec), skip=True)
     length = agent.rollout_length

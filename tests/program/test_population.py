@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
-from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engines
 from jaxrl.program import episode_statistics, population
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import WINDOW
-from tests.conftest import catch_config
+from tests.conftest import catch_config, planned
 from tests.integration.test_devices import SETTINGS
 
 SEEDS = (3, 1)
@@ -30,8 +29,8 @@ def config_of(recipe, num_devices=1, order="strict"):
 
 def build(config, seeds):
     num_devices = config.parallel.num_devices
-    plan = resolve(config, num_devices)
-    engines = make_engines(config, plan.envs_per_device, num_devices, len(seeds))
+    plan = planned(config, num_devices)
+    engines = make_engines(plan, num_devices, len(seeds))
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
     return make_program(plan, agent, engines, make_mesh(num_devices), seeds)
 

@@ -16,7 +16,7 @@ from jaxrl.program import episode_statistics, observations
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import AXIS, TimeStep, Trajectory
-from tests.conftest import catch_config
+from tests.conftest import catch_config, planned
 
 
 def build(**changes):
@@ -142,7 +142,7 @@ def test_two_groups_play_and_learn_what_one_does(order):
         # Rounding would grow where a running mean of squares begins at 0.
         optimizer = dataclasses.replace(config.optimizer, initial_scale=1.0)
         config = dataclasses.replace(config, optimizer=optimizer)
-        engines = make_engines(config, 8)
+        engines = make_engines(planned(config))
         agent_ = make_agent(resolve(config), engines[0].spec._replace(num_envs=8))
         program = make_program(resolve(config), agent_, engines, make_mesh(1))
         ends.append(program.run(program.init(), np.int32(12)))
@@ -236,7 +236,7 @@ def recorded(engines, agent):
 
 def order_of_events(recipe, groups, turns, **changes):
     config = catch_config(recipe, num_envs=4, parallel={"groups": groups}, **changes)
-    engines = make_engines(config, 4)
+    engines = make_engines(planned(config))
     agent = make_agent(resolve(config), engines[0].spec._replace(num_envs=4))
     engines, agent, events = recorded(engines, agent)
     program = make_program(resolve(config), agent, engines, make_mesh(1))

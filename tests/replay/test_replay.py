@@ -21,7 +21,7 @@ from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training import memory_budget
 from jaxrl.training.memory_budget import check_memory
 from jaxrl.types import AXIS, TimeStep, Trajectory
-from tests.conftest import large_catch_config, recipe_file
+from tests.conftest import large_catch_config, planned, recipe_file
 
 ENVS, ROLLOUT = 3, 2
 
@@ -289,9 +289,9 @@ def test_windows_too_long_are_refused_before_training(monkeypatch):
     config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, window=10_000))
     monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(3e9))
     with pytest.raises(UserError, match=r"need 2\.8 GB of host memory, and 3\.0 GB are free"):
-        check_memory(config, make_mesh(1))
+        check_memory(planned(config), make_mesh(1))
     monkeypatch.setattr(memory_budget, "free_host_memory", lambda: int(4e9))
-    check_memory(config, make_mesh(1))
+    check_memory(planned(config), make_mesh(1))
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -302,7 +302,7 @@ def test_training_asks_for_the_memory_before_it_begins(keeps, monkeypatch):
     for free, fits in ((7e9, False), (9e9, not keeps), (17e9, True)):
         monkeypatch.setattr(memory_budget, "free_host_memory", lambda free=free: int(free))
         if fits:
-            check_memory(config, mesh)
+            check_memory(planned(config, mesh.size), mesh)
         else:
             with pytest.raises(UserError, match="would fit"):
-                check_memory(config, mesh)
+                check_memory(planned(config, mesh.size), mesh)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import EnvConfig, Interface
 from jaxrl.envs.atari2600 import build_gpu, library
 from jaxrl.envs.atari2600.games import open_games, row_shapes, zero_rows
 from jaxrl.envs.atari2600.gpu_engine import make_gpu_engine
@@ -36,59 +36,68 @@ def has_custom_call() -> bool:
     return jax.default_backend() == "cpu"
 
 
-def plays_on_gpu(config: Config) -> bool:
-    """Returns whether the emulator's games are the GPU's own, by this configuration.
+def plays_on_gpu(env: EnvConfig) -> bool:
+    """Returns whether the emulator's games are the GPU's own, by these settings.
 
     Exact resets, which evaluations have, are played on threads.
     """
-    return config.env.interface == "xla" and not config.env.exact_resets and has_nvidia_gpu()
+    return env.interface == "xla" and not env.exact_resets and has_nvidia_gpu()
 
 
-def check_config(config: Config) -> None:
-    """Raises `UserError` if the emulator cannot play by this configuration, or cannot be built."""
-    if config.chooses_mode():
+def chosen_interface(env: EnvConfig) -> Interface:
+    """Returns the interface by which the emulator plays here, in place of auto."""
+    if plays_on_gpu(env) or env.interface == "stream":
+        return env.interface
+    if has_custom_call():
+        return "xla" if env.interface == "auto" else env.interface
+    return "callback"
+
+
+def check_game(game: str, env: EnvConfig) -> None:
+    """Raises `UserError` if the emulator cannot play so, or cannot be built."""
+    if env.chooses_mode:
         raise UserError(
             "env.mode, env.difficulty: the emulator plays every game by its defaults yet; take "
             "--env.engine envpool"
         )
-    if not config.env.grayscale:
+    if not env.grayscale:
         raise UserError(
             "env.grayscale = false: the emulator shows training gray frames; take "
             "--env.engine envpool"
         )
-    library.screen_shape(config.game)
-    rom(config.game)
+    library.screen_shape(game)
+    rom(game)
     lines, columns = library.SEEN_SHAPE
-    height, width = config.frame_shape()
+    height, width = env.frame_shape
     if height > lines or width > columns:
         raise UserError(
             f"env.frame_height, env.frame_width = {height}, {width}: the screen has {lines} x "
             f"{columns} pixels; take smaller frames, or --env.engine envpool"
         )
-    if plays_on_gpu(config):
+    if plays_on_gpu(env):
         build_gpu.kernels()
-    elif config.env.interface in ("xla", "stream") and not (has_custom_call() or has_nvidia_gpu()):
+    elif env.interface in ("xla", "stream") and not (has_custom_call() or has_nvidia_gpu()):
         raise UserError(
-            f"env.interface = '{config.env.interface}': the emulator's custom calls are for CPUs "
+            f"env.interface = '{env.interface}': the emulator's custom calls are for CPUs "
             "and NVIDIA GPUs; take auto or callback"
         )
 
 
-def plays(config: Config) -> bool:
-    """Returns whether `env.engine = "auto"` takes the emulator for this configuration here.
+def plays(game: str, env: EnvConfig) -> bool:
+    """Returns whether `env.engine = "auto"` takes the emulator for this game here.
 
     It does not where the kernels of a GPU would play, which have to be asked for by name: there
     `auto` with the interface `xla` is EnvPool's custom call, in evaluations too.
     """
-    if config.env.interface == "xla" and jax.default_backend() == "gpu":
+    if env.interface == "xla" and jax.default_backend() == "gpu":
         return False
-    if config.chooses_mode() or not config.env.grayscale:
+    if env.chooses_mode or not env.grayscale:
         _say_envpool()
         return False
     if not _builds():
         return False
     try:
-        check_config(config)
+        check_game(game, env)
     except UserError:
         return False
     return True
@@ -115,30 +124,25 @@ def _builds() -> bool:
 
 
 def make_atari2600(
-    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
+    game: str,
+    env: EnvConfig,
+    num_envs: int,
+    num_local_devices: int = 1,
+    group: EnvGroup = WHOLE,
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 
     Args:
-      config: the game and its rules.
+      game: one that `check_game` lets pass.
+      env: its rules, with an interface other than auto.
       num_envs: E, games on each device.
       num_local_devices: engines of C++ to make; inside the mesh each device calls its own.
       group: the part of each device's environments that the engine holds.
-
-    Raises:
-      UserError: the emulator does not play the game, or cannot be built.
     """
-    check_config(config)
-    on_gpu = plays_on_gpu(config)
-    if config.env.interface == "stream":
-        config = config.replaced(env={"interface": "xla"})  # custom calls of threads
-    elif config.env.exact_resets and not has_custom_call():
-        config = config.replaced(env={"interface": "callback"})
-    pools = make_pools(
-        "the emulator", config, num_envs, num_local_devices, group, on_gpu or has_custom_call()
-    )
+    uses_xla = env.interface != "callback"
+    pools = make_pools("the emulator", game, env, num_envs, num_local_devices, group, uses_xla)
     state_format = f"atari2600 {library.load().jaxrl_snapshot_version()}"
-    if on_gpu:
+    if plays_on_gpu(env):
         return make_gpu_engine(pools, state_format)
     return pools_engine(
         pools,
@@ -166,7 +170,7 @@ def start_games(games: Pools, device: int, seeds: np.ndarray) -> tuple[Atari2600
     else:
         calls = ordered_calls(engine.send, engine.recv, shapes, games.failures)
     games.calls.append(calls)
-    engine.begin(games.config.env.random_start_steps)
+    engine.begin(games.env.random_start_steps)
     rows = engine.recv(zero_rows(games.spec))
     return Atari2600State(np.array(calls.token)), rows
 

@@ -17,15 +17,15 @@ from jaxrl.types import EnvSpec, TimeStep
 def rules_of(games: Pools) -> library.Rules:
     """Returns the rules of an engine's games, as C++ has them."""
     meanings = tuple(FULL_ACTIONS.index(meaning) for meaning in games.spec.action_meanings)
-    return library.rules(games.config, meanings, presses_fire(games.config))
+    return library.rules(games.env, meanings, presses_fire(games.spec.game, games.env))
 
 
 def open_games(games: Pools, device: int, seeds: np.ndarray) -> library.Engine:
     """Opens the engine of C++ of one local device; `seeds` u64[E] are those of the runs."""
-    config, spec = games.config, games.spec
-    image = rom(config.game)
+    spec = games.spec
+    image = rom(spec.game)
     number = library.load().jaxrl_open(
-        config.game.encode(),
+        spec.game.encode(),
         image,
         len(image),
         rules_of(games),
@@ -36,10 +36,10 @@ def open_games(games: Pools, device: int, seeds: np.ndarray) -> library.Engine:
         games.num_threads(),
     )
     if number < 0:
-        raise EngineError(f"no memory or threads for {spec.num_envs} games of {config.game}")
+        raise EngineError(f"no memory or threads for {spec.num_envs} games of {spec.game}")
     if not number:
         raise UserError(
-            f"env.engine = atari2600: does not know the cartridge of {config.game}; take "
+            f"env.engine = atari2600: does not know the cartridge of {spec.game}; take "
             "--env.engine envpool"
         )
     return library.Engine(number, spec.num_envs)

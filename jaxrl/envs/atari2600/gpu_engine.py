@@ -38,11 +38,11 @@ def make_gpu_engine(pools: Pools, state_format: str) -> EnvEngine:
 
     Raises `UserError` if the emulator does not know the cartridge, or cannot be built.
     """
-    spec, config = pools.spec, pools.config
-    world = gpu_library.world(config.game, rom(config.game), rules_of(pools), spec.frame_shape)
+    spec = pools.spec
+    world = gpu_library.world(spec.game, rom(spec.game), rules_of(pools), spec.frame_shape)
     if world is None:
         raise UserError(
-            f"env.engine = atari2600: does not know the cartridge of {config.game}; take "
+            f"env.engine = atari2600: does not know the cartridge of {spec.game}; take "
             "--env.engine envpool"
         )
     return EnvEngine(
@@ -71,7 +71,7 @@ def init(pools: Pools, world: np.ndarray, *seeds: int) -> tuple[GpuState, TimeSt
     for device in range(len(pools.env_ids)):
         with on_cores(pools.cores[device]):
             threads = open_games(pools, device, first)
-        threads.begin(pools.config.env.random_start_steps)
+        threads.begin(pools.env.random_start_steps)
         snapshots.append(threads.save())
         threads.close()
     state = unpack(pools, world, np.concatenate(snapshots))

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import EnvConfig
 from jaxrl.envs.atari2600 import build
 from jaxrl.errors import DamagedError, EngineError, UserError
 from jaxrl.types import TimeStep
@@ -168,11 +168,10 @@ class Engine:
             raise EngineError(ANSWERS[answer])
 
 
-def rules(config: Config, actions: tuple[int, ...], presses_fire: bool) -> Rules:
-    """Returns the rules of a configuration; `actions` are numbers of the full set."""
-    env = config.with_time_limit().env
+def rules(env: EnvConfig, actions: tuple[int, ...], presses_fire: bool) -> Rules:
+    """Returns the rules of a game; `actions` are numbers of the full set."""
     return Rules(
-        max_steps=env.max_episode_steps,
+        max_steps=env.time_limit,
         noop_max=env.noop_max,
         repeat_probability=env.repeat_action_probability,
         fire_reset=presses_fire,

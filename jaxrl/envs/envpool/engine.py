@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import EnvConfig, Interface
 from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores, presses_fire
 from jaxrl.envs.callback import Calls
 from jaxrl.envs.envpool.callback import host_calls
@@ -65,7 +65,9 @@ def _import_envpool() -> Any:
     return envpool
 
 
-def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: Any) -> Any:
+def make_pool(
+    game: str, env: EnvConfig, num_envs: int, seed: int | list[int], **options: Any
+) -> Any:
     """Makes a pool of single frames; `seed` is of environment 0, or one for each."""
     envpool = _import_envpool()
     settings = dict(
@@ -73,21 +75,21 @@ def make_pool(config: Config, num_envs: int, seed: int | list[int], **options: A
         num_threads=min(num_envs, cpus.count()),
         stack_num=1,
         seed=seed,
-        img_height=config.env.frame_height,
-        img_width=config.env.frame_width,
-        frame_skip=config.env.frame_skip,
-        gray_scale=config.env.grayscale,
-        mode=config.env.mode,
-        difficulty=config.env.difficulty,
-        noop_max=config.env.noop_max,
-        episodic_life=config.env.episodic_life,
-        reward_clip=config.env.reward_clip,
-        repeat_action_probability=config.env.repeat_action_probability,
-        full_action_space=config.env.full_action_space,
-        use_fire_reset=presses_fire(config),
-        max_episode_steps=config.with_time_limit().env.max_episode_steps,
+        img_height=env.frame_height,
+        img_width=env.frame_width,
+        frame_skip=env.frame_skip,
+        gray_scale=env.grayscale,
+        mode=env.mode,
+        difficulty=env.difficulty,
+        noop_max=env.noop_max,
+        episodic_life=env.episodic_life,
+        reward_clip=env.reward_clip,
+        repeat_action_probability=env.repeat_action_probability,
+        full_action_space=env.full_action_space,
+        use_fire_reset=presses_fire(game, env),
+        max_episode_steps=env.time_limit,
     )
-    return envpool.make(task_id(config.game), env_type="gymnasium", **(settings | options))
+    return envpool.make(task_id(game), env_type="gymnasium", **(settings | options))
 
 
 def time_step(answer: tuple[Any, ...], before: EnvPoolState, episodic_life: bool) -> TimeStep:
@@ -144,16 +146,15 @@ def _random_start(
     return nothing.after(nothing.token, rows, lives), rows
 
 
-def check_config(config: Config) -> None:
+def check_mode(game: str, env: EnvConfig) -> None:
     """Raises `UserError` if the game has no such mode or difficulty: the emulator is asked."""
-    if not config.chooses_mode():
+    if not env.chooses_mode:
         return
     try:
-        make_pool(config, 1, 1, num_threads=1).close()
+        make_pool(game, env, 1, 1, num_threads=1).close()
     except RuntimeError as error:
-        env = config.env
         raise UserError(
-            f"env.mode, env.difficulty = {env.mode}, {env.difficulty}: {config.game}: "
+            f"env.mode, env.difficulty = {env.mode}, {env.difficulty}: {game}: "
             f"{str(error).lower()}; -1 is the default, ale.farama.org/environments has the others"
         ) from None
 
@@ -164,29 +165,43 @@ def has_custom_call() -> bool:
     return jax.default_backend() == "cpu" or has_nvidia_gpu()
 
 
+def chosen_interface(env: EnvConfig) -> Interface:
+    """Returns the interface by which EnvPool plays here, in place of auto."""
+    if env.interface != "auto":
+        return env.interface
+    return "xla" if has_custom_call() else "callback"
+
+
 def make_envpool(
-    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
+    game: str,
+    env: EnvConfig,
+    num_envs: int,
+    num_local_devices: int = 1,
+    group: EnvGroup = WHOLE,
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 
     Args:
-      config: the game and its rules.
+      game: its name.
+      env: its rules, with an interface other than auto.
       num_envs: E, games on each device.
       num_local_devices: pools to make; inside the mesh each device calls its own.
       group: the part of each device's environments that the engine holds.
     """
-    pools = make_pools("EnvPool", config, num_envs, num_local_devices, group, has_custom_call())
+    uses_xla = env.interface == "xla"
+    pools = make_pools("EnvPool", game, env, num_envs, num_local_devices, group, uses_xla)
     return pools_engine(pools, start_pool, send, recv, render)
 
 
 def start_pool(envs: Pools, device: int, seeds: np.ndarray) -> tuple[EnvPoolState, TimeStep]:
     """Makes the pool of one local device, its calls and its first rows."""
-    config, spec = envs.config, envs.spec
+    env, spec = envs.env, envs.spec
     own = (seeds + envs.env_ids[device]).tolist()
     # Pools that share the machine keep off each other's cores.
     with on_cores(envs.cores[device]):
         pool = make_pool(
-            config,
+            spec.game,
+            env,
             spec.num_envs,
             own,
             num_threads=envs.num_threads(),
@@ -199,7 +214,7 @@ def start_pool(envs: Pools, device: int, seeds: np.ndarray) -> tuple[EnvPoolStat
         calls = host_calls(pool, spec.num_envs, envs.failures, spec.frame_shape)
     envs.calls.append(calls)
     state, rows = _random_start(
-        pool, own, spec.num_actions, config.env.random_start_steps, config.env.episodic_life
+        pool, own, spec.num_actions, env.random_start_steps, env.episodic_life
     )
     return state._replace(token=np.array(calls.token)), rows
 
@@ -212,7 +227,7 @@ def send(envs: Pools, state: EnvPoolState, action: jax.Array) -> EnvPoolState:
 def recv(envs: Pools, state: EnvPoolState) -> tuple[EnvPoolState, TimeStep]:
     """Waits for the step of this device's environments."""
     token, answer = receive_rows(envs, state.token)
-    timestep = time_step(answer, state, envs.config.env.episodic_life)
+    timestep = time_step(answer, state, envs.env.episodic_life)
     return state.after(token, timestep, answer[-1]["lives"]), timestep
 
 

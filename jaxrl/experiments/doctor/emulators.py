@@ -85,7 +85,8 @@ def envpool() -> Answer:
         import envpool
     except ImportError as error:
         return {"mark": "cross", "text": f"cannot be imported: {error}"}
-    pool = make_pool(_pong("xla"), NUM_ENVS, first_env_seed(SEED))
+    config = _pong("xla")
+    pool = make_pool(config.game, config.env, NUM_ENVS, first_env_seed(SEED))
     try:
         pool.reset()
         steps = [pool.step(action) for action in _actions(pool.action_space.n)]
@@ -165,7 +166,7 @@ def atari2600_stream() -> Answer:
 
 def atari2600_gpu() -> Answer:
     """Plays our own emulator's games on the GPU, and compares rows and states with its threads'."""
-    if not plays_on_gpu(_pong("xla", "atari2600")):
+    if not plays_on_gpu(_pong("xla", "atari2600").env):
         return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): threads play"}
     ways = {f"{number} in a warp": ("xla", {"games_per_warp": number}) for number in GAMES_PER_WARP}
     return _compared("threads", ways)

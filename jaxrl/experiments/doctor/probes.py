@@ -12,8 +12,7 @@ from jax.experimental import io_callback
 from jaxrl.agents import make_agent
 from jaxrl.agents.a2c.settings import A2CConfig
 from jaxrl.atari.games import CATCH
-from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config
+from jaxrl.config.plan import Plan, resolve
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
 from jaxrl.envs.envpool.engine import has_custom_call
@@ -35,7 +34,7 @@ ATTEMPT_STEPS = 20_000
 SCOPE = "jaxrl_update"
 
 
-def _overlapped(game: str) -> tuple[EnvEngine, Agent, Config]:
+def _overlapped(game: str) -> tuple[EnvEngine, Agent, Plan]:
     """An agent whose updates are marked in the compiled text."""
     config = a2c_config(
         game=game,
@@ -44,9 +43,9 @@ def _overlapped(game: str) -> tuple[EnvEngine, Agent, Config]:
         env={"random_start_steps": 0},
         agent=A2CConfig(rollout_length=1),
     )
-    engine = make_engine(config, NUM_ENVS)
-    agent = make_agent(resolve(config), engine.spec)
-    return engine, agent._replace(update=jax.named_scope(SCOPE)(agent.update)), config
+    engine, plan = make_engine(config, NUM_ENVS), resolve(config, 1)
+    agent = make_agent(plan, engine.spec)
+    return engine, agent._replace(update=jax.named_scope(SCOPE)(agent.update)), plan
 
 
 def read_schedule(text: str) -> bool | None:
@@ -74,9 +73,9 @@ def read_schedule(text: str) -> bool | None:
 
 
 def _schedule_of_pong() -> bool | None:
-    engine, agent, config = _overlapped("pong")
+    engine, agent, plan = _overlapped("pong")
     try:
-        program = make_program(resolve(config), agent, (engine,), make_mesh(1))
+        program = make_program(plan, agent, (engine,), make_mesh(1))
         lowered = program.run.lower(program.init(), np.int32(1))
         return read_schedule(lowered.compile().as_text() or "")
     finally:
@@ -95,7 +94,7 @@ def _note(events: list[str], event: str, value: jax.Array) -> jax.Array:
 
 def observe_order(turns: int = 3) -> list[str]:
     """Returns what a program on Catch does, in the order of execution."""
-    engine, agent, config = _overlapped(CATCH)
+    engine, agent, plan = _overlapped(CATCH)
     events: list[str] = []
 
     def send(env: Any, action: jax.Array) -> Any:
@@ -109,7 +108,7 @@ def observe_order(turns: int = 3) -> list[str]:
         return agent.update(state, trajectory._replace(observation=observation), key)
 
     noted = engine._replace(send=send, recv=recv)
-    program = make_program(resolve(config), agent._replace(update=update), (noted,), make_mesh(1))
+    program = make_program(plan, agent._replace(update=update), (noted,), make_mesh(1))
     jax.block_until_ready(program.run(program.init(), np.int32(turns)))
     return events
 

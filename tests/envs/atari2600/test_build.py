@@ -119,8 +119,8 @@ def test_a_home_that_cannot_be_written_to_is_said(tmp_path, monkeypatch):
 def engine_of(game: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """What `auto` takes, in a process of its own."""
     code = (
-        "from jaxrl.config.schema import Config; from jaxrl.envs import engine_name;"
-        f"print(engine_name(Config(game={game!r})))"
+        "from jaxrl.config.schema import Config; from jaxrl.envs import choose_engine;"
+        f"print(choose_engine({game!r}, Config().env).engine)"
     )
     return subprocess.run(
         [sys.executable, "-c", code],

@@ -11,9 +11,8 @@ import pytest
 
 from jaxrl.atari.games import atari_games, minimal_actions
 from jaxrl.cli.main import main
-from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.envs import check_engine, engine_name, make_engine, make_engines
+from jaxrl.envs import check_engine, make_engine, make_engines
 from jaxrl.envs.atari2600 import engine as atari2600
 from jaxrl.envs.atari2600 import library
 from jaxrl.envs.base import WHOLE, EnvGroup
@@ -21,6 +20,7 @@ from jaxrl.envs.envpool.engine import make_pool
 from jaxrl.errors import EngineError, UserError
 from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices, put
 from jaxrl.types import AXIS
+from tests.conftest import chosen, planned
 
 BASE = Config().replaced(
     game="space_invaders",
@@ -137,8 +137,8 @@ def test_frames_that_are_cut_short_are_seen_as_envpool_sees_them(game, frame_ski
 )
 def test_a_game_lasts_for_108000_frames_where_no_limit_is_set(settings, limit):
     config = Config(game="pong").replaced(env=settings)
-    assert library.rules(config, (0,), False).max_steps == limit
-    pool = make_pool(config, 1, 0)
+    assert library.rules(config.env, (0,), False).max_steps == limit
+    pool = make_pool(config.game, config.env, 1, 0)
     assert pool.config["max_episode_steps"] == limit
     pool.close()
 
@@ -157,10 +157,10 @@ def test_frames_that_go_on_are_seen_as_envpool_sees_them_whatever_a_step_is():
 def test_games_of_other_modes_are_envpools(capsys):
     config = BASE.replaced(game="pong", env={"difficulty": 1})
     with pytest.raises(UserError, match=r"env.mode, env.difficulty: .* --env.engine envpool"):
-        check_engine(config)
+        check_engine(config.game, chosen(config))
     asked = config.replaced(env={"engine": "auto"})
     atari2600._say_envpool.cache_clear()
-    assert [engine_name(asked), engine_name(asked)] == ["envpool", "envpool"]
+    assert [chosen(asked).engine, chosen(asked).engine] == ["envpool", "envpool"]
     said = capsys.readouterr().err
     assert said.startswith("EnvPool plays, which is slower: it has env.mode, env.difficulty and ")
     assert said.count("\n") == 1
@@ -371,7 +371,7 @@ def test_every_game_is_known():
 
 def test_engines_of_a_plan_hold_its_games():
     config = BASE.replaced(num_envs=8, parallel={"groups": 2, "num_devices": 1})
-    engines = make_engines(config, resolve(config).envs_per_device)
+    engines = make_engines(planned(config))
     assert [engine.spec.num_envs for engine in engines] == [4, 4]
     np.testing.assert_array_equal(
         np.sort(np.concatenate([e.env_ids[0] for e in engines])), range(8)
@@ -380,6 +380,7 @@ def test_engines_of_a_plan_hold_its_games():
 
 def test_envpool_is_what_it_is_compared_with():
     """Without the settings that both share, EnvPool would start its games by chance."""
-    pool = make_pool(BASE.replaced(env=LIKE_ENVPOOL), 1, 1, num_threads=1)
+    config = BASE.replaced(env=LIKE_ENVPOOL)
+    pool = make_pool(config.game, config.env, 1, 1, num_threads=1)
     assert pool.config["noop_max"] == 1
     pool.close()

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config.schema import Config
+from jaxrl.config.schema import EnvConfig
 from jaxrl.envs.base import WHOLE, EnvGroup, env_ids, first_env_seed
 from jaxrl.types import EnvEngine, EnvSpec, TimeStep
 
@@ -71,13 +71,17 @@ def recv(frame_shape: tuple[int, int], state: LightsState) -> tuple[LightsState,
 
 
 def make(
-    config: Config, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
+    game: str,
+    env: EnvConfig,
+    num_envs: int,
+    num_local_devices: int = 1,
+    group: EnvGroup = WHOLE,
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices."""
-    ids, frame_shape = env_ids(num_envs, num_local_devices, group), config.frame_shape()
+    ids, frame_shape = env_ids(num_envs, num_local_devices, group), env.frame_shape
     return EnvEngine(
-        EnvSpec(num_envs, 2, ("LEFT", "RIGHT"), config.game, frame_shape),
-        init=partial(init, ids, config.env.random_start_steps, frame_shape),
+        EnvSpec(num_envs, 2, ("LEFT", "RIGHT"), game, frame_shape),
+        init=partial(init, ids, env.random_start_steps, frame_shape),
         send=send,
         recv=partial(recv, frame_shape),
         close=lambda: None,

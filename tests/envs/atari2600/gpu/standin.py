@@ -79,7 +79,7 @@ def install(monkeypatch) -> StandIn:
     """Lets the kernels play on the stand-in for the driver of a GPU."""
     path = built()
     monkeypatch.setenv("JAXRL_LIBCUDA", str(path))
-    monkeypatch.setattr(engine, "plays_on_gpu", lambda config: not config.env.exact_resets)
+    monkeypatch.setattr(engine, "plays_on_gpu", lambda env: not env.exact_resets)
     monkeypatch.setattr(build_gpu, "kernels", lambda: IMAGE)
     call = gpu_library.load().jaxrl_gpu_step_without_stream
     jax.ffi.register_ffi_target(gpu_library.STEP, jax.ffi.pycapsule(call), platform="cpu")

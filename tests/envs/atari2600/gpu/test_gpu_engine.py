@@ -61,7 +61,7 @@ def both_play(config, steps, num_envs=2, **options):
     """Rows and snapshots of the engine of threads and of the other; they must be alike."""
     config_of_threads = config.replaced(env={"exact_resets": False})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standin.engine, "plays_on_gpu", lambda config: False)
+        patch.setattr(standin.engine, "plays_on_gpu", lambda env: False)
         threads = make_engine(config_of_threads, num_envs)
     gpu = make_engine(config, num_envs)
     states, first = zip(*(engine.init(config.seed) for engine in (threads, gpu)), strict=True)
@@ -162,7 +162,7 @@ def test_a_warp_has_32_games_at_most(driver):
 
 def test_the_world_is_the_same_bytes_in_every_process(tmp_path, monkeypatch):
     """The library twice, at other addresses."""
-    rules = gpu_library.library.rules(BASE, (0, 1, 3, 4), True)
+    rules = gpu_library.library.rules(BASE.env, (0, 1, 3, 4), True)
     again = shutil.copy(build.gpu_library(), tmp_path / "again.so")
     first, second = gpu_library.load(), ctypes.CDLL(str(again))
     for name in ("jaxrl_gpu_world", "jaxrl_gpu_sizes"):

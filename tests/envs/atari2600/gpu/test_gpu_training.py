@@ -25,7 +25,7 @@ def on_gpu(monkeypatch):
     driver = standin.install(monkeypatch)
 
     def choose(value: bool) -> None:
-        monkeypatch.setattr(chosen, "plays_on_gpu", lambda config: value)
+        monkeypatch.setattr(chosen, "plays_on_gpu", lambda env: value)
 
     choose.driver = driver
     return choose
@@ -68,7 +68,7 @@ def test_doctor_compares_them(on_gpu, monkeypatch):
     monkeypatch.setattr(emulators, "GPU_GAMES", ("pong", "tic_tac_toe_3d"))
     monkeypatch.setattr(emulators, "GPU_ENVS", 3)
     for module in (chosen, emulators):
-        monkeypatch.setattr(module, "plays_on_gpu", lambda config: config.env.interface == "xla")
+        monkeypatch.setattr(module, "plays_on_gpu", lambda env: env.interface == "xla")
     assert emulators.atari2600_gpu() == {
         "mark": "ok",
         "text": "cpu: 40 steps of pong, tic_tac_toe_3d, 3 games each, 1 in a warp and 32 "

@@ -15,13 +15,14 @@ import pytest
 
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
-from jaxrl.envs import check_engine, engine_name, make_engine
+from jaxrl.envs import check_engine, make_engine
 from jaxrl.envs.atari2600 import build
-from jaxrl.envs.atari2600 import engine as chosen
+from jaxrl.envs.atari2600 import engine as emulator
 from jaxrl.envs.atari2600.roms import rom
 from jaxrl.errors import EngineError, UserError
 from jaxrl.experiments.doctor import emulators
 from jaxrl.runtime import native_library
+from tests.conftest import chosen
 from tests.envs.atari2600.gpu import standin
 from tests.envs.atari2600.gpu.test_gpu_engine import BASE, actions_for, play
 from tests.survival import without_times
@@ -176,11 +177,12 @@ def test_doctor_compares_the_stream_with_callbacks(monkeypatch):
 def test_a_stream_is_for_our_emulator(monkeypatch):
     """On a CPU too, where a run is evaluated that trained on a GPU."""
     asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "stream"})
-    check_engine(asked)
-    assert engine_name(asked.replaced(env={"engine": "auto"})) == "atari2600"
+    check_engine(asked.game, chosen(asked))
+    assert chosen(asked.replaced(env={"engine": "auto"})).engine == "atari2600"
     for engine, game in (("envpool", "pong"), ("auto", "catch")):
+        other = asked.replaced(game=game, env={"engine": engine})
         with pytest.raises(UserError, match="has none; take auto, or for Atari"):
-            check_engine(asked.replaced(game=game, env={"engine": engine}))
-    monkeypatch.setattr(chosen, "has_custom_call", lambda: False)  # a TPU
+            check_engine(game, chosen(other))
+    monkeypatch.setattr(emulator, "has_custom_call", lambda: False)  # a TPU
     with pytest.raises(UserError, match="for CPUs and NVIDIA GPUs; take auto or callback"):
-        check_engine(asked)
+        check_engine(asked.game, chosen(asked))
