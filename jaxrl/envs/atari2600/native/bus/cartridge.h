@@ -71,11 +71,14 @@ inline u32 piece_at(const Cartridge& cartridge, const CartridgeState& state, u32
                      [&](auto chosen) { return chosen.mapper.seen(state, address); });
 }
 
-// Returns the byte that is seen at an address, whether or not it does something when it is read.
+// Returns the byte of a piece that an address leads to, whether or not it does something when it is read.
+JAXRL_INLINE u8 byte_of(const Cartridge& cartridge, u32 piece, u32 address) {
+  return rom_byte(cartridge.bank_with(piece),
+                  cartridge.start_of(piece) + (address & (cartridge.piece - 1)));
+}
+
 inline u8 byte_at(const Cartridge& cartridge, const CartridgeState& state, u32 address) {
-  const u32 number = piece_at(cartridge, state, address);
-  return rom_byte(cartridge.bank_with(number),
-                  cartridge.start_of(number) + (address & (cartridge.piece - 1)));
+  return byte_of(cartridge, piece_at(cartridge, state, address), address);
 }
 
 #if JAXRL_HOST

@@ -259,42 +259,42 @@ JAXRL_INLINE u8 seen_byte(const Machine& machine, u32 offset) {
   return rom_byte(*machine.bank, offset);
 }
 
+// Lets the processor see another bank, after an access to a hot spot.
 inline void switch_bank(Machine& machine) {
   machine.switched = true;
   select_bank(machine);
-}
-
-// Switches banks where an access touches a hot spot.
-inline void touch_hot_spot(Machine& machine, u32 offset) {
-  CartridgeState& state = machine.console->cartridge;
-  if (with_mapper(machine.cartridge->mapper,
-                  [&](auto chosen) { return chosen.mapper.touch(state, offset); }))
-    switch_bank(machine);
 }
 
 inline Access access_to(Machine& machine) {
   return {machine.console->cartridge, machine.cartridge->data, machine.console->cycle};
 }
 
-inline u8 read_cartridge(Machine& machine, u32 address) {
+// Reads what is not a plain byte of the bank that is seen: registers, memory, a hot spot, another bank.
+JAXRL_NOINLINE inline u8 read_special(Machine& machine, u32 address) {
   const Cartridge& cartridge = *machine.cartridge;
-  const u32 offset = address & (kImage - 1);
-  if (machine.bank->shows(address)) return seen_byte(machine, offset);
   Access access = access_to(machine);
-  u8 value;
-  if (with_mapper(cartridge.mapper,
-                  [&](auto chosen) { return chosen.mapper.read(access, offset, value); }))
-    return value;
-  touch_hot_spot(machine, offset);
-  return byte_at(cartridge, machine.console->cartridge, address);
+  const u32 offset = address & (kImage - 1);
+  return with_mapper(cartridge.mapper, [&](auto chosen) -> u8 {
+    u8 value;
+    if (chosen.mapper.read(access, offset, value)) return value;
+    if (chosen.mapper.touch(access.state, offset)) switch_bank(machine);
+    return byte_of(cartridge, chosen.mapper.seen(access.state, address), address);
+  });
+}
+
+JAXRL_INLINE u8 read_cartridge(Machine& machine, u32 address) {
+  if (JAXRL_LIKELY(machine.bank->shows(address)))
+    return seen_byte(machine, address & (kImage - 1));
+  return read_special(machine, address);
 }
 
 inline void write_cartridge(Machine& machine, u32 address, u8 value) {
-  const u32 offset = address & (kImage - 1);
   Access access = access_to(machine);
-  with_mapper(machine.cartridge->mapper,
-              [&](auto chosen) { chosen.mapper.write(access, offset, value); });
-  touch_hot_spot(machine, offset);
+  const u32 offset = address & (kImage - 1);
+  with_mapper(machine.cartridge->mapper, [&](auto chosen) {
+    chosen.mapper.write(access, offset, value);
+    if (chosen.mapper.touch(access.state, offset)) switch_bank(machine);
+  });
 }
 
 // Lets a scheme that listens to the TIA know of a write there.

@@ -7,7 +7,7 @@ namespace jaxrl::dpc {
 
 constexpr u32 kData = 2048, kReads = 0x40, kRegisters = 0x80;
 
-inline bool read(Access& access, u32 offset, u8& value) {
+JAXRL_INLINE bool read(Access& access, u32 offset, u8& value) {
   CartridgeState& state = access.state;
   clock_random(state.dpc);
   if (offset >= kReads) return false;
