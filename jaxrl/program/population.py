@@ -53,13 +53,12 @@ def _same(value: Any) -> Any:
 
 
 class Layout(NamedTuple):
-    """How the trees of M members are one tree."""
+    """Conversions between the trees of M members and the one tree that holds them."""
 
     gather: Callable[[Sequence[PyTree]], PyTree]  # trees of the members -> tree of all
     member: Callable[[PyTree, int], PyTree]  # tree of all, number of a member -> its tree
-    split: Callable[
-        [PyTree, int, int], PyTree
-    ]  # [..., M · E, ...], M, axis -> tree of [..., E, ...]
+    # [..., M · E, ...], M, axis -> tree of all, of [..., E, ...]
+    split: Callable[[PyTree, int, int], PyTree]
     flatten: Callable[[PyTree], PyTree]  # tree of [E, ...] -> [M · E, ...]
     for_all: Callable[..., list[PyTree]]  # function, trees of all -> its results, each of all
     memory_spec: Any  # how the memories of all members lie on the mesh: each is sharded by device

@@ -74,9 +74,10 @@ def start(
 
     Raises `UserError` before anything is compiled or overwritten.
     """
+    # What was open is written down, and stays when the run is resumed.
+    config = config.with_time_limit()
     plan, mesh = _open(config)
-    # Both stay, also when the run is resumed on other devices.
-    config = with_learners(config, mesh.size).with_time_limit()
+    config = with_learners(config, mesh.size)
     with contextlib.ExitStack() as held:
         run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
         processes.wait_to_see(run_dir / layout.CONFIG)

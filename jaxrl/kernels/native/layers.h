@@ -39,7 +39,7 @@ inline int parts_of(double work, int64_t images, int64_t most) {
 }
 
 // Parts whose results are added up: their number decides the order of sums, so the threads must not.
-constexpr int kSums = 16;
+constexpr int kParts = 16;
 
 // Parts that write results of their own: enough that threads of different speed end together.
 template <typename Pool>
@@ -126,7 +126,7 @@ void layer_outputs(Pool& pool, const Shape& s, const Layer& layer, const Images&
 template <typename Pool, typename Images>
 void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, const Images& images, int64_t count,
                             const float* y, const float* gradient, float* of_weights, float* of_bias) {
-  const int parts = parts_of(multiplications(s), count, kSums);
+  const int parts = parts_of(multiplications(s), count, kParts);
   const long weights = s.weights(), size = weights + s.filters;
   float* sums = scratch<5>(parts * size);
   memset(sums, 0, parts * size * sizeof(float));
