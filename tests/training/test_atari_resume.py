@@ -36,6 +36,20 @@ def cut(path, copy):
     return copy
 
 
+def continues(moved, whole):
+    """Whether the ten updates after a move are those of the run that stayed.
+
+    Another number of devices adds gradients up in another order. Later rows carry what the
+    optimizer has made of that rounding (a thousandth in the next ten updates): there only the
+    games are counted.
+    """
+    moved, whole = without_times(moved), without_times(whole)
+    assert [row["step"] for row in moved] == [row["step"] for row in whole] == [200, 400, 600]
+    for name, value in whole[1].items():
+        np.testing.assert_allclose(moved[1][name] or 0, value or 0, rtol=1e-5, err_msg=name)
+    assert moved[2]["episodes"] == whole[2]["episodes"]
+
+
 @pytest.mark.parametrize(
     ("recipe", "game", "devices", "more"),
     [
@@ -75,9 +89,7 @@ def test_games_and_blank_frames_move_with_their_environments_to_another_number_o
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
     assert main(["resume", str(resumed), "--num-devices", "1"]) == 0
     assert "parameters, optimizer and games continue exactly" in capsys.readouterr().err
-    for whole, moved in zip(without_times(tmp_path / "whole"), without_times(resumed), strict=True):
-        for name, value in whole.items():
-            np.testing.assert_allclose(moved[name] or 0, value or 0, rtol=1e-4, err_msg=name)
+    continues(resumed, tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -145,8 +157,4 @@ def test_games_of_catch_move_to_another_number_of_devices(tmp_path, capsys):
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
     assert main(["resume", str(resumed), "--num-devices", "1"]) == 0
     assert "parameters, optimizer and games continue exactly" in capsys.readouterr().err
-    whole, moved = without_times(tmp_path / "whole"), without_times(resumed)
-    np.testing.assert_allclose(moved[-1]["episodes"], whole[-1]["episodes"])
-    np.testing.assert_allclose(
-        moved[-1]["loss/gradient_norm"], whole[-1]["loss/gradient_norm"], rtol=1e-3
-    )
+    continues(resumed, tmp_path / "whole")
