@@ -37,6 +37,7 @@ class Source:
     title: str  # as "the emulator"
     needed_by: str  # the setting that asks for it
     instead: str  # what does without
+    calls_xla: bool = True  # includes the headers that jaxlib brings
 
 
 def compiler() -> tuple[str, ...] | None:
@@ -124,7 +125,7 @@ def _processor() -> str:
 
 def _key(command: tuple[str, ...], source: Source) -> str:
     """Returns a digest of everything that a library depends on."""
-    headers = sorted(Path(_include_dir()).rglob("*.h"))
+    headers = sorted(Path(_include_dir()).rglob("*.h")) if source.calls_xla else []
     parts = (*command, _output(*command, "--version"), *source.flags, _processor())
     return digest_of(parts, [*files_in(*source.folders), *headers])
 
@@ -167,8 +168,9 @@ def _compile(compiler: tuple[str, ...], source: Source, built: Path) -> None:
         out = Path(scratch) / "library.so"
         # "vector/engine.h" is a header of ours, <vector> never is.
         folders = [part for folder in source.folders for part in ("-iquote", str(folder))]
-        headers = (*folders, "-isystem", _include_dir())
-        command = [*compiler, *source.flags, *headers, str(source.file), "-o", str(out)]
+        if source.calls_xla:
+            folders += ["-isystem", _include_dir()]
+        command = [*compiler, *source.flags, *folders, str(source.file), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             log = built.with_suffix(".log")

@@ -1,6 +1,5 @@
 """Builds the emulator, once; see `jaxrl.runtime.native_library`."""
 
-import ctypes
 import functools
 from pathlib import Path
 
@@ -20,11 +19,24 @@ GPU_FLAGS = (*FLAGS, "-O1", "-fvisibility=hidden")
 
 @functools.cache
 def library() -> Path:
-    """Returns the emulator's library, which is built on first use.
+    """Returns the library of the trainer's engine, which is built on first use.
 
     Raises `UserError` if there is no compiler, or if it fails.
     """
     return built("atari2600", NATIVE / "ffi.cc", FLAGS)
+
+
+@functools.cache
+def vector_library() -> Path:
+    """Returns the library of `VectorEnv`, which needs no JAX.
+
+    Raises `UserError` if there is no compiler, or if it fails.
+    """
+    source = native_library.Source(
+        "atari2600-vector", NATIVE / "vector.cc", (NATIVE,), FLAGS, TITLE,
+        "VectorEnv", "take ale_py.vector_env.AtariVectorEnv", calls_xla=False,
+    )  # fmt: skip
+    return native_library.built(source)
 
 
 @functools.cache
@@ -42,12 +54,3 @@ def built(name: str, source: Path, flags: tuple[str, ...]) -> Path:
     asked, instead = "env.engine = atari2600", "take --env.engine envpool"
     whole = native_library.Source(name, source, folders, flags, TITLE, asked, instead)
     return native_library.built(whole)
-
-
-@functools.cache
-def shared_library() -> ctypes.CDLL:
-    """Loads the library.
-
-    Raises `UserError` if it cannot be built or loaded.
-    """
-    return native_library.loaded(library(), TITLE)

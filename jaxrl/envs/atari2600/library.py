@@ -10,6 +10,7 @@ import numpy as np
 from jaxrl.config.schema import EnvConfig
 from jaxrl.envs.atari2600 import build
 from jaxrl.errors import DamagedError, EngineError, UserError
+from jaxrl.runtime import native_library
 from jaxrl.types import TimeStep
 
 SEND, RECV = "jaxrl_atari2600_send", "jaxrl_atari2600_recv"  # XLA's names of the custom calls
@@ -54,7 +55,7 @@ def _pointer(dtype: Any) -> Any:
 @functools.cache
 def load() -> ctypes.CDLL:
     """Loads the library, which is built on first use, and registers its custom calls with XLA."""
-    functions = build.shared_library()
+    functions = native_library.loaded(build.library(), build.TITLE)
     number, flag, bytes_ = ctypes.c_int64, ctypes.c_uint8, _pointer(np.uint8)
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "jaxrl_lines": (ctypes.c_int32, [ctypes.c_char_p]),

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from jaxrl.atari.games import FULL_ACTIONS
+from jaxrl.atari.games import FULL_ACTIONS, game_name
 
 try:
     import gymnasium
@@ -14,10 +14,11 @@ except ImportError:
     raise ImportError("VectorEnv is a Gymnasium environment: pip install gymnasium") from None
 
 from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from jaxrl.envs.atari2600.vector_library import KEEPS_SEED, NUMBERS, Batch, VectorEngine
-from jaxrl.envs.atari2600.vector_options import VectorOptions
+from jaxrl.envs.atari2600.vector_options import VectorOptions, with_preset
 from jaxrl.errors import UserError, nearest
 from jaxrl.runtime import cpus
 
@@ -42,17 +43,27 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     same seed plays the same games. B is `batch_size`, or all environments.
     """
 
-    def __init__(self, game: str, num_envs: int, **options: Any) -> None:
-        """Opens the games; the options are those of `VectorOptions`.
+    def __init__(
+        self, game: str, num_envs: int, *, preset: str | None = None, **options: Any
+    ) -> None:
+        """Opens the games.
+
+        Args:
+          game: name of the cartridge, as "space_invaders" or "ALE/SpaceInvaders-v5".
+          num_envs: environments, E.
+          preset: conditions of a paper or a library, as "machado2018" (`vector_options.PRESETS`);
+            a line says what it sets.
+          options: those of `VectorOptions`; they come before the preset's.
 
         Raises:
           UserError: an option is out of its range, or the emulator cannot play the game.
         """
+        game = game_name(game) if isinstance(game, str) else game
         known = [field.name for field in dataclasses.fields(VectorOptions)]
         for name in options.keys() - known:
             raise TypeError(f"VectorEnv has no option {name!r}: did you mean "
                             f"{' or '.join(nearest(name, known)) or 'another'}?")  # fmt: skip
-        chosen = VectorOptions(game, num_envs, **options)
+        chosen = VectorOptions(game, num_envs, **with_preset(preset, options))
         chosen.check()
         self.options = chosen
         self.num_envs, self.batch_size = num_envs, chosen.batch
@@ -66,6 +77,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, self.batch_size)
         self.action_space = batch_space(self.single_action_space, self.batch_size)
         self._has_begun, self._process = False, os.getpid()
+        self._has_ended = np.zeros(num_envs, np.bool_)  # by environment, in the newest step
         self._engine = VectorEngine(
             game,
             chosen.rules(),
@@ -107,6 +119,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def send(self, actions: np.ndarray) -> None:
         """Starts a step of the environments received last: i32[B], or f32[B, 3] if continuous."""
         self._check_open()
+        if self.autoreset_mode == AutoresetMode.DISABLED and self._has_ended.any():
+            raise RuntimeError(
+                f"environments {np.flatnonzero(self._has_ended).tolist()} have ended: reset them "
+                "first, with options={'reset_mask': terminations | truncations}"
+            )
         given = np.asarray(actions)
         if given.shape != self.action_space.shape:
             raise ValueError(f"actions have the shape {self.action_space.shape}, not {given.shape}")
@@ -155,6 +172,21 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         batch = self._receive()
         return batch.observations, _infos(batch)
 
+    def fork(self, source: int | np.ndarray, targets: int | np.ndarray) -> tuple[np.ndarray, Infos]:
+        """Lets the games of `targets` go on from those of `source`, bit for bit.
+
+        Args:
+          source: number of an environment, or i[N], one for each target.
+          targets: numbers of the environments whose games end, i[N]. They draw the same random
+            numbers as their source: with equal actions the games stay equal.
+
+        Returns:
+          What every environment shows, as `load` does.
+        """
+        snapshots = self.save()
+        snapshots[targets] = snapshots[source]
+        return self.load(snapshots)
+
     def xla(self) -> NoReturn:
         """Refuses: jaxrl's own trainer is the way to play from a compiled program."""
         raise NotImplementedError(
@@ -179,6 +211,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         batch = self._engine.receive()
         if batch is None:
             raise RuntimeError("nothing is under way: recv comes after send")
+        if self.batch_size == self.num_envs:
+            self._has_ended[batch.numbers[NUMBERS.index("env_id")]] = batch.ends.any(axis=0)
         return batch
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:

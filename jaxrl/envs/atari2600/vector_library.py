@@ -1,4 +1,4 @@
-"""The C++ functions of native/vector/calls.h, with their types."""
+"""The C++ functions of native/vector.cc, with their types."""
 
 import ctypes
 import functools
@@ -12,6 +12,7 @@ from jaxrl.atari.games import atari_games
 from jaxrl.envs.atari2600 import build
 from jaxrl.envs.atari2600.roms import rom
 from jaxrl.errors import DamagedError, UserError, nearest
+from jaxrl.runtime import native_library
 
 NUMBERS = ("env_id", "reward", "lives", "frame_number", "episode_frame_number")
 KEEPS_SEED = -1
@@ -78,7 +79,7 @@ class Batch:
 @functools.cache
 def load() -> ctypes.CDLL:
     """Loads the library, which is built on first use."""
-    functions = build.shared_library()
+    functions = native_library.loaded(build.vector_library(), build.TITLE)
     handle, flag = ctypes.c_void_p, ctypes.c_uint8
     size, count = ctypes.c_uint64, ctypes.c_uint32
     places, pointer = ctypes.POINTER(_Places), ctypes.c_void_p

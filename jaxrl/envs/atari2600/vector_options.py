@@ -1,5 +1,6 @@
-"""The options of `VectorEnv`: the names, meanings and defaults of `ale_py`'s, and one more."""
+"""The options of `VectorEnv`: the names, meanings and defaults of `ale_py`'s, and what is more."""
 
+import sys
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
@@ -15,7 +16,36 @@ SCREEN_WIDTH = 160
 LEAST_SIDE = 16  # pixels of an observation
 MOST_FRAMES = 2**30
 MOST_THREADS = 4096
-MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+MODE_NAMES = "'NextStep', 'SameStep' or 'Disabled'"
+# Conditions of papers and libraries. Where a lost life ends an episode, the game goes on: that is
+# `life_loss_info`; with ale_py's `episodic_life` a new game follows.
+PRESETS: dict[str, dict[str, Any]] = {
+    # Training of DQN (Mnih 2015), whose agent has to press FIRE itself.
+    "mnih2015": {
+        "repeat_action_probability": 0.0, "full_action_space": False, "frameskip": 4,
+        "noop_max": 30, "life_loss_info": True, "reward_clipping": True, "use_fire_reset": False,
+        "max_num_frames_per_episode": 108_000,
+    },
+    # The evaluation protocol of Machado 2018 with the frame skip and the time limit that later work
+    # has: sticky actions, all actions, no information about lives, no no-ops.
+    "machado2018": {
+        "repeat_action_probability": 0.25, "full_action_space": True, "frameskip": 4,
+        "noop_max": 0, "life_loss_info": False, "reward_clipping": True, "use_fire_reset": False,
+        "max_num_frames_per_episode": 108_000,
+    },
+    # EnvPool's defaults, but that it draws 1 to 30 no-ops, not 0 to 29.
+    "envpool": {
+        "repeat_action_probability": 0.0, "full_action_space": False, "frameskip": 4,
+        "noop_max": 30, "life_loss_info": False, "reward_clipping": False, "use_fire_reset": True,
+        "max_num_frames_per_episode": 108_000,
+    },
+    # The wrappers of CleanRL's ppo_atari.py, which OpenAI's baselines had first.
+    "cleanrl": {
+        "repeat_action_probability": 0.0, "full_action_space": False, "frameskip": 4,
+        "noop_max": 30, "life_loss_info": True, "reward_clipping": True, "use_fire_reset": True,
+        "max_num_frames_per_episode": 108_000,
+    },
+}  # fmt: skip
 # By the annotation of an option.
 KINDS: dict[Any, Any] = {
     str: str,
@@ -29,7 +59,7 @@ KIND_NAMES: dict[Any, str] = {
     int: "an integer",
     float: "a number",
     bool: "True or False",
-    AutoresetMode | str: "'NextStep' or 'SameStep'",
+    AutoresetMode | str: MODE_NAMES,
 }
 
 
@@ -61,7 +91,8 @@ class VectorOptions:
     continuous_action_threshold: float = 0.5
     """value above which each of them counts as a direction or as FIRE"""
     autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP
-    """NextStep begins an episode in the step after an end, SameStep in the step of the end"""
+    """NextStep begins an episode in the step after an end, SameStep in the step of the end.
+    Disabled begins none: `reset` with a reset_mask does, before the next step; not in ale_py"""
     img_height: int = 84
     """pixels of an observation, from top to bottom"""
     img_width: int = 84
@@ -135,9 +166,14 @@ class VectorOptions:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise UserError(f"{name} = {value}: must be from {least} to {most}")
-        if self.autoreset_mode not in (*MODES, *(mode.value for mode in MODES)):
-            raise UserError(f"autoreset_mode = {self.autoreset_mode!r}: must be 'NextStep' or "
-                            "'SameStep'")  # fmt: skip
+        if self.autoreset_mode not in (*AutoresetMode, *(mode.value for mode in AutoresetMode)):
+            raise UserError(f"autoreset_mode = {self.autoreset_mode!r}: must be {MODE_NAMES}")
+        if self.autoreset == AutoresetMode.DISABLED and self.batch != self.num_envs:
+            raise UserError("autoreset_mode = 'Disabled': needs batch_size = num_envs")
+        if self.autoreset == AutoresetMode.DISABLED and self.life_loss_info:
+            raise UserError(
+                "autoreset_mode = 'Disabled': takes no life_loss_info, whose ends need no reset"
+            )
 
     def rules(self) -> VectorRules:
         """Returns the options as C++ has them."""
@@ -161,3 +197,18 @@ class VectorOptions:
             num_actions=len(codes),
             actions=ActionCodes(*codes),
         )
+
+
+def with_preset(name: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a preset and those given, which come first; prints what it sets.
+
+    Raises `UserError` if there is no such preset.
+    """
+    if name is None:
+        return options
+    if name not in PRESETS:
+        raise UserError(f"preset = {name!r}: must be one of {', '.join(PRESETS)}")
+    preset = {key: value for key, value in PRESETS[name].items() if key not in options}
+    values = ", ".join(f"{key}={value}" for key, value in preset.items())
+    print(f"preset {name}: {values}", file=sys.stderr)
+    return preset | options

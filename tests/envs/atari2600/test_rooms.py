@@ -10,7 +10,7 @@ ROOMS = (
     *("base", "chips", "mappers", "bus", "cpu", "games", "console", "env", "vector", "engine"),
     "gpu",
 )
-DOORS = ("ffi.cc", "ffi_gpu.cc")
+DOORS = ("ffi.cc", "ffi_gpu.cc", "vector.cc")
 HEADERS = sorted(str(file.relative_to(build.NATIVE)) for file in build.NATIVE.rglob("*.[hic]*"))
 
 

@@ -562,12 +562,11 @@ def test_without_gymnasium_there_is_one_line():
         ({"num_threads": -2}, "num_threads = -2: must be from 0"),
         ({"maxpool": "x"}, "maxpool = 'x': must be True or False"),
         ({"repeat_action_probability": "a"}, "must be a number"),
-        ({"autoreset_mode": "foo"}, "must be 'NextStep' or 'SameStep'"),
+        ({"autoreset_mode": "foo"}, "must be 'NextStep', 'SameStep' or 'Disabled'"),
         ({"batch_size": 3}, "batch_size = 3: must be from 0 to 2"),
         ({"frameskip": 0}, "frameskip = 0"),
         ({"img_height": 211}, "img_height = 211: must be from 16 to 210"),
         ({"repeat_action_probability": 1.5}, "repeat_action_probability = 1.5"),
-        ({"autoreset_mode": "Disabled"}, "must be 'NextStep' or 'SameStep'"),
     ],
 )
 def test_options_out_of_range_are_named(options, message):

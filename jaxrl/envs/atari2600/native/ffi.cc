@@ -9,7 +9,6 @@
 
 #include "vector/game_calls.h"
 #include "gpu/stream_calls.h"
-#include "vector/calls.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -167,13 +166,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv_without_stream, (recv_without_stream<JA
 // --- Python --------------------------------------------------------------------------------------
 
 extern "C" {
-
-// Returns the lines that a game shows, or 0 for an unknown one. A known game's cartridge may still be of
-// an unknown kind.
-i32 jaxrl_lines(const char* game) {
-  const GameRules* rules = find_rules(game);
-  return rules ? rules->setup.height : 0;
-}
 
 // Makes an engine and returns its number, 0 for an unknown game or cartridge, or -1 where there is no
 // memory or no thread left.

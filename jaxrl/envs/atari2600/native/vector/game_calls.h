@@ -55,6 +55,13 @@ using jaxrl::Game;
 using jaxrl::Handle;
 using jaxrl::Player;
 
+// Returns the lines that a game shows, or 0 for an unknown one. A known game's cartridge may still be of
+// an unknown kind.
+int32_t jaxrl_lines(const char* game) {
+  const jaxrl::GameRules* rules = jaxrl::find_rules(game);
+  return rules ? rules->setup.height : 0;
+}
+
 uint64_t jaxrl_game_size() { return sizeof(Game); }
 
 // Returns null for an unknown name or size. Unless it `learns` which collisions the cartridge reads, all
