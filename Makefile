@@ -31,7 +31,7 @@ INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constrain
 EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev test test-long tests-long test-thorough lint format clean games docs docs-check site suite performance $(GAMES) $(SWEEPS)
+.PHONY: help setup setup-dev test test-long tests-long test-thorough lint format clean games docs docs-check site suite performance wheels $(GAMES) $(SWEEPS)
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
@@ -50,6 +50,7 @@ help:
 	@echo "make suite              measure everything that this machine can do (MINUTES=9, RUN=suite), goes on when repeated"
 	@echo "make performance        take RUN=suite into docs/results/by_machine.md as the machine NAME"
 	@echo "make site               build documentation and API reference into site/, and check its links"
+	@echo "make wheels             build wheels with compiled libraries into dist/, and try them"
 	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/by_machine.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
@@ -72,6 +73,7 @@ setup-dev: .venv/jaxrl-dev-installed
 
 .venv/jaxrl-dev-installed: .venv/jaxrl-installed
 	$(INSTALL) $(EDITABLE) ".[dev$(if $(CUDA),$(COMMA)cuda)]"
+	@.venv/bin/python -c "from jaxrl.envs.atari2600 import build; build.vector_library()"
 	@touch $@
 
 # Catch is learned in about a minute; STEPS of the command line comes first.
@@ -122,6 +124,10 @@ docs: .venv/jaxrl-dev-installed
 site: .venv/jaxrl-dev-installed
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 	.venv/bin/python -m tools.site_links
+
+wheels: .venv/jaxrl-dev-installed
+	$(INSTALL) $(EDITABLE) ".[wheels]"
+	.venv/bin/python -m tools.wheels
 
 suite: .venv/jaxrl-installed
 	@$(JAXRL) bench --suite --minutes $(MINUTES) $(if $(RUN),--output '$(RUN)')

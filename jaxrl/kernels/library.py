@@ -24,6 +24,10 @@ NAMES = (
     FORWARD, WEIGHTS, INPUTS, FORWARD_BYTES, WEIGHTS_BYTES, MAX_POOL, MAX_POOL_GRADIENT
 )  # fmt: skip
 FLAGS = (*native_library.FLAGS, "-std=c++20", "-Wno-psabi")
+SOURCE = native_library.Source(
+    "kernels", NATIVE / "ffi.cc", (NATIVE,), FLAGS, TITLE,
+    "learning at the full speed of the cores", "go on with XLA's products",
+)  # fmt: skip
 
 
 @functools.cache
@@ -63,11 +67,7 @@ def call(name: str, shapes: Sequence[jax.ShapeDtypeStruct], *arrays: jax.Array, 
 
 
 def _load() -> ctypes.CDLL:
-    source = native_library.Source(
-        "kernels", NATIVE / "ffi.cc", (NATIVE,), FLAGS, TITLE,
-        "learning at the full speed of the cores", "go on with XLA's products",
-    )  # fmt: skip
-    functions = native_library.loaded(native_library.built(source), TITLE)
+    functions = native_library.loaded(native_library.built(SOURCE), TITLE)
     for name in NAMES:
         symbol = jax.ffi.pycapsule(getattr(functions, name))
         jax.ffi.register_ffi_target(name, symbol, platform="cpu")

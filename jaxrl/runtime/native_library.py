@@ -1,6 +1,7 @@
-"""Builds C++ libraries with this machine's compiler, for its own processor, once.
+"""C++ libraries: a wheel's, or built with this machine's compiler for its own processor, once.
 
-A library lies in the user's cache under a name that holds everything it depends on: the sources,
+A wheel has a library for each instruction set in jaxrl/prebuilt/ (tools/wheels.py). Elsewhere a
+library lies in the user's cache under a name that holds everything it depends on: the sources,
 the compiler and its version, the flags, the processor. Processes that come at once build it once.
 """
 
@@ -21,9 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxrl.errors import UserError
+from jaxrl.runtime import instruction_sets
 
 COMPILERS = ("c++", "g++", "clang++")
-FLAGS = ("-O3", "-march=native", "-fPIC", "-shared", "-pthread")
+NATIVE_FLAG = "-march=native"
+FLAGS = ("-O3", NATIVE_FLAG, "-fPIC", "-shared", "-pthread")
+PREBUILT = Path(__file__).parents[1] / "prebuilt"
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,34 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxrl"
 
 
+def prebuilt_name(source: Source, instruction_set: str) -> str:
+    """Returns the name of a wheel's library."""
+    return f"{source.name}-{instruction_set}.so"
+
+
+def prebuilt(source: Source) -> Path | None:
+    """Returns the library that came with a wheel for this processor; None if there is none.
+
+    Raises `UserError` if $JAXRL_INSTRUCTION_SET names one that is not there.
+    """
+    names = instruction_sets.candidates()
+    paths = (PREBUILT / prebuilt_name(source, name) for name in names)
+    library = next((path for path in paths if path.is_file()), None)
+    if library is None and names and os.environ.get(instruction_sets.VARIABLE):
+        raise UserError(
+            f"{instruction_sets.VARIABLE} = {names[0]!r}: {source.title} of this installation is "
+            "not of a wheel; unset it"
+        )
+    return library
+
+
 def built(source: Source) -> Path:
-    """Returns the library of a source, which is built on first use.
+    """Returns the library of a source: a wheel's, or one that is built on first use.
 
     Raises `UserError` if there is no compiler, or if it fails.
     """
+    if library := prebuilt(source):
+        return library
     command = compiler()
     if command is None:
         raise UserError(
@@ -106,7 +133,7 @@ def _output(*command: str) -> str:
     return done.stdout + done.stderr
 
 
-def _include_dir() -> str:
+def include_dir() -> str:
     """Returns `jax.ffi.include_dir()`; JAX is not imported, which takes a second."""
     spec = importlib.util.find_spec("jaxlib")
     if spec is None or spec.origin is None:
@@ -125,7 +152,7 @@ def _processor() -> str:
 
 def _key(command: tuple[str, ...], source: Source) -> str:
     """Returns a digest of everything that a library depends on."""
-    headers = sorted(Path(_include_dir()).rglob("*.h")) if source.calls_xla else []
+    headers = sorted(Path(include_dir()).rglob("*.h")) if source.calls_xla else []
     parts = (*command, _output(*command, "--version"), *source.flags, _processor())
     return digest_of(parts, [*files_in(*source.folders), *headers])
 
@@ -169,9 +196,12 @@ def _compile(compiler: tuple[str, ...], source: Source, built: Path) -> None:
         # "vector/engine.h" is a header of ours, <vector> never is.
         folders = [part for folder in source.folders for part in ("-iquote", str(folder))]
         if source.calls_xla:
-            folders += ["-isystem", _include_dir()]
+            folders += ["-isystem", include_dir()]
         command = [*compiler, *source.flags, *folders, str(source.file), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0 and NATIVE_FLAG in done.stderr:  # some compilers do not know it
+            command.remove(NATIVE_FLAG)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             log = built.with_suffix(".log")
             log.write_text(" ".join(command) + "\n" + done.stdout + done.stderr)

@@ -9,7 +9,7 @@ from jaxrl.runtime import native_library
 
 def main() -> int:
     """Returns the exit status; a missing compiler is said, and is no failure."""
-    if native_library.compiler() is None:
+    if not native_library.prebuilt(build.engine_source()) and not native_library.compiler():
         print("no C++ compiler: env.engine = atari2600 needs one", file=sys.stderr)
         return 0
     try:

@@ -89,6 +89,21 @@ def test_a_compiler_that_fails_leaves_a_log(empty_cache, tmp_path, monkeypatch, 
     assert not list(empty_cache.glob("*.so"))
 
 
+def test_a_compiler_that_does_not_know_the_processor_builds_for_any(
+    empty_cache, tmp_path, monkeypatch
+):
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        "#!/bin/sh\nfor flag; do [ $flag = -march=native ] && "
+        "echo 'error: unsupported argument for -march=native' >&2 && exit 1; done\n"
+        'while [ "$1" != -o ]; do shift; done\necho built > "$2"\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert build.library().read_text() == "built\n"
+    assert not list(empty_cache.glob("*.log"))
+
+
 def test_a_compiler_that_is_not_there_is_named(empty_cache, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler --flag")
     with pytest.raises(UserError, match="no-such-compiler"):

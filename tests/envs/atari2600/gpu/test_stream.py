@@ -100,7 +100,7 @@ def test_streams_that_fall_behind(sanitizer, tmp_path):
         "-pthread",
         "-rdynamic",
     ]
-    folders = ["-iquote", build.NATIVE, "-isystem", native_library._include_dir()]
+    folders = ["-iquote", build.NATIVE, "-isystem", native_library.include_dir()]
     source = standin.FOLDER / "stream.cc"
     subprocess.run([*command, *SANITIZERS[sanitizer], *folders, source, "-o", program], check=True)
     done = subprocess.run(

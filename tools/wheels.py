@@ -1,0 +1,189 @@
+"""Builds wheels whose libraries are compiled, and tries them: `make wheels`.
+
+    python -m tools.wheels                              all platforms, into dist/
+    python -m tools.wheels --platforms linux-x86_64
+    python -m tools.wheels --try-only                   tries those that dist/ has
+
+Clang of the `ziglang` package compiles for every platform, against a C library of 2014 (glibc
+2.17) on Linux; C++'s own library is linked into each. A wheel has a library for each instruction
+set of its platform (`jaxrl.runtime.instruction_sets`), so it needs no compiler where it is used.
+
+An x86-64 wheel is tried in an empty environment without a compiler, each of its instruction sets
+that this processor has. Libraries for Linux on aarch64 play in QEMU, where it is installed
+(`apt-get install qemu-user-static libc6-arm64-cross`). Those for macOS are not tried.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from jaxrl.envs.atari2600 import build
+from jaxrl.kernels import library as kernels
+from jaxrl.runtime import instruction_sets, native_library
+
+ROOT = Path(__file__).parents[1]
+DIGEST = ROOT / "tools" / "vector_digest.cc"
+SOURCES = (build.engine_source(), build.vector_source(), kernels.SOURCE)
+QEMU, QEMU_ROOT = "qemu-aarch64-static", Path("/usr/aarch64-linux-gnu")
+GAMES = ("pong", "breakout", "ms_pacman", "pitfall2", "robotank", "montezuma_revenge")
+PLAY = """
+import sys
+from jaxrl.envs import VectorEnv
+import hashlib, numpy
+digest = hashlib.sha256()
+for game in sys.argv[1:]:
+    envs = VectorEnv(game, 4, repeat_action_probability=0.25)
+    actions = numpy.random.default_rng(0).integers(0, envs.single_action_space.n, (60, 4))
+    for arrays in (envs.reset(seed=1)[:1], *(envs.step(row)[:4] for row in actions)):
+        for array in arrays:
+            digest.update(array.tobytes())
+    envs.close()
+assert not {"jax", "envpool"} & set(sys.modules)
+print(digest.hexdigest())
+"""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A system and processor that wheels are made for."""
+
+    target: str  # as Zig names it
+    tag: str  # as pip names it
+    processors: dict[str, str]  # Zig's name of a processor, by the instruction set
+
+
+PLATFORMS = {
+    "linux-x86_64": Platform(
+        "x86_64-linux-gnu.2.17",
+        "manylinux_2_17_x86_64",
+        {level: level.replace("-", "_") for level in instruction_sets.X86_LEVELS},
+    ),
+    "linux-aarch64": Platform(
+        "aarch64-linux-gnu.2.17",
+        "manylinux_2_17_aarch64",
+        {instruction_sets.ARM: "generic"},
+    ),
+    "macos-arm64": Platform(
+        "aarch64-macos.11.0", "macosx_11_0_arm64", {instruction_sets.ARM: "apple_m1"}
+    ),
+}
+
+
+def run(*command: str | Path, **more: str) -> str:
+    """Runs a command with more variables in its environment; returns what it prints."""
+    environment = os.environ | more
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+def compile_library(
+    source: native_library.Source, platform: Platform, processor: str, out: Path
+) -> None:
+    """Compiles a library for a processor of a platform."""
+    flags = [flag for flag in source.flags if flag != native_library.NATIVE_FLAG]
+    folders = [part for folder in source.folders for part in ("-iquote", str(folder))]
+    if source.calls_xla:
+        folders += ["-isystem", native_library.include_dir()]
+    machine = ("-target", platform.target, f"-mcpu={processor}", "-s", "-Wno-everything")
+    compiler = (sys.executable, "-m", "ziglang", "c++")
+    run(*compiler, *machine, *flags, *folders, str(source.file), "-o", out)
+
+
+def build_wheel(platform: Platform, dist: Path) -> Path:
+    """Returns a platform's wheel, which it puts into `dist`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = Path(scratch) / "tree"
+        tracked = run("git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard")
+        for name in tracked.splitlines():
+            if (ROOT / name).is_file():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, tree / name)
+        folder = tree / "jaxrl" / native_library.PREBUILT.name
+        folder.mkdir()
+        for source in SOURCES:
+            for name, processor in platform.processors.items():
+                print(f"compiling {source.name} for {name}", flush=True)
+                out = folder / native_library.prebuilt_name(source, name)
+                compile_library(source, platform, processor, out)
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet")
+        tag = f"--config-settings=--build-option=--plat-name={platform.tag}"
+        run(*pip, "--no-deps", "--no-build-isolation", tag, "--wheel-dir", scratch, tree)
+        (wheel,) = Path(scratch).glob("*.whl")
+        dist.mkdir(exist_ok=True)
+        return Path(shutil.move(wheel, dist / wheel.name))
+
+
+def try_here(wheel: Path) -> None:
+    """Installs a wheel into an empty environment; all instruction sets must play the same games."""
+    with tempfile.TemporaryDirectory() as scratch:
+        python = Path(scratch) / "bin" / "python"
+        run(sys.executable, "-m", "venv", scratch)
+        pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+        run(*pip, "numpy", "gymnasium", "ale-py")
+        run(*pip, "--no-deps", wheel)
+        alone = {"PATH": "", "XDG_CACHE_HOME": f"{scratch}/cache"}
+        expected = run(sys.executable, "-c", PLAY, *GAMES, JAXRL_INSTRUCTION_SET="native")
+        for name in ("", *instruction_sets.supported()):
+            # -I: without the clone's folder, which has no libraries of a wheel.
+            got = run(python, "-I", "-c", PLAY, *GAMES, **alone, JAXRL_INSTRUCTION_SET=name)
+            if got != expected:
+                sys.exit(f"{wheel.name} plays other games with {name or 'its choice'}")
+            print(f"{wheel.name}: {name or 'its own choice'} plays as the library built here")
+
+
+def try_in_qemu(wheel: Path) -> None:
+    """Plays with an aarch64 library in QEMU, and compares with the library that is built here."""
+    if not shutil.which(QEMU) or not QEMU_ROOT.is_dir():
+        print(f"{wheel.name}: not tried, {QEMU} or {QEMU_ROOT} is not installed")
+        return
+    from jaxrl.envs.atari2600.roms import path
+
+    platform = PLATFORMS["linux-aarch64"]
+    with tempfile.TemporaryDirectory() as scratch:
+        shutil.unpack_archive(wheel, scratch, "zip")
+        name = native_library.prebuilt_name(build.vector_source(), instruction_sets.ARM)
+        roms = [str(path(game)) for game in GAMES]
+        compiler = (sys.executable, "-m", "ziglang", "c++", "-std=c++20", "-O2")
+        headers = ("-iquote", build.NATIVE, DIGEST, "-ldl", "-o")
+        player, here = Path(scratch) / "player", Path(scratch) / "here"
+        run(*compiler, "-target", platform.target, *headers, player)
+        run(*compiler, *headers, here)
+        arm = Path(scratch) / "jaxrl" / native_library.PREBUILT.name / name
+        played = run(QEMU, "-L", QEMU_ROOT, player, arm, *roms)
+        if played != run(here, build.vector_library(), *roms):
+            sys.exit(f"{wheel.name} plays other games in QEMU than the library built here")
+        print(f"{wheel.name}: plays in QEMU as the library built here")
+
+
+def main(
+    platforms: tuple[str, ...] = tuple(PLATFORMS),
+    dist: Path = ROOT / "dist",
+    try_only: bool = False,
+) -> None:
+    """Builds and tries the wheels of platforms."""
+    for name in platforms:
+        platform = PLATFORMS[name]
+        if try_only:
+            (wheel,) = dist.glob(f"*{platform.tag}.whl")
+        else:
+            wheel = build_wheel(platform, dist)
+        size = wheel.stat().st_size / 1e6
+        print(f"{wheel.name}: {size:.1f} MB", flush=True)
+        if name == "linux-x86_64":
+            try_here(wheel)
+        elif name == "linux-aarch64":
+            try_in_qemu(wheel)
+        else:
+            print(f"{wheel.name}: not tried, this is no such machine")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
