@@ -1,9 +1,9 @@
 // Environments of one cartridge on a pool of threads.
 //
-// `send` hands out the actions and returns at once; the threads take environments in small chunks until
-// none is left; `recv` waits for the last and copies the rows out. Between two steps the threads sleep.
-// Every thread has its own machine and screens, so that an environment is nothing but its state, and
-// what its newest row needs to be played again.
+// `send` hands out the actions and returns at once; the threads take environments in small chunks
+// until none is left; `recv` waits for the last and copies the rows out. Between two steps the
+// threads sleep. Every thread has its own machine and screens, so that an environment is nothing
+// but its state, and what its newest row needs to be played again.
 #pragma once
 
 #include <algorithm>
@@ -71,10 +71,11 @@ class CpuEngine {
     done_.wait(lock, [this] { return working_ == 0; });
   }
 
-  // Resets every environment, and lets each take a random number of random steps, about `most_steps`
-  // at most, so that they do not play in step. With exact resets each plays them itself. Else they
-  // begin from what a few games have played, each at a place of its own; which games these are depends
-  // on the seed of their run alone, so that the division into engines changes nothing.
+  // Resets every environment, and lets each take a random number of random steps, about
+  // `most_steps` at most, so that they do not play in step. With exact resets each plays them
+  // itself. Else they begin from what a few games have played, each at a place of its own; which
+  // games these are depends on the seed of their run alone, so that the division into engines
+  // changes nothing.
   void begin(u32 most_steps) {
     wait();
     random_steps_ = most_steps;
@@ -173,7 +174,7 @@ class CpuEngine {
 
   Stepper stepper_of(Machine& machine, Screens& screens) {
     const u8* grays = grays_of(game_.setup.pal).of;
-    return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_, grays,
+    return {{machine, cartridge_, game_, nullptr},          screens, rules_, averager_, grays,
             rules_.exact_resets ? nullptr : starts_.data(), kStarts};
   }
 

@@ -1,5 +1,6 @@
-// The few functions of the CUDA driver that the emulator calls: declared here and found in libcuda.so.1 when the
-// first of them is needed, so that the machine's C++ compiler alone builds what calls them.
+// The few functions of the CUDA driver that the emulator calls: declared here and found in
+// libcuda.so.1 when the first of them is needed, so that the machine's C++ compiler alone builds
+// what calls them.
 #pragma once
 
 #include <dlfcn.h>

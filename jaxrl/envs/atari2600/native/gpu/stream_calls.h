@@ -1,9 +1,10 @@
-// The engine on the stream of an NVIDIA GPU: a step begins when the actions have come from the device, and the
-// stream goes on when the rows lie there. What is called here only puts work on the stream and returns; only the
-// driver's thread, which calls the functions below, waits for the step.
+// The engine on the stream of an NVIDIA GPU: a step begins when the actions have come from the
+// device, and the stream goes on when the rows lie there. What is called here only puts work on the
+// stream and returns; only the driver's thread, which calls the functions below, waits for the
+// step.
 //
-// The device copies from the engine's own rows. Nobody writes them meanwhile: the next step begins behind the
-// copies, on the same stream.
+// The device copies from the engine's own rows. Nobody writes them meanwhile: the next step begins
+// behind the copies, on the same stream.
 #pragma once
 
 #include <unistd.h>
@@ -28,8 +29,8 @@ class PinnedRows {
   PinnedRows(const PinnedRows&) = delete;
   PinnedRows& operator=(const PinnedRows&) = delete;
 
-  // Pins the rows for a device; returns what failed, or nothing. It may wait for all that the device does, so it
-  // is called before a program runs.
+  // Pins the rows for a device; returns what failed, or nothing. It may wait for all that the
+  // device does, so it is called before a program runs.
   std::string pin(Pages& pages, int device) {
     if (!driver().missing.empty()) return driver().missing;
     if (const int error = driver().init(0)) return said("cuInit", error);
@@ -47,7 +48,8 @@ class PinnedRows {
   // Whether they are pinned for the device of this context.
   bool is_for(DriverHandle context) const { return memory_ && context == context_; }
 
-  // Waits until the device has done what was on its streams, if the rows are pinned; returns whether it could.
+  // Waits until the device has done what was on its streams, if the rows are pinned;
+  // returns whether it could.
   bool wait_for_device() const {
     if (!memory_) return true;
     if (driver().push_context(context_)) return false;
