@@ -26,8 +26,8 @@ i64 last_number = 0;
 
 std::shared_ptr<OpenEngine> find(i64 number) {
   std::lock_guard<std::mutex> lock(engines_mutex);
-  const auto found = engines.find(number);
-  return found == engines.end() ? nullptr : found->second;
+  const auto entry = engines.find(number);
+  return entry == engines.end() ? nullptr : entry->second;
 }
 
 // What Python is told of a call.
@@ -199,10 +199,10 @@ void jaxrl_close(i64 number) {
   std::shared_ptr<OpenEngine> engine;
   {
     std::lock_guard<std::mutex> lock(engines_mutex);
-    const auto found = engines.find(number);
-    if (found == engines.end()) return;
-    engine = std::move(found->second);
-    engines.erase(found);
+    const auto entry = engines.find(number);
+    if (entry == engines.end()) return;
+    engine = std::move(entry->second);
+    engines.erase(entry);
   }
   if (answer_of(engine.get()) == kIsForked || !engine->pinned.wait_for_device()) {
     // For ever: its threads cannot be joined, or the device that failed may still name its rows.
@@ -213,11 +213,11 @@ void jaxrl_close(i64 number) {
 }
 
 // Pins the rows of an engine for a device, before a program sends on its stream. Returns 0, or the
-// length of what failed, of which `said` takes 256 characters.
-u32 jaxrl_pin(i64 number, i32 device, char* said) {
+// length of what failed, of which `message` takes 256 characters.
+u32 jaxrl_pin(i64 number, i32 device, char* message) {
   const std::shared_ptr<OpenEngine> engine = find(number);
   const std::string failure = engine ? engine->pinned.pin(engine->rows().pages, device) : kClosed;
-  said[failure.copy(said, 255)] = 0;
+  message[failure.copy(message, 255)] = 0;
   return (u32)failure.size();
 }
 

@@ -71,15 +71,15 @@ ffi::Error find_kernels(i64 number, DriverHandle context, Kernels& kernels) {
   const auto program = programs.find(number);
   if (program == programs.end())
     return ffi::Error::Internal("the kernels of this program are unknown");
-  Loaded& own = loaded[{number, context}];  // neither map moves what it holds
+  Loaded& entry = loaded[{number, context}];  // neither map moves what it holds
   lock.unlock();
-  std::lock_guard<std::mutex> lock_of_context(own.mutex);
-  if (!own.is_ready) {
-    ffi::Error error = load_program(program->second, own.kernels);
+  std::lock_guard<std::mutex> lock_of_context(entry.mutex);
+  if (!entry.is_ready) {
+    ffi::Error error = load_program(program->second, entry.kernels);
     if (error.failure()) return error;
-    own.is_ready = true;
+    entry.is_ready = true;
   }
-  kernels = own.kernels;
+  kernels = entry.kernels;
   return ffi::Error::Success();
 }
 

@@ -87,8 +87,8 @@ EXPORTED int cuDevicePrimaryCtxRetain(void** retained, int) {
   return kSuccess;
 }
 EXPORTED int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
-EXPORTED int cuStreamGetCtx(void*, void** found) {
-  *found = &context;
+EXPORTED int cuStreamGetCtx(void*, void** current) {
+  *current = &context;
   return kSuccess;
 }
 EXPORTED int cuCtxPushCurrent_v2(void* pushed) {

@@ -117,8 +117,8 @@ int cuDevicePrimaryCtxRelease_v2(int) {
   retains--;
   return kSuccess;
 }
-int cuStreamGetCtx(void*, void** found) {
-  *found = &context;
+int cuStreamGetCtx(void*, void** current) {
+  *current = &context;
   return kSuccess;
 }
 int cuCtxPushCurrent_v2(void* pushed) {

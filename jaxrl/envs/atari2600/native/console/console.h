@@ -43,7 +43,7 @@ inline i32 charging_cycles(i32 resistance) {
   return (i32)(seconds * 1.19E6);
 }
 
-// clang-format off: a line for each action
+// clang-format off: it would take a line for each action
 // The player's action, as the field numbers them.
 enum Action : u8 {
   kNoop, kFire, kUp, kRight, kLeft, kDown, kUpRight, kUpLeft, kDownRight, kDownLeft, kUpFire,

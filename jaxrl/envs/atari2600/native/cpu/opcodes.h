@@ -267,7 +267,7 @@
 
 namespace jaxrl {
 
-// clang-format off: a line for each name
+// clang-format off: it would take a line for each name
 enum class Operation : u8 {
   ADC, ALR, ANC, AND, ANE, ARR, ASL, BCC, BCS, BEQ, BIT, BMI, BNE, BPL, BRK, BVC, BVS, CLC, CLD,
   CLI, CLV, CMP, CPX, CPY, DCP, DEC, DEX, DEY, EOR, INC, INX, INY, ISB, JAM, JMP, JSR, LAS, LAX,

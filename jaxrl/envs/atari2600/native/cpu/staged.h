@@ -50,7 +50,7 @@ inline constexpr Stages kStages[256] = {
 };
 
 // Operations by what they compute.
-// clang-format off: lists
+// clang-format off: it cannot wrap lists of calls
 #define JAXRL_TAKES(DO) \
   DO(ADC) DO(ALR) DO(ANC) DO(AND) DO(ANE) DO(ARR) DO(BIT) DO(CMP) DO(CPX) DO(CPY) DO(EOR) DO(LAS) \
   DO(LAX) DO(LDA) DO(LDX) DO(LDY) DO(LXA) DO(ORA) DO(SBC) DO(SBX)
@@ -161,7 +161,7 @@ struct Staged {
   u32 compute(Operation operation, u32 value, u32 address) {
     using O = Operation;
     switch (operation) {
-      // clang-format off: a line for each
+      // clang-format off: it would take three lines for each
 #define JAXRL_TAKE(name) case O::name: take<O::name>(r, value); break;
 #define JAXRL_MODIFY(name) case O::name: return modified<O::name>(r, value);
 #define JAXRL_STORE(name) case O::name: return stored<O::name>(r, address);

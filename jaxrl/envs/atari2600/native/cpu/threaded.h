@@ -28,7 +28,7 @@
 namespace jaxrl {
 
 // How a decoded instruction reaches its operand.
-// clang-format off: pairs share a comment
+// clang-format off: two names share a comment
 enum class Special : u8 {
   Constant,       // a byte of the cartridge
   Ram,            // in the zero page or by its absolute address
@@ -194,10 +194,10 @@ JAXRL_INLINE bool write_register(Threaded& t, u32 value) {
   const u32 index = t.op->operand & 0x3F;
   const bool late = t.cycle >= t.machine.last_cycle;
   if constexpr (special == Special::Plain) {
-    u8& held = t.machine.shadow[index];
-    if (held != value) {
-      if (index == VBLANK) ground_paddles(t.console, held, (u8)value, t.cycle);
-      held = (u8)value;
+    u8& shadow = t.machine.shadow[index];
+    if (shadow != value) {
+      if (index == VBLANK) ground_paddles(t.console, shadow, (u8)value, t.cycle);
+      shadow = (u8)value;
       if (t.machine.logged >> index & 1) *t.log++ = logged_write(index, (u8)value, t.cycle);
     }
   }
@@ -284,8 +284,8 @@ JAXRL_INLINE bool play_special(Threaded& t) {
     if constexpr (special == Special::Accumulator) {
       t.r.a = modified<operation>(t.r, t.r.a);
     } else if constexpr (special == Special::Ram) {
-      u8& held = t.ram[t.op->operand & 0x7F];
-      held = (u8)modified<operation>(t.r, held);
+      u8& byte = t.ram[t.op->operand & 0x7F];
+      byte = (u8)modified<operation>(t.r, byte);
     } else {
       const u32 address = address_of<special, false>(t);
       const u32 bus = bus_before<special, length>(t, address);
@@ -377,7 +377,7 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
 #define JAXRL_PAIRS(ROW) PAIRS(ROW)
 #endif
 
-// clang-format off: macros that end with a comma or a label are unknown to it
+// clang-format off: it takes these macros for something else
 // Handlers by number: first those that decoding makes, then those that stand for whole loops.
 enum HandlerId : u16 {
 #define JAXRL_ID(code, operation, kind, special, length, cycles) kId_##code##_##special,
@@ -444,7 +444,7 @@ JAXRL_INLINE void count_down(Threaded& t, u32& index) {
 // addresses of the handlers through `labels`.
 JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played,
                                                           const void* const** labels) {
-  // clang-format off: labels
+  // clang-format off: it takes labels for something else
   static const void* const kLabels[] = {
 #define JAXRL_LABEL(code, operation, kind, special, length, cycles) &&L_##code##_##special,
       HANDLERS(JAXRL_LABEL)
@@ -486,7 +486,7 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played,
     t.op += t.op->distance; \
     if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on; \
   } while (0)
-  // clang-format off: labels
+  // clang-format off: it takes labels for something else
   // One instruction, without the jump to the next.
 #define JAXRL_PLAY(code, operation, kind, special, length, cycles)                             \
   if constexpr (Kind::kind == Kind::Branch) {                                                  \
@@ -534,7 +534,7 @@ count_y:
   count_down(t, t.r.y);
   JAXRL_NEXT;
 
-  // clang-format off: labels
+  // clang-format off: it takes labels for something else
 #define JAXRL_PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   L_##code1##_##special1##_##code2##_##special2 : {                            \
     JAXRL_PLAY(code1, o1, k1, special1, l1, c1)                                \

@@ -259,13 +259,13 @@ class CpuEngine {
       }
       // Its generator is its own from the newest row on, which may have to be played again.
       Environment& env = environments_[branch.env];
-      Turn& own = turns_[branch.env];
-      own = turn;
-      own.before.random = env.random;
-      if (rules_.frame_skip == 1) own.last = own.before;
-      env = turn.rows ? own.before : game;
-      env.random = own.before.random;
-      if (turn.rows) play_row(stepper, env, own.actions[0], Draws::kNone, nullptr);
+      Turn& branch_turn = turns_[branch.env];
+      branch_turn = turn;
+      branch_turn.before.random = env.random;
+      if (rules_.frame_skip == 1) branch_turn.last = branch_turn.before;
+      env = turn.rows ? branch_turn.before : game;
+      env.random = branch_turn.before.random;
+      if (turn.rows) play_row(stepper, env, branch_turn.actions[0], Draws::kNone, nullptr);
       play_random_row(stepper, branch.env);
       if (branch.steps == 0) rows_.reset[branch.env] = 0;  // it follows no other row
     }

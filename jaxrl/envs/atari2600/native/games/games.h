@@ -11,7 +11,7 @@ namespace jaxrl {
 
 namespace games {
 
-// clang-format off: a line for each field
+// clang-format off: it would take a line for each field
 inline constexpr GameRules kGames[] = {
     {.name = "adventure", .step = adventure, .lives = 1,
      .menu = {.frames = 1, .shows = adventure_menu}, .setup = {.height = 250, .pal = 1}},

@@ -33,9 +33,9 @@ class PinnedRows {
   // device does, so it is called before a program runs.
   std::string pin(Pages& pages, int device) {
     if (!driver().missing.empty()) return driver().missing;
-    if (const int error = driver().init(0)) return said("cuInit", error);
+    if (const int error = driver().init(0)) return message_of("cuInit", error);
     if (const int error = driver().retain_context(&context_, device))
-      return said("cuDevicePrimaryCtxRetain", error);
+      return message_of("cuDevicePrimaryCtxRetain", error);
     std::string failure = pin_in_context(pages);
     if (failure.empty())
       memory_ = pages.memory();
@@ -60,10 +60,11 @@ class PinnedRows {
 
  private:
   std::string pin_in_context(Pages& pages) {
-    if (const int error = driver().push_context(context_)) return said("cuCtxPushCurrent", error);
+    if (const int error = driver().push_context(context_))
+      return message_of("cuCtxPushCurrent", error);
     const int error = driver().pin(pages.memory(), pages.size(), kForAllContexts);
     pop();
-    return error ? said("cuMemHostRegister", error) : "";
+    return error ? message_of("cuMemHostRegister", error) : "";
   }
 
   static void pop() {

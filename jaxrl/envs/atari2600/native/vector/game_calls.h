@@ -32,7 +32,7 @@ inline std::vector<std::pair<const char*, i32>> registers_of(const Console& cons
   const Cpu& cpu = console.cpu;
   const Riot& riot = console.riot;
   const Tia& tia = console.tia;
-  std::vector<std::pair<const char*, i32>> found = {
+  std::vector<std::pair<const char*, i32>> registers = {
       {"PC", cpu.pc},
       {"A", cpu.a},
       {"X", cpu.x},
@@ -58,8 +58,8 @@ inline std::vector<std::pair<const char*, i32>> registers_of(const Console& cons
       {"collisions", tia.collisions},
   };
   for (u32 index = 0; index <= CXCLR; index++)
-    found.push_back({kTiaNames[index], tia.registers[index]});
-  return found;
+    registers.push_back({kTiaNames[index], tia.registers[index]});
+  return registers;
 }
 
 }  // namespace jaxrl
@@ -115,12 +115,12 @@ int32_t jaxrl_game_first_line(const Handle* handle) { return handle->rules->setu
 // Writes out the names and the values of the registers,
 // and returns how many there are; both may be null.
 uint32_t jaxrl_game_registers(const Game* game, const char** names, int32_t* values) {
-  const auto found = jaxrl::registers_of(game->console);
-  for (size_t index = 0; names && values && index < found.size(); index++) {
-    names[index] = found[index].first;
-    values[index] = found[index].second;
+  const auto registers = jaxrl::registers_of(game->console);
+  for (size_t index = 0; names && values && index < registers.size(); index++) {
+    names[index] = registers[index].first;
+    values[index] = registers[index].second;
   }
-  return (uint32_t)found.size();
+  return (uint32_t)registers.size();
 }
 const char* jaxrl_tia_name(uint32_t index) {
   return index <= jaxrl::CXCLR ? jaxrl::kTiaNames[index] : "none";

@@ -21,7 +21,7 @@
 
 namespace jaxrl {
 
-// clang-format off: a line for each register
+// clang-format off: it would take a line for each register
 enum TiaRegister : u8 {
   VSYNC = 0x00, VBLANK = 0x01, WSYNC = 0x02, RSYNC = 0x03, NUSIZ0 = 0x04, NUSIZ1 = 0x05,
   COLUP0 = 0x06, COLUP1 = 0x07, COLUPF = 0x08, COLUBK = 0x09, CTRLPF = 0x0A, REFP0 = 0x0B,

@@ -190,14 +190,16 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
     case GRP1: {
       // A write to one player's graphics shows the other's last ones, where those are delayed.
       const int player = (int)index - GRP0, other = 1 - player;
-      const bool own = !(registers[VDELP0 + player] & 1) && registers[index] != value;
-      const bool others =
+      const bool player_changes = !(registers[VDELP0 + player] & 1) && registers[index] != value;
+      const bool other_changes =
           (registers[VDELP0 + other] & 1) && tia.old_player[other] != registers[GRP0 + other];
-      const bool balls = player == 1 && (registers[VDELBL] & 1) && tia.old_ball != registers[ENABL];
-      if (own || others || balls) {
-        const u8 objects = (u8)(own << player | others << other | balls << kBall);
+      const bool ball_changes =
+          player == 1 && (registers[VDELBL] & 1) && tia.old_ball != registers[ENABL];
+      if (player_changes || other_changes || ball_changes) {
+        const u8 objects =
+            (u8)(player_changes << player | other_changes << other | ball_changes << kBall);
         run_to(1, objects);
-        const bool only_looks = !others && !balls && registers[index] && value;
+        const bool only_looks = !other_changes && !ball_changes && registers[index] && value;
         beam.stale |= (u8)(objects | (only_looks ? 0 : kEnabledStale));
       }
       registers[index] = value;
