@@ -110,9 +110,13 @@ tests-long: .venv/jaxrl-dev-installed
 test-thorough:
 	JAXRL_THOROUGH=1 $(MAKE) test-long
 
+# Sources of C++, and the tables among them that a tool writes.
+NATIVE = $(shell find jaxrl tests tools -name '*.h' -o -name '*.cc' -o -name '*.cu')
+
 lint: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
+	.venv/bin/clang-format --dry-run -Werror $(NATIVE)
 	.venv/bin/lint-imports
 	.venv/bin/mypy
 
@@ -142,6 +146,7 @@ docs-check: .venv/jaxrl-dev-installed
 format: .venv/jaxrl-dev-installed
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
+	.venv/bin/clang-format -i $(NATIVE)
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache *.egg-info build site

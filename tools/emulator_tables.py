@@ -149,8 +149,8 @@ def layout_table() -> str:
 
 
 LAYOUT_HEAD = f"""{WRITTEN}// The kernels and the host's program are made by different compilers, \
-which must lay out what they share
-// alike: both compare it with these numbers.
+which must lay out what they
+// share alike: both compare it with these numbers.
 #pragma once
 
 #include "gpu/world.h"

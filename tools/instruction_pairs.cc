@@ -1,5 +1,5 @@
-// Counts which two instructions run one after another, and prints instruction_pairs.csv: those that one
-// handler shall play (tools/emulator_tables.py, jaxrl/envs/atari2600/native/cpu/threaded.h).
+// Counts which two instructions run one after another, and prints instruction_pairs.csv: those that
+// one handler shall play (tools/emulator_tables.py, jaxrl/envs/atari2600/native/cpu/threaded.h).
 //
 //   g++ -std=c++20 -O2 -iquote jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
 //   /tmp/pairs ROMS 250 pong breakout ... > tools/instruction_pairs.csv
@@ -22,8 +22,7 @@ struct Name {
   const char *code, *special;
 };
 const Name kNames[] = {
-#define NAME(code, operation, kind, special, length, cycles) \
-  {#code, #special},
+#define NAME(code, operation, kind, special, length, cycles) {#code, #special},
     HANDLERS(NAME)
 #undef NAME
 };
@@ -80,8 +79,8 @@ void count(const char* rom, const char* game, Counts& counts) {
         const Opcode& opcode = kOpcodes[cartridge.banks[last.bank].image[last.offset]];
         const u16 before = ids[last.bank][last.offset];
         joined = here.offset == last.offset + length_of(opcode.mode) &&
-                 opcode.kind != Kind::Branch && opcode.kind != Kind::Flow &&
-                 before != kIdLeave && id != kIdLeave;
+                 opcode.kind != Kind::Branch && opcode.kind != Kind::Flow && before != kIdLeave &&
+                 id != kIdLeave;
         if (joined) mine[{before, id}]++;
       }
       // A pair takes both, so the second does not begin another.

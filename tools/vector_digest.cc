@@ -1,5 +1,5 @@
-// Plays games with a library of the vector environment and prints a digest of all that it returns, so that
-// libraries of other processors can be compared: player LIBRARY CARTRIDGE.bin...
+// Plays games with a library of the vector environment and prints a digest of all that it returns,
+// so that libraries of other processors can be compared: player LIBRARY CARTRIDGE.bin...
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -22,7 +22,8 @@ struct Digest {
   template <typename T>
   void add(const std::vector<T>& values) {
     const u8* bytes = reinterpret_cast<const u8*>(values.data());
-    for (size_t i = 0; i < values.size() * sizeof(T); i++) value = (value ^ bytes[i]) * 1099511628211u;
+    for (size_t i = 0; i < values.size() * sizeof(T); i++)
+      value = (value ^ bytes[i]) * 1099511628211u;
   }
 };
 
@@ -53,11 +54,10 @@ void play(void* library, const std::filesystem::path& path) {
     std::vector<u8> observations(kCount * 4 * 84 * 84 * (color ? 3 : 1)), ends(2 * kCount);
     std::vector<i32> numbers(5 * kCount);
     const VectorBatch batch{observations.data(), nullptr, numbers.data(), ends.data()};
-    VectorEngine* const engine =
-        find<VectorEngine*(const char*, const u8*, u64, const VectorRules*, u32, u32, u32, i32,
-                           const VectorBatch*)>(library, "jaxrl_vector_open")(
-            game.c_str(), reinterpret_cast<const u8*>(image.data()), image.size(), &rules, kCount,
-            kCount, 2, -1, &batch);
+    VectorEngine* const engine = find<VectorEngine*(const char*, const u8*, u64, const VectorRules*,
+                                                    u32, u32, u32, i32, const VectorBatch*)>(
+        library, "jaxrl_vector_open")(game.c_str(), reinterpret_cast<const u8*>(image.data()),
+                                      image.size(), &rules, kCount, kCount, 2, -1, &batch);
     if (!engine) throw std::runtime_error("cannot open " + game);
     const u8 chosen[kCount] = {1, 1, 1};
     const i64 seeds[kCount] = {1, 2, 3};

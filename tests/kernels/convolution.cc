@@ -1,4 +1,5 @@
-// Compares the kernels with loops in double precision, at random shapes; memory ends where arrays end.
+// Compares the kernels with loops in double precision, at random shapes;
+// memory ends where arrays end.
 #include "convolution.h"
 
 #include <cmath>
@@ -42,11 +43,12 @@ void each_product(const Shape& s, Work work) {
 int wrong = 0;
 
 // Sums of float32 differ from exact ones by their rounding: `terms` of them, of size 1 or so.
-void compare(const char* what, const Shape& s, const float* ours, const double* exact, long count, double terms) {
+void compare(const char* what, const Shape& s, const float* ours, const double* exact, long count,
+             double terms) {
   for (long i = 0; i < count; i++)
     if (!(std::abs(ours[i] - exact[i]) <= 1e-6 * (4 + terms))) {
-      printf("%s of %dx%dx%d, kernel %d, stride %d, filters %d: %g at %ld, not %g\n", what, s.height, s.width,
-             s.channels, s.size, s.stride, s.filters, ours[i], i, exact[i]);
+      printf("%s of %dx%dx%d, kernel %d, stride %d, filters %d: %g at %ld, not %g\n", what,
+             s.height, s.width, s.channels, s.size, s.stride, s.filters, ours[i], i, exact[i]);
       wrong++;
       return;
     }
@@ -56,7 +58,8 @@ void check(const Shape& s) {
   const auto image = numbers(s.inputs()), weights = numbers(s.weights()), bias = numbers(s.filters),
              gradient = numbers(s.outputs());
   std::unique_ptr<float[]> y(new float[s.outputs()]), of_weights(new float[s.weights()]),
-      of_bias(new float[s.filters]), wide(new float[s.wide_outputs()]()), turned(new float[s.turned_weights()]),
+      of_bias(new float[s.filters]), wide(new float[s.wide_outputs()]()),
+      turned(new float[s.turned_weights()]),
       padded(new float[(s.height + 2L) * (s.width + 2) * s.channels]());
   std::unique_ptr<double[]> sums(new double[s.outputs()]), weight_sums(new double[s.weights()]()),
       bias_sums(new double[s.filters]()), input_sums(new double[s.inputs()]());
@@ -97,7 +100,8 @@ void check(const Shape& s) {
     std::unique_ptr<float[]> of_inputs(new float[height * line]), where(numbers(height * line));
     std::unique_ptr<double[]> inner(new double[height * line]);
     for (int row = 0; row < height; row++)
-      memcpy(inner.get() + row * line, input_sums.get() + (row + border) * s.line() + border * s.channels,
+      memcpy(inner.get() + row * line,
+             input_sums.get() + (row + border) * s.line() + border * s.channels,
              line * sizeof(double));
     const double terms = depth * s.filters / s.channels;
     inputs_gradient(s, border, wide.get(), turned.get(), nullptr, of_inputs.get());
@@ -121,7 +125,8 @@ int main() {
   }
   for (int i = 0; i < 40; i++) {
     const int size = draw(1, 8), channels = draw(0, 1) ? kLanes * draw(1, 3) : draw(1, 13);
-    check({size + draw(0, 17), size + draw(0, 40), channels, size, draw(1, 4), kLanes * draw(1, 4)});
+    check(
+        {size + draw(0, 17), size + draw(0, 40), channels, size, draw(1, 4), kLanes * draw(1, 4)});
   }
   printf("%d lanes, %d wrong\n", kLanes, wrong);
   return wrong != 0;

@@ -1,4 +1,5 @@
-// Compares the layers of a batch with those of each image alone, on pools of no, one and three threads.
+// Compares the layers of a batch with those of each image alone, on pools of no,
+// one and three threads.
 #include "layers.h"
 
 #include <cmath>
@@ -71,8 +72,10 @@ std::vector<float> numbers(long count) {
 
 int wrong = 0;
 
-// Largest difference, as a share of the largest number, up to which sums in another order may differ.
-void compare(const char* what, const std::vector<float>& ours, const std::vector<float>& theirs, float tolerance) {
+// Largest difference, as a share of the largest number,
+// up to which sums in another order may differ.
+void compare(const char* what, const std::vector<float>& ours, const std::vector<float>& theirs,
+             float tolerance) {
   float largest = 0, difference = 0;
   for (size_t i = 0; i < ours.size(); i++) {
     largest = std::max(largest, std::abs(theirs[i]));
@@ -88,15 +91,18 @@ struct Results {
 };
 
 template <typename Images>
-Results all(Pool& pool, const Shape& s, const Layer& layer, const Images& images, int64_t count, const float* x,
-            const std::vector<float>& weights, const std::vector<float>& bias, const std::vector<float>& gradient) {
-  Results to{std::vector<float>(count * s.outputs()), std::vector<float>(s.weights()), std::vector<float>(s.filters),
+Results all(Pool& pool, const Shape& s, const Layer& layer, const Images& images, int64_t count,
+            const float* x, const std::vector<float>& weights, const std::vector<float>& bias,
+            const std::vector<float>& gradient) {
+  Results to{std::vector<float>(count * s.outputs()), std::vector<float>(s.weights()),
+             std::vector<float>(s.filters),
              std::vector<float>(x ? count * bare_inputs(s, layer) : 0)};
   layer_outputs(pool, s, layer, images, count, weights.data(), bias.data(), to.y.data());
-  layer_weights_gradient(pool, s, layer, images, count, to.y.data(), gradient.data(), to.of_weights.data(),
-                         to.of_bias.data());
+  layer_weights_gradient(pool, s, layer, images, count, to.y.data(), gradient.data(),
+                         to.of_weights.data(), to.of_bias.data());
   if (x)
-    layer_inputs_gradient(pool, s, layer, count, x, weights.data(), to.y.data(), gradient.data(), to.of_inputs.data());
+    layer_inputs_gradient(pool, s, layer, count, x, weights.data(), to.y.data(), gradient.data(),
+                          to.of_inputs.data());
   return to;
 }
 
@@ -115,8 +121,10 @@ Results one_by_one(const Shape& s, const Layer& layer, Make make, int64_t count,
   Pool alone(1, 0);
   Results sum{{}, std::vector<float>(s.weights()), std::vector<float>(s.filters), {}};
   for (int64_t i = 0; i < count; i++) {
-    const std::vector<float> d(gradient.begin() + i * s.outputs(), gradient.begin() + (i + 1) * s.outputs());
-    const auto part = all(alone, s, layer, make(i), 1, x ? x + i * bare_inputs(s, layer) : nullptr, weights, bias, d);
+    const std::vector<float> d(gradient.begin() + i * s.outputs(),
+                               gradient.begin() + (i + 1) * s.outputs());
+    const auto part = all(alone, s, layer, make(i), 1, x ? x + i * bare_inputs(s, layer) : nullptr,
+                          weights, bias, d);
     sum.y.insert(sum.y.end(), part.y.begin(), part.y.end());
     sum.of_inputs.insert(sum.of_inputs.end(), part.of_inputs.begin(), part.of_inputs.end());
     for (size_t k = 0; k < part.of_weights.size(); k++) sum.of_weights[k] += part.of_weights[k];
@@ -125,8 +133,8 @@ Results one_by_one(const Shape& s, const Layer& layer, Make make, int64_t count,
   return sum;
 }
 
-void check(const Layer& layer, int64_t count, int64_t height, int64_t width, int64_t channels, int64_t size,
-           int64_t filters) {
+void check(const Layer& layer, int64_t count, int64_t height, int64_t width, int64_t channels,
+           int64_t size, int64_t filters) {
   const Shape s = shape_of(layer, height, width, channels, size, filters);
   const int64_t image = height * width * channels;
   const auto x = numbers(count * image), weights = numbers(s.weights()), bias = numbers(s.filters),
@@ -134,14 +142,16 @@ void check(const Layer& layer, int64_t count, int64_t height, int64_t width, int
   const bool inputs = s.channels % kLanes == 0;  // have a gradient
   const float* from = inputs ? x.data() : nullptr;
   const auto expected = one_by_one(
-      s, layer, [&](int64_t i) { return FloatImages(s, layer, x.data() + i * image); }, count, from, weights, bias,
-      gradient);
+      s, layer, [&](int64_t i) { return FloatImages(s, layer, x.data() + i * image); }, count, from,
+      weights, bias, gradient);
   Pool alone(1, 0), three(3, 2), deserted(4, 0);
   const FloatImages images(s, layer, x.data());
   const auto ours = all(alone, s, layer, images, count, from, weights, bias, gradient);
   equal("one thread", ours, expected, 1e-5f);
-  equal("three threads", all(three, s, layer, images, count, from, weights, bias, gradient), ours, 0);
-  equal("no thread that comes", all(deserted, s, layer, images, count, from, weights, bias, gradient), ours, 0);
+  equal("three threads", all(three, s, layer, images, count, from, weights, bias, gradient), ours,
+        0);
+  equal("no thread that comes",
+        all(deserted, s, layer, images, count, from, weights, bias, gradient), ours, 0);
   // Bytes equal the floats that they are normalized to, by a multiplication and a subtraction.
   std::vector<uint8_t> bytes(count * image);
   for (auto& byte : bytes) byte = static_cast<uint8_t>(generator());
@@ -150,11 +160,14 @@ void check(const Layer& layer, int64_t count, int64_t height, int64_t width, int
   std::vector<float> normal(count * image);
   for (int64_t i = 0; i < count * image; i++) {
     const int64_t pixel = i % image / channels;
-    normal[i] = std::min(limit, std::max(-limit, static_cast<float>(bytes[i]) * scale[pixel] - shift[pixel]));
+    normal[i] = std::min(
+        limit, std::max(-limit, static_cast<float>(bytes[i]) * scale[pixel] - shift[pixel]));
   }
   const ByteImages of_bytes(s, layer, bytes.data(), scale.data(), shift.data(), limit);
   equal("bytes", all(three, s, layer, of_bytes, count, nullptr, weights, bias, gradient),
-        all(alone, s, layer, FloatImages(s, layer, normal.data()), count, nullptr, weights, bias, gradient), 1e-5f);
+        all(alone, s, layer, FloatImages(s, layer, normal.data()), count, nullptr, weights, bias,
+            gradient),
+        1e-5f);
 }
 
 void check_pooling(int64_t count, int height, int width, int channels) {
@@ -174,13 +187,15 @@ void check_pooling(int64_t count, int height, int width, int channels) {
   equal("pooling by threads", run(three), ours, 0);
   std::vector<float> sums(x.size());
   for (size_t i = 0; i < ours.y.size(); i++) {
-    const int c = i % channels, column = i / channels % p.columns(), row = i / channels / p.columns() % p.rows();
+    const int c = i % channels, column = i / channels % p.columns(),
+              row = i / channels / p.columns() % p.rows();
     const int64_t image = i / p.outputs();
     float largest = -1e9f;
     size_t from = 0;
     for (int y = 0; y < height; y++)
       for (int z = 0; z < width; z++) {
-        const int in_y = y - Pooling::start(height) - 2 * row, in_z = z - Pooling::start(width) - 2 * column;
+        const int in_y = y - Pooling::start(height) - 2 * row,
+                  in_z = z - Pooling::start(width) - 2 * column;
         if (in_y < 0 || in_y > 2 || in_z < 0 || in_z > 2) continue;
         const size_t at = ((image * height + y) * width + z) * channels + c;
         if (x[at] > largest) largest = x[at], from = at;

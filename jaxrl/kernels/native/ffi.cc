@@ -1,6 +1,6 @@
 // The layers of layers.h for compiled programs, through XLA's foreign function interface.
-#include "layers.h"
 #include "xla/ffi/api/ffi.h"
+#include "layers.h"
 
 namespace ffi = xla::ffi;
 using namespace jaxrl;
@@ -16,49 +16,53 @@ Shape shape_of(Sizes images, Sizes kernel, const Layer& layer) {
   return jaxrl::shape_of(layer, images[1], images[2], images[3], kernel[0], kernel[3]);
 }
 
-ffi::Error forward_floats(ffi::ThreadPool pool, In x, In kernel, In bias, Out y, int64_t stride, int64_t padding,
-                          bool rectify_inputs, bool rectify) {
+ffi::Error forward_floats(ffi::ThreadPool pool, In x, In kernel, In bias, Out y, int64_t stride,
+                          int64_t padding, bool rectify_inputs, bool rectify) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel.dimensions(), layer);
-  layer_outputs(pool, s, layer, FloatImages(s, layer, x.typed_data()), x.dimensions()[0], kernel.typed_data(),
-                bias.typed_data(), y->typed_data());
+  layer_outputs(pool, s, layer, FloatImages(s, layer, x.typed_data()), x.dimensions()[0],
+                kernel.typed_data(), bias.typed_data(), y->typed_data());
   return ffi::Error::Success();
 }
 
-ffi::Error forward_bytes(ffi::ThreadPool pool, Bytes x, In scale, In shift, In kernel, In bias, Out y, int64_t stride,
-                         int64_t padding, bool rectify_inputs, bool rectify, float limit) {
+ffi::Error forward_bytes(ffi::ThreadPool pool, Bytes x, In scale, In shift, In kernel, In bias,
+                         Out y, int64_t stride, int64_t padding, bool rectify_inputs, bool rectify,
+                         float limit) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel.dimensions(), layer);
   const ByteImages images(s, layer, x.typed_data(), scale.typed_data(), shift.typed_data(), limit);
-  layer_outputs(pool, s, layer, images, x.dimensions()[0], kernel.typed_data(), bias.typed_data(), y->typed_data());
+  layer_outputs(pool, s, layer, images, x.dimensions()[0], kernel.typed_data(), bias.typed_data(),
+                y->typed_data());
   return ffi::Error::Success();
 }
 
-ffi::Error weights_of_floats(ffi::ThreadPool pool, In x, In y, In gradient, Out kernel, Out bias, int64_t stride,
-                             int64_t padding, bool rectify_inputs, bool rectify) {
+ffi::Error weights_of_floats(ffi::ThreadPool pool, In x, In y, In gradient, Out kernel, Out bias,
+                             int64_t stride, int64_t padding, bool rectify_inputs, bool rectify) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel->dimensions(), layer);
-  layer_weights_gradient(pool, s, layer, FloatImages(s, layer, x.typed_data()), x.dimensions()[0], y.typed_data(),
+  layer_weights_gradient(pool, s, layer, FloatImages(s, layer, x.typed_data()), x.dimensions()[0],
+                         y.typed_data(), gradient.typed_data(), kernel->typed_data(),
+                         bias->typed_data());
+  return ffi::Error::Success();
+}
+
+ffi::Error weights_of_bytes(ffi::ThreadPool pool, Bytes x, In scale, In shift, In y, In gradient,
+                            Out kernel, Out bias, int64_t stride, int64_t padding,
+                            bool rectify_inputs, bool rectify, float limit) {
+  const Layer layer{stride, padding, rectify_inputs, rectify};
+  const Shape s = shape_of(x.dimensions(), kernel->dimensions(), layer);
+  const ByteImages images(s, layer, x.typed_data(), scale.typed_data(), shift.typed_data(), limit);
+  layer_weights_gradient(pool, s, layer, images, x.dimensions()[0], y.typed_data(),
                          gradient.typed_data(), kernel->typed_data(), bias->typed_data());
   return ffi::Error::Success();
 }
 
-ffi::Error weights_of_bytes(ffi::ThreadPool pool, Bytes x, In scale, In shift, In y, In gradient, Out kernel, Out bias,
-                            int64_t stride, int64_t padding, bool rectify_inputs, bool rectify, float limit) {
-  const Layer layer{stride, padding, rectify_inputs, rectify};
-  const Shape s = shape_of(x.dimensions(), kernel->dimensions(), layer);
-  const ByteImages images(s, layer, x.typed_data(), scale.typed_data(), shift.typed_data(), limit);
-  layer_weights_gradient(pool, s, layer, images, x.dimensions()[0], y.typed_data(), gradient.typed_data(),
-                         kernel->typed_data(), bias->typed_data());
-  return ffi::Error::Success();
-}
-
-ffi::Error inputs_gradient_of(ffi::ThreadPool pool, In x, In kernel, In y, In gradient, Out inputs, int64_t stride,
-                              int64_t padding, bool rectify_inputs, bool rectify) {
+ffi::Error inputs_gradient_of(ffi::ThreadPool pool, In x, In kernel, In y, In gradient, Out inputs,
+                              int64_t stride, int64_t padding, bool rectify_inputs, bool rectify) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel.dimensions(), layer);
-  layer_inputs_gradient(pool, s, layer, x.dimensions()[0], x.typed_data(), kernel.typed_data(), y.typed_data(),
-                        gradient.typed_data(), inputs->typed_data());
+  layer_inputs_gradient(pool, s, layer, x.dimensions()[0], x.typed_data(), kernel.typed_data(),
+                        y.typed_data(), gradient.typed_data(), inputs->typed_data());
   return ffi::Error::Success();
 }
 
@@ -67,13 +71,15 @@ Pooling pooling_of(Sizes images) {
 }
 
 ffi::Error pool_images(ffi::ThreadPool pool, In x, Out y, ffi::ResultBuffer<ffi::U8> places) {
-  pooled(pool, pooling_of(x.dimensions()), x.dimensions()[0], x.typed_data(), y->typed_data(), places->typed_data());
+  pooled(pool, pooling_of(x.dimensions()), x.dimensions()[0], x.typed_data(), y->typed_data(),
+         places->typed_data());
   return ffi::Error::Success();
 }
 
 ffi::Error pool_gradient(ffi::ThreadPool pool, Bytes places, In gradient, Out images) {
   const auto sizes = images->dimensions();
-  pooled_gradient(pool, pooling_of(sizes), sizes[0], places.typed_data(), gradient.typed_data(), images->typed_data());
+  pooled_gradient(pool, pooling_of(sizes), sizes[0], places.typed_data(), gradient.typed_data(),
+                  images->typed_data());
   return ffi::Error::Success();
 }
 
@@ -82,22 +88,32 @@ ffi::Error pool_gradient(ffi::ThreadPool pool, Bytes places, In gradient, Out im
 extern "C" int jaxrl_lanes() { return kLanes; }
 
 #define JAXRL_CALL ffi::Ffi::Bind().Ctx<ffi::ThreadPool>()
-#define JAXRL_LAYER                                                                                         \
-  .Attr<int64_t>("stride").Attr<int64_t>("padding").Attr<bool>("rectify_inputs").Attr<bool>("rectify")
+#define JAXRL_LAYER \
+  .Attr<int64_t>("stride") \
+      .Attr<int64_t>("padding") \
+      .Attr<bool>("rectify_inputs") \
+      .Attr<bool>("rectify")
 #define JAXRL_RESULT Ret<ffi::Buffer<ffi::F32>>()
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_convolution, forward_floats,
                               JAXRL_CALL.Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT JAXRL_LAYER);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_convolution_of_bytes, forward_bytes,
-                              JAXRL_CALL.Arg<Bytes>().Arg<In>().Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT JAXRL_LAYER
-                                  .Attr<float>("limit"));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_convolution_weights, weights_of_floats,
-                              JAXRL_CALL.Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT.JAXRL_RESULT JAXRL_LAYER);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    jaxrl_convolution_of_bytes, forward_bytes,
+    JAXRL_CALL.Arg<Bytes>().Arg<In>().Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT
+        JAXRL_LAYER.Attr<float>("limit"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    jaxrl_convolution_weights, weights_of_floats,
+    JAXRL_CALL.Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT.JAXRL_RESULT JAXRL_LAYER);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_convolution_of_bytes_weights, weights_of_bytes,
-                              JAXRL_CALL.Arg<Bytes>().Arg<In>().Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT.JAXRL_RESULT
-                                  JAXRL_LAYER.Attr<float>("limit"));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_convolution_inputs, inputs_gradient_of,
-                              JAXRL_CALL.Arg<In>().Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT JAXRL_LAYER);
+                              JAXRL_CALL.Arg<Bytes>()
+                                  .Arg<In>()
+                                  .Arg<In>()
+                                  .Arg<In>()
+                                  .Arg<In>()
+                                  .JAXRL_RESULT.JAXRL_RESULT JAXRL_LAYER.Attr<float>("limit"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    jaxrl_convolution_inputs, inputs_gradient_of,
+    JAXRL_CALL.Arg<In>().Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT JAXRL_LAYER);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool, pool_images,
                               JAXRL_CALL.Arg<In>().JAXRL_RESULT.Ret<ffi::Buffer<ffi::U8>>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool_gradient, pool_gradient,

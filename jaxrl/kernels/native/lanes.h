@@ -35,7 +35,8 @@ inline Lanes load_once(const float* from) {
 
 inline void store(float* to, Lanes lanes) { *reinterpret_cast<AnywhereLanes*>(to) = lanes; }
 
-// The lanes where `of` is above 0, others 0: also where `of` is not a number, as XLA's gradient has it.
+// The lanes where `of` is above 0, others 0:
+// also where `of` is not a number, as XLA's gradient has it.
 inline Lanes where_positive(Lanes of, Lanes lanes) { return of > Lanes{} ? lanes : Lanes{}; }
 
 // max(x, 0), where what is not a number stays so.

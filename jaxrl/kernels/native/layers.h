@@ -1,7 +1,7 @@
 // A layer of a batch of images, and its gradients, on all threads of a device.
 //
-// y = [max(0, .)] (convolution of x, padded and rectified if so said, + bias). Images are floats, or bytes that are
-// normalized here: nobody keeps the floats, which are four times as large.
+// y = [max(0, .)] (convolution of x, padded and rectified if so said, + bias). Images are floats,
+// or bytes that are normalized here: nobody keeps the floats, which are four times as large.
 #pragma once
 
 #include "convolution.h"
@@ -16,11 +16,15 @@ struct Layer {
 };
 
 // Of images [H, W, C], padded, and a kernel [K, K, C, F].
-inline Shape shape_of(const Layer& layer, int64_t height, int64_t width, int64_t channels, int64_t size,
-                      int64_t filters) {
+inline Shape shape_of(const Layer& layer, int64_t height, int64_t width, int64_t channels,
+                      int64_t size, int64_t filters) {
   const auto padded = [&](int64_t length) { return static_cast<int>(length + 2 * layer.padding); };
-  return {padded(height), padded(width), static_cast<int>(channels), static_cast<int>(size),
-          static_cast<int>(layer.stride), static_cast<int>(filters)};
+  return {padded(height),
+          padded(width),
+          static_cast<int>(channels),
+          static_cast<int>(size),
+          static_cast<int>(layer.stride),
+          static_cast<int>(filters)};
 }
 
 // Floats of an image without its padding.
@@ -31,14 +35,17 @@ inline int64_t bare_inputs(const Shape& s, const Layer& layer) {
 // Below it other threads would be woken for less than they take to come.
 constexpr double kShared = 4e6;  // multiplications
 
-inline double multiplications(const Shape& s) { return static_cast<double>(s.outputs()) * s.size * s.size * s.channels; }
+inline double multiplications(const Shape& s) {
+  return static_cast<double>(s.outputs()) * s.size * s.size * s.channels;
+}
 
 // Parts that a batch is cut into, `most` at most.
 inline int parts_of(double work, int64_t images, int64_t most) {
   return images * work < kShared ? 1 : static_cast<int>(std::min(images, most));
 }
 
-// Parts whose results are added up: their number decides the order of sums, so the threads must not.
+// Parts whose results are added up:
+// their number decides the order of sums, so the threads must not.
 constexpr int kParts = 16;
 
 // Parts that write results of their own: enough that threads of different speed end together.
@@ -50,7 +57,8 @@ int shares_of(double work, int64_t images, Pool& pool) {
 // Calls work(part, from, to) for parts of the images, on all threads.
 template <typename Pool, typename Work>
 void for_images(Pool& pool, int parts, int64_t images, Work work) {
-  in_parallel(pool, parts, [=](int part) { work(part, images * part / parts, images * (part + 1) / parts); });
+  in_parallel(pool, parts,
+              [=](int part) { work(part, images * part / parts, images * (part + 1) / parts); });
 }
 
 // An image as its convolution takes it: padded and rectified where it must be, else as it is.
@@ -59,7 +67,8 @@ inline const float* surrounded(const Shape& s, const Layer& layer, const float* 
   const int border = static_cast<int>(layer.padding);
   float* to = scratch<0>(s.inputs());
   if (border) memset(to, 0, s.inputs() * sizeof(float));
-  pad(s.height - 2 * border, s.width - 2 * border, s.channels, border, layer.rectify_inputs, image, to);
+  pad(s.height - 2 * border, s.width - 2 * border, s.channels, border, layer.rectify_inputs, image,
+      to);
   return to;
 }
 
@@ -81,8 +90,13 @@ class FloatImages {
 // Scale and shift are those of a pixel, for all its channels.
 class ByteImages {
  public:
-  ByteImages(const Shape& s, const Layer& layer, const uint8_t* x, const float* scale, const float* shift, float limit)
-      : s_(s), layer_(layer), x_(x), limit_(limit), size_(bare_inputs(s, layer)),
+  ByteImages(const Shape& s, const Layer& layer, const uint8_t* x, const float* scale,
+             const float* shift, float limit)
+      : s_(s),
+        layer_(layer),
+        x_(x),
+        limit_(limit),
+        size_(bare_inputs(s, layer)),
         spread_(std::make_shared<std::vector<float>>(2 * size_)) {
     for (int64_t i = 0; i < size_; i++) {
       (*spread_)[i] = scale[i / s.channels];
@@ -106,26 +120,31 @@ class ByteImages {
 };
 
 // The gradient before the rectifier: 0 where the output y is.
-inline const float* before_rectifier(const Shape& s, bool rectify, const float* y, const float* gradient) {
+inline const float* before_rectifier(const Shape& s, bool rectify, const float* y,
+                                     const float* gradient) {
   if (!rectify) return gradient;
   float* to = scratch<1>(s.outputs());
-  for (long i = 0; i < s.outputs(); i += kLanes) store(to + i, where_positive(load(y + i), load(gradient + i)));
+  for (long i = 0; i < s.outputs(); i += kLanes)
+    store(to + i, where_positive(load(y + i), load(gradient + i)));
   return to;
 }
 
 // y of all images.
 template <typename Pool, typename Images>
-void layer_outputs(Pool& pool, const Shape& s, const Layer& layer, const Images& images, int64_t count,
-                   const float* weights, const float* bias, float* y) {
-  for_images(pool, shares_of(multiplications(s), count, pool), count, [=](int, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; i++) convolve(s, images.at(i), weights, bias, layer.rectify, y + i * s.outputs());
-  });
+void layer_outputs(Pool& pool, const Shape& s, const Layer& layer, const Images& images,
+                   int64_t count, const float* weights, const float* bias, float* y) {
+  for_images(pool, shares_of(multiplications(s), count, pool), count,
+             [=](int, int64_t from, int64_t to) {
+               for (int64_t i = from; i < to; i++)
+                 convolve(s, images.at(i), weights, bias, layer.rectify, y + i * s.outputs());
+             });
 }
 
 // The gradients of weights and bias by that of y, which is only read where it was rectified.
 template <typename Pool, typename Images>
-void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, const Images& images, int64_t count,
-                            const float* y, const float* gradient, float* of_weights, float* of_bias) {
+void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, const Images& images,
+                            int64_t count, const float* y, const float* gradient, float* of_weights,
+                            float* of_bias) {
   const int parts = parts_of(multiplications(s), count, kParts);
   const long weights = s.weights(), size = weights + s.filters;
   float* sums = scratch<5>(parts * size);
@@ -134,7 +153,8 @@ void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, cons
     float* sum = sums + part * size;
     for (int64_t i = from; i < to; i++) {
       const float* image = images.at(i);
-      const float* d = before_rectifier(s, layer.rectify, y + i * s.outputs(), gradient + i * s.outputs());
+      const float* d =
+          before_rectifier(s, layer.rectify, y + i * s.outputs(), gradient + i * s.outputs());
       add_weights_gradient(s, image, d, sum);
       add_bias_gradient(s, d, sum + weights);
     }
@@ -147,26 +167,31 @@ void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, cons
 
 // The gradient of x by that of y; x and y are only read where they were rectified.
 template <typename Pool>
-void layer_inputs_gradient(Pool& pool, const Shape& s, const Layer& layer, int64_t count, const float* x,
-                           const float* weights, const float* y, const float* gradient, float* of_inputs) {
+void layer_inputs_gradient(Pool& pool, const Shape& s, const Layer& layer, int64_t count,
+                           const float* x, const float* weights, const float* y,
+                           const float* gradient, float* of_inputs) {
   float* turned = scratch<3>(s.turned_weights());
   turn_weights(s, weights, turned);
   const int border = static_cast<int>(layer.padding);
   const int64_t size = bare_inputs(s, layer);
-  for_images(pool, shares_of(multiplications(s), count, pool), count, [=](int, int64_t from, int64_t to) {
-    float* wide = scratch<2>(s.wide_outputs());
-    memset(wide, 0, s.wide_outputs() * sizeof(float));
-    for (int64_t i = from; i < to; i++) {
-      const float* d = before_rectifier(s, layer.rectify, y + i * s.outputs(), gradient + i * s.outputs());
-      pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, d, wide);
-      inputs_gradient(s, border, wide, turned, layer.rectify_inputs ? x + i * size : nullptr, of_inputs + i * size);
-    }
-  });
+  for_images(
+      pool, shares_of(multiplications(s), count, pool), count, [=](int, int64_t from, int64_t to) {
+        float* wide = scratch<2>(s.wide_outputs());
+        memset(wide, 0, s.wide_outputs() * sizeof(float));
+        for (int64_t i = from; i < to; i++) {
+          const float* d =
+              before_rectifier(s, layer.rectify, y + i * s.outputs(), gradient + i * s.outputs());
+          pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, d, wide);
+          inputs_gradient(s, border, wide, turned, layer.rectify_inputs ? x + i * size : nullptr,
+                          of_inputs + i * size);
+        }
+      });
 }
 
 // Outputs and places of `max_pool`, of all images.
 template <typename Pool>
-void pooled(Pool& pool, const Pooling& p, int64_t count, const float* images, float* outputs, uint8_t* places) {
+void pooled(Pool& pool, const Pooling& p, int64_t count, const float* images, float* outputs,
+            uint8_t* places) {
   for_images(pool, shares_of(p.inputs(), count, pool), count, [=](int, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i++)
       max_pool(p, images + i * p.inputs(), outputs + i * p.outputs(), places + i * p.outputs());
@@ -174,11 +199,12 @@ void pooled(Pool& pool, const Pooling& p, int64_t count, const float* images, fl
 }
 
 template <typename Pool>
-void pooled_gradient(Pool& pool, const Pooling& p, int64_t count, const uint8_t* places, const float* gradient,
-                     float* images) {
+void pooled_gradient(Pool& pool, const Pooling& p, int64_t count, const uint8_t* places,
+                     const float* gradient, float* images) {
   for_images(pool, shares_of(p.inputs(), count, pool), count, [=](int, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i++)
-      max_pool_gradient(p, places + i * p.outputs(), gradient + i * p.outputs(), images + i * p.inputs());
+      max_pool_gradient(p, places + i * p.outputs(), gradient + i * p.outputs(),
+                        images + i * p.inputs());
   });
 }
 

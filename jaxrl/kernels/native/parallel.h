@@ -9,8 +9,9 @@
 
 namespace jaxrl {
 
-// Calls work(part) for each part. The caller takes parts too, and waits only for those that others have begun, so
-// it ends also where no other thread ever comes. A pool has num_threads() and Schedule(task), as XLA's has.
+// Calls work(part) for each part. The caller takes parts too, and waits only for those that others
+// have begun, so it ends also where no other thread ever comes. A pool has num_threads() and
+// Schedule(task), as XLA's has.
 template <typename Pool>
 void in_parallel(Pool& pool, int parts, std::function<void(int)> work) {
   const int threads = static_cast<int>(std::min<int64_t>(pool.num_threads(), parts));

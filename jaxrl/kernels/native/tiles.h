@@ -11,11 +11,13 @@
 
 namespace jaxrl {
 
-// A tile's accumulators, a vector of each row of the right factor and one value of the left one fit the registers.
+// A tile's accumulators, a vector of each row of the right factor and one
+// value of the left one fit the registers.
 template <int N>
 constexpr int kMostRows = (kRegisters - N - 1) / N > 14 ? 14 : (kRegisters - N - 1) / N;
 
-// The left factor: rows `step` floats apart, of `lines` parts that are `line_step` apart and have `depth` floats.
+// The left factor: rows `step` floats apart,
+// of `lines` parts that are `line_step` apart and have `depth` floats.
 struct Left {
   const float* at;
   long step;
@@ -31,14 +33,17 @@ struct Finish {
   const float* where = nullptr;  // 0 where it is not above 0; has the results' places
 };
 
-// out[m][lane] = sum over lines l and k of left[m][l, k] * right[l, k][lane]; rows of `right` are `width` apart.
+// out[m][lane] = sum over lines l and k of left[m][l, k] * right[l, k][lane];
+// rows of `right` are `width` apart.
 template <int N, int M>
-void product(const Left& left, const float* right, long width, const Finish& finish, float* out, long out_step) {
+void product(const Left& left, const float* right, long width, const Finish& finish, float* out,
+             long out_step) {
   Lanes sum[M * N];
 #pragma GCC unroll 32
   for (int m = 0; m < M; m++)
 #pragma GCC unroll 4
-    for (int n = 0; n < N; n++) sum[m * N + n] = finish.bias ? load(finish.bias + n * kLanes) : Lanes{};
+    for (int n = 0; n < N; n++)
+      sum[m * N + n] = finish.bias ? load(finish.bias + n * kLanes) : Lanes{};
   const float* line = left.at;
   for (int l = 0; l < left.lines; l++, line += left.line_step) {
     const float* a = line;
@@ -66,11 +71,11 @@ void product(const Left& left, const float* right, long width, const Finish& fin
     }
 }
 
-// out[m][lane] += sum over pixels (y, x) of left[y, x][m] * right[y, x][lane]; here `left.step` lies between
-// pixels, `left.line_step` between lines, and m counts floats.
+// out[m][lane] += sum over pixels (y, x) of left[y, x][m] * right[y, x][lane]; here `left.step`
+// lies between pixels, `left.line_step` between lines, and m counts floats.
 template <int N, int M>
-void add_outer(const Left& left, int width, const float* right, long right_step, long right_line_step, float* out,
-               long out_step) {
+void add_outer(const Left& left, int width, const float* right, long right_step,
+               long right_line_step, float* out, long out_step) {
   Lanes sum[M * N];
 #pragma GCC unroll 32
   for (int m = 0; m < M; m++)
@@ -123,14 +128,15 @@ void in_even_parts(int total, int most, Work work) {
 template <typename Work>
 void in_blocks(int lanes, Work work) {
   int lane = 0;
-  for (; lane + 2 * kLanes <= lanes; lane += 2 * kLanes) work(lane, std::integral_constant<int, 2>{});
+  for (; lane + 2 * kLanes <= lanes; lane += 2 * kLanes)
+    work(lane, std::integral_constant<int, 2>{});
   if (lane < lanes) work(lane, std::integral_constant<int, 1>{});
 }
 
 // `product` of `rows` rows.
 template <int N>
-void product_rows(int rows, Left left, const float* right, long width, const Finish& finish, float* out,
-                  long out_step) {
+void product_rows(int rows, Left left, const float* right, long width, const Finish& finish,
+                  float* out, long out_step) {
   static constexpr auto kTiles = products<N>(std::make_integer_sequence<int, kMostRows<N>>{});
   in_even_parts(rows, kMostRows<N>, [&](int from, int count) {
     Left part = left;
@@ -143,13 +149,14 @@ void product_rows(int rows, Left left, const float* right, long width, const Fin
 
 // `add_outer` of `depth` floats of each pixel.
 template <int N>
-void add_outer_rows(int depth, Left left, int width, const float* right, long right_step, long right_line_step,
-                    float* out, long out_step) {
+void add_outer_rows(int depth, Left left, int width, const float* right, long right_step,
+                    long right_line_step, float* out, long out_step) {
   static constexpr auto kTiles = outers<N>(std::make_integer_sequence<int, kMostRows<N>>{});
   in_even_parts(depth, kMostRows<N>, [&](int from, int count) {
     Left part = left;
     part.at += from;
-    kTiles[count - 1](part, width, right, right_step, right_line_step, out + from * out_step, out_step);
+    kTiles[count - 1](part, width, right, right_step, right_line_step, out + from * out_step,
+                      out_step);
   });
 }
 

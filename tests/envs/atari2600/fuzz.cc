@@ -1,12 +1,13 @@
-// Random programs as cartridges, to be built with sanitizers: nothing may be read or written outside
-// its place. With `both`, the two interpreters play them, and must do the same.
+// Random programs as cartridges, to be built with sanitizers: nothing may be read or written
+// outside its place. With `both`, the two interpreters play them, and must do the same.
 //
 //   fuzz FIRST COUNT FRAMES fast|both|states|digests|program
 //
-// Prints the number of the first program on which they differ and ends with status 1. With `states`, the
-// games go on from snapshots in which some bytes are random: those are refused, or played. With `digests`
-// it prints what became of each program, played one instruction at a time; built with -DJAXRL_GPU=1 it
-// plays as a GPU does, and must print the same. With `program` it prints the first program itself.
+// Prints the number of the first program on which they differ and ends with status 1. With
+// `states`, the games go on from snapshots in which some bytes are random: those are refused, or
+// played. With `digests` it prints what became of each program, played one instruction at a time;
+// built with -DJAXRL_GPU=1 it plays as a GPU does, and must print the same. With `program` it
+// prints the first program itself.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -18,8 +19,8 @@ using namespace jaxrl;
 
 namespace {
 
-// Bytes that are code more often than chance would have it: documented opcodes, addresses of the TIA,
-// RAM, the timer, the cartridge and its hot spots.
+// Bytes that are code more often than chance would have it: documented opcodes, addresses of the
+// TIA, RAM, the timer, the cartridge and its hot spots.
 void write_code(u64& random, bool slices, u8* image) {
   const u32 taste = random_below(random, 4);
   for (u32 at = 0; at < kImage;) {
@@ -35,7 +36,9 @@ void write_code(u64& random, bool slices, u8* image) {
         constexpr u8 kPages[] = {0x00, 0x01, 0x02, 0xF0, 0xF4, 0xFF, 0x10, 0xDF};
         value = kPages[random_below(random, sizeof kPages)];
         const bool hot = value >= 0xDF && random_below(random, 2);
-        if (hot) image[at - 1] = (u8)(slices ? 0xE0 + random_below(random, 24) : 0xF6 + random_below(random, 4));
+        if (hot)
+          image[at - 1] =
+              (u8)(slices ? 0xE0 + random_below(random, 24) : 0xF6 + random_below(random, 4));
       } else if (taste > 1 && opcode.mode == Mode::Zero && random_below(random, 2)) {
         value = (u8)random_below(random, 0x2E);
       } else if (opcode.kind == Kind::Branch && random_below(random, 2)) {
@@ -128,7 +131,8 @@ bool play_program(u64 seed, int frames, How how) {
       return false;
     }
   }
-  if (how == How::kDigests) printf("%llu %016llx\n", (unsigned long long)seed, (unsigned long long)digest);
+  if (how == How::kDigests)
+    printf("%llu %016llx\n", (unsigned long long)seed, (unsigned long long)digest);
   return true;
 }
 
@@ -136,7 +140,8 @@ bool play_program(u64 seed, int frames, How how) {
 
 constexpr int kStates = 20;  // of a program
 
-// Plays from snapshots with random bytes; returns how many were taken, and counts those that were refused.
+// Plays from snapshots with random bytes;
+// returns how many were taken, and counts those that were refused.
 int play_states(u64 seed, int frames, int& refused) {
   static auto cartridge = std::make_unique<Cartridge>();
   static auto side = std::make_unique<Side>();
@@ -151,7 +156,13 @@ int play_states(u64 seed, int frames, int& refused) {
   rules.num_actions = kActions;
   for (u8 action = 0; action < kActions; action++) rules.actions[action] = action;
   const Averager averager(kSeenLines, 84, 84);
-  Stepper stepper{{side->machine, *cartridge, game, nullptr}, side->screens, rules, averager, kGrayPalette.of, nullptr, 0};
+  Stepper stepper{{side->machine, *cartridge, game, nullptr},
+                  side->screens,
+                  rules,
+                  averager,
+                  kGrayPalette.of,
+                  nullptr,
+                  0};
   std::vector<u8> frame(84 * 84), bytes(sizeof(Snapshot) + frame.size());
   Turn turn{};
   u64 random = seed + 1;

@@ -1,11 +1,11 @@
-// Random frames, averaged as the emulator does it and pixel by pixel: prints for each size how many of
-// them differ, and the way that was taken.
+// Random frames, averaged as the emulator does it and pixel by pixel: prints for each size how many
+// of them differ, and the way that was taken.
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
-#include "env/observation.h"
 #include "base/random.h"
+#include "env/observation.h"
 
 using namespace jaxrl;
 
@@ -39,7 +39,8 @@ int differences(const Averager& averager, i32 lines) {
     draw(random, b, trial / 3);
     observe(averager, a.data(), b.data(), out.data());
     for (i32 y = 0, at = 0; y < averager.height; y++)
-      for (i32 x = 0; x < averager.width; x++) expected[(size_t)at++] = averager.pixel(a.data(), b.data(), y, x);
+      for (i32 x = 0; x < averager.width; x++)
+        expected[(size_t)at++] = averager.pixel(a.data(), b.data(), y, x);
     different += out != expected;
   }
   return different;
@@ -48,11 +49,12 @@ int differences(const Averager& averager, i32 lines) {
 }  // namespace
 
 int main() {
-  constexpr i32 kSizes[][2] = {{84, 84}, {60, 60}, {44, 44}, {50, 33}, {33, 50}, {83, 97},
+  constexpr i32 kSizes[][2] = {{84, 84}, {60, 60}, {44, 44},   {50, 33},  {33, 50},  {83, 97},
                                {72, 36}, {30, 30}, {100, 128}, {64, 159}, {200, 81}, {20, 13}};
   for (const i32 lines : {210, 250})
     for (const auto& [height, width] : kSizes) {
       const Averager averager(lines, height, width);
-      std::printf("%d %d %d %d %s\n", lines, height, width, differences(averager, lines), way(averager));
+      std::printf("%d %d %d %d %s\n", lines, height, width, differences(averager, lines),
+                  way(averager));
     }
 }

@@ -1,14 +1,15 @@
-// The engine for Python (plain functions) and for compiled programs (XLA's foreign function interface).
+// The engine for Python (plain functions) and for compiled programs
+// (XLA's foreign function interface).
 //
-// An engine is known by a number, which a compiled call holds as an attribute: numbers start at 1 in
-// each process, so a program that was compiled before is found again. A token orders the calls; its new value has
-// the place of the old one, and nobody writes it.
+// An engine is known by a number, which a compiled call holds as an attribute: numbers start at 1
+// in each process, so a program that was compiled before is found again. A token orders the calls;
+// its new value has the place of the old one, and nobody writes it.
 #include <cstring>
 #include <map>
 #include <memory>
 
-#include "vector/game_calls.h"
 #include "gpu/stream_calls.h"
+#include "vector/game_calls.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -17,15 +18,15 @@ using namespace jaxrl;
 namespace {
 
 std::mutex engines_mutex;
-// Shared, so that an engine that is closed lives until nobody waits for it; never destroyed, so that
-// the end of the process waits for no thread.
+// Shared, so that an engine that is closed lives until nobody waits for it; never destroyed, so
+// that the end of the process waits for no thread.
 auto& engines = *new std::map<i64, std::shared_ptr<OpenEngine>>;
 i64 last_number = 0;
 
 std::shared_ptr<OpenEngine> find(i64 number) {
   std::lock_guard<std::mutex> lock(engines_mutex);
-  const auto found = engines.find(number);
-  return found == engines.end() ? nullptr : found->second;
+  const auto entry = engines.find(number);
+  return entry == engines.end() ? nullptr : entry->second;
 }
 
 // What Python is told of a call.
@@ -80,21 +81,20 @@ ffi::Error send_by(i64 number, const Actions& actions, Start start) {
 
 // Calls `receive(engine, arrays)`.
 template <typename Receive>
-ffi::Error receive_by(i64 number, NewFrames frames, Numbers reward, Numbers score,
-                      Flags terminated, Flags truncated, Flags game_over, Flags reset,
-                      Receive receive) {
+ffi::Error receive_by(i64 number, NewFrames frames, Numbers reward, Numbers score, Flags terminated,
+                      Flags truncated, Flags game_over, Flags reset, Receive receive) {
   const std::shared_ptr<OpenEngine> engine = find(number);
   if (const Answer answer = answer_of(engine.get()); answer != kDone) return error_of(answer);
   bool fits = frames->element_count() == engine->count() * engine->pixels();
-  for (size_t size : {reward->element_count(), score->element_count(), terminated->element_count(),
-                      truncated->element_count(), game_over->element_count(),
-                      reset->element_count()})
+  for (size_t size :
+       {reward->element_count(), score->element_count(), terminated->element_count(),
+        truncated->element_count(), game_over->element_count(), reset->element_count()})
     fits &= size == engine->count();
   if (!fits) return ffi::Error::InvalidArgument("the rows have another size than the engine's");
-  return receive(*engine, RowArrays{frames->untyped_data(), reward->untyped_data(),
-                                    score->untyped_data(), terminated->untyped_data(),
-                                    truncated->untyped_data(), game_over->untyped_data(),
-                                    reset->untyped_data()});
+  return receive(*engine,
+                 RowArrays{frames->untyped_data(), reward->untyped_data(), score->untyped_data(),
+                           terminated->untyped_data(), truncated->untyped_data(),
+                           game_over->untyped_data(), reset->untyped_data()});
 }
 
 ffi::Error send_call(i64 number, Token, Actions actions, NewToken) {
@@ -138,16 +138,16 @@ ffi::Error recv_without_stream(i64 number, Token old, NewToken token, Arrays... 
 }  // namespace
 
 #define JAXRL_SEND .Attr<i64>("engine").Arg<Token>().Arg<Actions>().Ret<Token>()
-#define JAXRL_RECV                     \
-  .Attr<i64>("engine")                 \
-      .Arg<Token>()                    \
-      .Ret<Token>()                    \
-      .Ret<ffi::Buffer<ffi::U8>>()     \
-      .Ret<ffi::Buffer<ffi::F32>>()    \
-      .Ret<ffi::Buffer<ffi::F32>>()    \
-      .Ret<ffi::Buffer<ffi::PRED>>()   \
-      .Ret<ffi::Buffer<ffi::PRED>>()   \
-      .Ret<ffi::Buffer<ffi::PRED>>()   \
+#define JAXRL_RECV \
+  .Attr<i64>("engine") \
+      .Arg<Token>() \
+      .Ret<Token>() \
+      .Ret<ffi::Buffer<ffi::U8>>() \
+      .Ret<ffi::Buffer<ffi::F32>>() \
+      .Ret<ffi::Buffer<ffi::F32>>() \
+      .Ret<ffi::Buffer<ffi::PRED>>() \
+      .Ret<ffi::Buffer<ffi::PRED>>() \
+      .Ret<ffi::Buffer<ffi::PRED>>() \
       .Ret<ffi::Buffer<ffi::PRED>>()
 #define JAXRL_ROWS NewFrames, Numbers, Numbers, Flags, Flags, Flags, Flags
 #define JAXRL_STREAM ffi::Ffi::Bind().Ctx<ffi::PlatformStream<DriverHandle>>()
@@ -167,8 +167,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv_without_stream, (recv_without_stream<JA
 
 extern "C" {
 
-// Makes an engine and returns its number, 0 for an unknown game or cartridge, or -1 where there is no
-// memory or no thread left.
+// Makes an engine and returns its number, 0 for an unknown game or cartridge, or -1 where there is
+// no memory or no thread left.
 i64 jaxrl_open(const char* game, const u8* image, u64 size, const Rules* rules, i32 height,
                i32 width, const u64* runs, const u64* seeds, u64 count, u32 threads) {
   const GameRules* known = find_rules(game);
@@ -191,10 +191,10 @@ void jaxrl_close(i64 number) {
   std::shared_ptr<OpenEngine> engine;
   {
     std::lock_guard<std::mutex> lock(engines_mutex);
-    const auto found = engines.find(number);
-    if (found == engines.end()) return;
-    engine = std::move(found->second);
-    engines.erase(found);
+    const auto entry = engines.find(number);
+    if (entry == engines.end()) return;
+    engine = std::move(entry->second);
+    engines.erase(entry);
   }
   if (answer_of(engine.get()) == kIsForked || !engine->pinned.wait_for_device()) {
     // For ever: its threads cannot be joined, or the device that failed may still name its rows.
@@ -204,12 +204,12 @@ void jaxrl_close(i64 number) {
   engine->wait();
 }
 
-// Pins the rows of an engine for a device, before a program sends on its stream. Returns 0, or the length of
-// what failed, of which `said` takes 256 characters.
-u32 jaxrl_pin(i64 number, i32 device, char* said) {
+// Pins the rows of an engine for a device, before a program sends on its stream. Returns 0, or the
+// length of what failed, of which `message` takes 256 characters.
+u32 jaxrl_pin(i64 number, i32 device, char* message) {
   const std::shared_ptr<OpenEngine> engine = find(number);
   const std::string failure = engine ? engine->pinned.pin(engine->rows().pages, device) : kClosed;
-  said[failure.copy(said, 255)] = 0;
+  message[failure.copy(message, 255)] = 0;
   return (u32)failure.size();
 }
 
@@ -228,12 +228,11 @@ u8 jaxrl_render(i64 number, u8* out) {
 }
 // `refusal` is a `Refusal`.
 u8 jaxrl_load(i64 number, const u8* snapshots, i32* refusal) {
-  return when_still(number,
-                    [=](OpenEngine& engine) { *refusal = (i32)engine.load(snapshots); });
+  return when_still(number, [=](OpenEngine& engine) { *refusal = (i32)engine.load(snapshots); });
 }
 // Waits for the step and writes its rows.
-u8 jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated,
-                 u8* truncated, u8* game_over, u8* reset) {
+u8 jaxrl_receive(i64 number, u8* frames, float* reward, float* score, u8* terminated, u8* truncated,
+                 u8* game_over, u8* reset) {
   return when_still(number, [=](OpenEngine& engine) {
     engine.wait();
     copy_rows(engine.rows(), {frames, reward, score, terminated, truncated, game_over, reset});

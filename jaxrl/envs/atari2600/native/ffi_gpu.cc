@@ -1,6 +1,6 @@
-// The engine of a GPU for Python (plain functions) and for compiled programs (XLA's foreign function
-// interface). Its calls only launch kernels on the stream that XLA gives them: the games are arrays of the
-// program. The first one of a device loads them, and waits for that.
+// The engine of a GPU for Python (plain functions) and for compiled programs (XLA's foreign
+// function interface). Its calls only launch kernels on the stream that XLA gives them: the games
+// are arrays of the program. The first one of a device loads them, and waits for that.
 //
 // Compiled by the machine's C++ compiler alone (gpu/driver.h).
 #define JAXRL_GPU 1
@@ -69,21 +69,22 @@ ffi::Error load_program(const Program& program, Kernels& kernels) {
 ffi::Error find_kernels(i64 number, DriverHandle context, Kernels& kernels) {
   std::unique_lock<std::mutex> lock(programs_mutex);
   const auto program = programs.find(number);
-  if (program == programs.end()) return ffi::Error::Internal("the kernels of this program are unknown");
-  Loaded& own = loaded[{number, context}];  // neither map moves what it holds
+  if (program == programs.end())
+    return ffi::Error::Internal("the kernels of this program are unknown");
+  Loaded& entry = loaded[{number, context}];  // neither map moves what it holds
   lock.unlock();
-  std::lock_guard<std::mutex> lock_of_context(own.mutex);
-  if (!own.is_ready) {
-    ffi::Error error = load_program(program->second, own.kernels);
+  std::lock_guard<std::mutex> lock_of_context(entry.mutex);
+  if (!entry.is_ready) {
+    ffi::Error error = load_program(program->second, entry.kernels);
     if (error.failure()) return error;
-    own.is_ready = true;
+    entry.is_ready = true;
   }
-  kernels = own.kernels;
+  kernels = entry.kernels;
   return ffi::Error::Success();
 }
 
-// Returns how many lanes of a warp play: as few as keep the schedulers of the device busy, of which each
-// multiprocessor has four, since lanes that play different instructions wait for each other.
+// Returns how many lanes of a warp play: as few as keep the schedulers of the device busy, of which
+// each multiprocessor has four, since lanes that play different instructions wait for each other.
 u32 games_per_warp(u32 count, int multiprocessors) {
   const u32 warps = 4 * (u32)multiprocessors;
   u32 games = 1;
@@ -91,8 +92,8 @@ u32 games_per_warp(u32 count, int multiprocessors) {
   return games;
 }
 
-// Launches kernels one after another on a stream, in its context; a bit of `chosen` for each. Without
-// `launch.games_per_warp` it is found here.
+// Launches kernels one after another on a stream, in its context; a bit of `chosen` for each.
+// Without `launch.games_per_warp` it is found here.
 ffi::Error launch_all(i64 program, i64 chosen, DriverHandle context, DriverHandle stream,
                       Launch& launch) {
   Kernels kernels;
@@ -141,7 +142,8 @@ ffi::Error step_on(DriverHandle stream, i64 program, i64 kernels, i64 games_per_
               new_frames->element_count() == frames.element_count() &&
               sights->element_count() == count * sizeof(Sight) &&
               slots->element_count() == num_slots * sizeof(Slot) &&
-              again->element_count() == 1 + count && 0 <= games_per_warp && games_per_warp <= kLanes;
+              again->element_count() == 1 + count && 0 <= games_per_warp &&
+              games_per_warp <= kLanes;
   for (u64 size : {reward->element_count(), score->element_count(), terminated->element_count(),
                    truncated->element_count(), game_over->element_count(), reset->element_count()})
     fits &= size == count;
@@ -180,24 +182,24 @@ ffi::Error step_without_stream(Arguments... arguments) {
 // All else is hidden: the CPU's library has functions of the same names for other structs.
 #pragma GCC visibility push(default)
 
-#define JAXRL_STEP_ARGUMENTS       \
-  .Attr<i64>("program")            \
-      .Attr<i64>("kernels")        \
+#define JAXRL_STEP_ARGUMENTS \
+  .Attr<i64>("program") \
+      .Attr<i64>("kernels") \
       .Attr<i64>("games_per_warp") \
-      .Arg<Bytes>()                \
-      .Arg<Bytes>()                \
-      .Arg<Bytes>()                \
+      .Arg<Bytes>() \
+      .Arg<Bytes>() \
+      .Arg<Bytes>() \
       .Arg<ffi::Buffer<ffi::S32>>() \
-      .Ret<Bytes>()                \
-      .Ret<Bytes>()                \
+      .Ret<Bytes>() \
+      .Ret<Bytes>() \
       .Ret<ffi::Buffer<ffi::F32>>() \
       .Ret<ffi::Buffer<ffi::F32>>() \
       .Ret<ffi::Buffer<ffi::PRED>>() \
       .Ret<ffi::Buffer<ffi::PRED>>() \
       .Ret<ffi::Buffer<ffi::PRED>>() \
       .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<Bytes>()                \
-      .Ret<Bytes>()                \
+      .Ret<Bytes>() \
+      .Ret<Bytes>() \
       .Ret<ffi::Buffer<ffi::U32>>()
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_gpu_step, step_on,
@@ -229,8 +231,8 @@ i64 jaxrl_gpu_program(const u8* image, u64 size, const char* file) {
   return number;
 }
 
-// Writes the world of a game; returns 0 for an unknown game or cartridge. `needed` are the collision latches
-// that the engine of CPUs has seen the cartridge read.
+// Writes the world of a game; returns 0 for an unknown game or cartridge. `needed` are the
+// collision latches that the engine of CPUs has seen the cartridge read.
 u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rules, u16 needed,
                    i32 height, i32 width, u8* out) {
   u32 number = 0;
@@ -260,11 +262,11 @@ u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rul
   slot->machine.capacity = kLogCapacity;
   Player player{slot->machine, world.cartridge, known, nullptr};
   const std::vector<Start> starts = make_starts(player);
-  const Averager averager{height, width, world.rows, world.columns, (bool)world.halves, false,
-                          world.down, world.across};
+  const Averager averager{height, width,      world.rows,  world.columns, (bool)world.halves,
+                          false,  world.down, world.across};
   const u8* grays = grays_of(known.setup.pal).of;
-  const Stepper stepper{player,  slot->screens, world.rules, averager,
-                        grays,   world.starts,  kStarts,     slot->gray};
+  const Stepper stepper{player, slot->screens, world.rules, averager,
+                        grays,  world.starts,  kStarts,     slot->gray};
   const size_t pixels = (size_t)height * (size_t)width;
   for (u32 start = 0; start < kStarts; start++) {
     world.starts[start] = starts[start];
@@ -283,8 +285,8 @@ void jaxrl_gpu_pack(const World* world, const Snapshot* games, const u8* frames,
                     u64 pixels, u8* snapshots) {
   for (u64 env = 0; env < count; env++) {
     const Snapshot& game = games[env];
-    save(game.env, game.turn, game.row, frames + env * pixels, pixels, world->cartridge, world->rules,
-         snapshots + env * (sizeof game + pixels));
+    save(game.env, game.turn, game.row, frames + env * pixels, pixels, world->cartridge,
+         world->rules, snapshots + env * (sizeof game + pixels));
   }
 }
 

@@ -1,5 +1,6 @@
-// A stand-in for the CUDA driver, which runs the emulator's own kernels on a CPU: what a test lets the engine load
-// in place of libcuda.so.1. It knows the calls that the engine makes, and refuses what a driver would.
+// A stand-in for the CUDA driver, which runs the emulator's own kernels on a CPU: what a test lets
+// the engine load in place of libcuda.so.1. It knows the calls that the engine makes, and refuses
+// what a driver would.
 #define JAXRL_GPU 1
 #include "shim.h"
 
@@ -22,10 +23,10 @@ std::mutex one_at_a_time;  // fibers are those of one kernel
 int num_multiprocessors = 1, num_devices = 1;
 const char* const kKernels[] = {"jaxrl_step", "jaxrl_draw", "jaxrl_again"};
 u64 launches[3];
-u64 most_again;  // rows that one launch of jaxrl_again had
+u64 most_again;                      // rows that one launch of jaxrl_again had
 std::map<const u8*, size_t> pinned;  // the memory that devices may copy by themselves
-u64 num_copied;  // bytes
-u64 num_waits;  // for the device
+u64 num_copied;                      // bytes
+u64 num_waits;                       // for the device
 bool pins = true, works = true;
 
 bool is_pinned(const void* memory, size_t bytes) {
@@ -48,8 +49,9 @@ int copy(void* to, const void* from, const void* on_host, size_t bytes) {
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-// For tests: how many multiprocessors a device has, how many devices there are, how often each kernel
-// was launched, and how many rows at most were listed for the last since it was asked before.
+// For tests: how many multiprocessors a device has, how many devices there are, how often each
+// kernel was launched, and how many rows at most were listed for the last since it was asked
+// before.
 EXPORTED void standin_set_devices(int number) { num_devices = number; }
 EXPORTED void standin_set_multiprocessors(int number) { num_multiprocessors = number; }
 EXPORTED u64 standin_most_again() {
@@ -58,7 +60,8 @@ EXPORTED u64 standin_most_again() {
   return most;
 }
 EXPORTED u64 standin_launches(int kernel) { return launches[kernel]; }
-// How many bytes were copied from and to pinned memory, in how many places some is pinned, and whether more can be.
+// How many bytes were copied from and to pinned memory, in how many places some is pinned, and
+// whether more can be.
 EXPORTED u64 standin_copied() { return num_copied; }
 EXPORTED u64 standin_pinned() { return pinned.size(); }
 EXPORTED void standin_set_pins(bool value) { pins = value; }
@@ -84,8 +87,8 @@ EXPORTED int cuDevicePrimaryCtxRetain(void** retained, int) {
   return kSuccess;
 }
 EXPORTED int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
-EXPORTED int cuStreamGetCtx(void*, void** found) {
-  *found = &context;
+EXPORTED int cuStreamGetCtx(void*, void** current) {
+  *current = &context;
   return kSuccess;
 }
 EXPORTED int cuCtxPushCurrent_v2(void* pushed) {
@@ -157,9 +160,10 @@ EXPORTED int cuMemsetD32Async(unsigned* to, unsigned word, size_t count, void*) 
   std::fill(to, to + count, word);
   return kSuccess;
 }
-EXPORTED int cuLaunchKernel(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
-                            unsigned threads_x, unsigned threads_y, unsigned threads_z,
-                            unsigned shared_bytes, void*, void** arguments, void** extra) {
+EXPORTED int cuLaunchKernel(const void* kernel, unsigned blocks_x, unsigned blocks_y,
+                            unsigned blocks_z, unsigned threads_x, unsigned threads_y,
+                            unsigned threads_z, unsigned shared_bytes, void*, void** arguments,
+                            void** extra) {
   if (!is_current) return kInvalidContext;
   const u64 volume = (u64)blocks_x * threads_x * shared_bytes;
   if (!blocks_x || !threads_x || threads_x > 1024 || volume || extra) return kInvalidValue;

@@ -1,16 +1,17 @@
-// Lets a CPU run a kernel's source: blocks one after another, and the threads of a block as fibers that
-// take turns wherever they wait for each other.
+// Lets a CPU run a kernel's source: blocks one after another, and the threads of a block as fibers
+// that take turns wherever they wait for each other.
 //
-// Included before the source of kernels. A kernel is started by `shim_run(blocks, threads, kernel)`.
+// Included before the source of kernels.
+// A kernel is started by `shim_run(blocks, threads, kernel)`.
 #pragma once
 
+#include <ucontext.h>
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <ucontext.h>
 #include <vector>
 
 #define __global__
@@ -25,8 +26,8 @@ inline ShimIndex threadIdx, blockIdx;
 
 namespace shim {
 
-// A thread of a block. Threads switch by longjmp, which leaves the signals alone; a context only makes
-// the stack.
+// A thread of a block. Threads switch by longjmp, which leaves the signals alone;
+// a context only makes the stack.
 struct Fiber {
   std::unique_ptr<char[]> stack;
   ucontext_t context;
@@ -38,8 +39,8 @@ constexpr size_t kStack = 256 * 1024;
 inline std::vector<Fiber> fibers;
 inline jmp_buf scheduler;
 inline std::function<void()> body;
-inline bool any;           // result of the newest vote
-inline uint32_t waiting;   // threads that have come to where all wait
+inline bool any;          // result of the newest vote
+inline uint32_t waiting;  // threads that have come to where all wait
 
 inline void start() {
   body();
@@ -104,7 +105,8 @@ inline void run(uint32_t blocks, uint32_t threads, std::function<void()> kernel)
 
 }  // namespace shim
 
-// What kernels call. Waiting is told apart by nothing: all threads of a warp must come to each place.
+// What kernels call. Waiting is told apart by nothing:
+// all threads of a warp must come to each place.
 inline void __syncwarp() {
   shim::fibers[threadIdx.x].vote = false;
   shim::wait_for_all();

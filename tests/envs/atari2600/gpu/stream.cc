@@ -1,5 +1,5 @@
-// The engine's calls on streams that fall behind: a stand-in for the driver, whose streams are threads, and what
-// must hold whenever they get to their work. Built with sanitizers.
+// The engine's calls on streams that fall behind: a stand-in for the driver, whose streams are
+// threads, and what must hold whenever they get to their work. Built with sanitizers.
 #include <cstdio>
 #include <deque>
 #include <fstream>
@@ -10,12 +10,12 @@
 
 using namespace jaxrl;
 
-#define CHECK(truth)                                              \
-  do {                                                            \
-    if (!(truth)) {                                               \
+#define CHECK(truth) \
+  do { \
+    if (!(truth)) { \
       fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #truth); \
-      abort();                                                    \
-    }                                                             \
+      abort(); \
+    } \
   } while (0)
 
 namespace {
@@ -117,8 +117,8 @@ int cuDevicePrimaryCtxRelease_v2(int) {
   retains--;
   return kSuccess;
 }
-int cuStreamGetCtx(void*, void** found) {
-  *found = &context;
+int cuStreamGetCtx(void*, void** current) {
+  *current = &context;
   return kSuccess;
 }
 int cuCtxPushCurrent_v2(void* pushed) {
@@ -197,7 +197,8 @@ std::unique_ptr<OpenEngine> make_engine(u64 seed) {
         std::vector<u64> seeds(kEnvs);
         for (u32 env = 0; env < kEnvs; env++) seeds[env] = seed + env;
         return seeds;
-      }(), kThreads);
+      }(),
+      kThreads);
   engine->begin(8);
   return engine;
 }
@@ -213,7 +214,7 @@ struct Device {
                   game_over = terminated, reset = terminated;
 
   RowArrays rows() {
-    return {frames.data(),     reward.data(),    score.data(), terminated.data(),
+    return {frames.data(),    reward.data(),    score.data(), terminated.data(),
             truncated.data(), game_over.data(), reset.data()};
   }
   std::vector<u8> bytes() const {
@@ -241,8 +242,8 @@ std::vector<std::vector<u8>> played_directly(u64 seed, u32 steps) {
   return all;
 }
 
-// A program's run of steps on a stream. It writes the actions where those of the step before were, and reads
-// the rows where those of the next will be.
+// A program's run of steps on a stream. It writes the actions where those of the step before were,
+// and reads the rows where those of the next will be.
 void put_steps(Stream& stream, OpenEngine& engine, Device& device, u32 first, u32 steps,
                std::vector<std::vector<u8>>& all) {
   for (u32 step = first; step < first + steps; step++) {

@@ -41,8 +41,7 @@ inline void twist(Twister& twister) {
   constexpr u32 kAhead = 397;
   u32* words = twister.words;
   for (u32 at = 0; at < Twister::kWords; at++) {
-    const u32 both =
-        (words[at] & 0x80000000u) | (words[(at + 1) % Twister::kWords] & 0x7FFFFFFFu);
+    const u32 both = (words[at] & 0x80000000u) | (words[(at + 1) % Twister::kWords] & 0x7FFFFFFFu);
     words[at] = words[(at + kAhead) % Twister::kWords] ^ both >> 1 ^ (both & 1 ? 0x9908B0DFu : 0);
   }
   twister.next = 0;

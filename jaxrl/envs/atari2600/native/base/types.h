@@ -1,8 +1,9 @@
 // Integer types and hints to the compiler that every chip uses.
 //
-// The same headers are compiled for CPUs, and by NVRTC for GPUs. `JAXRL_GPU` is 1 where the structs are
-// those of a GPU: there no cartridge is decoded, and logs lie elsewhere. `JAXRL_HOST` is 1 where the
-// compiler is the machine's, which has the standard library; both are 1 in what talks to a GPU.
+// The same headers are compiled for CPUs, and by NVRTC for GPUs. `JAXRL_GPU` is 1 where the structs
+// are those of a GPU: there no cartridge is decoded, and logs lie elsewhere. `JAXRL_HOST` is 1
+// where the compiler is the machine's, which has the standard library; both are 1 in what talks to
+// a GPU.
 #pragma once
 
 #if defined(__CUDACC_RTC__)

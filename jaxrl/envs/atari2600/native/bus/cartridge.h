@@ -1,6 +1,7 @@
 // A cartridge: its image as the processor sees it, and what every game of it shares.
 //
-// The processor sees 4K. A larger cartridge has banks, and a scheme (mappers/) that says which is seen.
+// The processor sees 4K. A larger cartridge has banks,
+// and a scheme (mappers/) that says which is seen.
 #pragma once
 
 #include "base/types.h"
@@ -10,46 +11,46 @@ namespace jaxrl {
 
 // How the console is set up for a cartridge.
 struct Setup {
-  u8 first_line = 34;       // of the window that is drawn
-  u8 blanks_hmove = 1;      // HMOVE's blanks are shown
-  u8 paddles = 0;           // 1: paddles in the left port; 2: in both ports, the two swapped
-  u8 swapped_ports = 0;     // the player's joystick is in the right port
-  u8 difficulty = 0;        // switches on A: bit 0 left, bit 1 right
-  u8 height = 210;          // lines that are drawn
-  u8 pal = 0;               // made for European televisions: longer frames, other colors
+  u8 first_line = 34;            // of the window that is drawn
+  u8 blanks_hmove = 1;           // HMOVE's blanks are shown
+  u8 paddles = 0;                // 1: paddles in the left port; 2: in both ports, the two swapped
+  u8 swapped_ports = 0;          // the player's joystick is in the right port
+  u8 difficulty = 0;             // switches on A: bit 0 left, bit 1 right
+  u8 height = 210;               // lines that are drawn
+  u8 pal = 0;                    // made for European televisions: longer frames, other colors
   i32 most_resistance = 790196;  // of a paddle, in ohms
 };
 
 // An instruction as the threaded interpreter wants it; see cpu/threaded.h.
 struct Op {
   const void* handler;
-  u16 operand;  // or the byte of the cartridge that it names
-  i16 distance; // of a branch, in bytes
-  u8 taken;     // cycles of a branch that is taken
+  u16 operand;   // or the byte of the cartridge that it names
+  i16 distance;  // of a branch, in bytes
+  u8 taken;      // cycles of a branch that is taken
 };
 
 // What the processor sees: 4K of the cartridge.
 struct Bank {
   u8 image[kImage];
 #if !JAXRL_GPU
-  Op ops[kImage + 3];    // an instruction may begin at each byte
+  Op ops[kImage + 3];  // an instruction may begin at each byte
 #endif
-  u32 mask, page;        // addresses that lead here: those that `mask` makes one of 4K from `page` on
-  u32 first, count;      // those of them that do nothing when they are read, from `first` on
+  u32 mask, page;    // addresses that lead here: those that `mask` makes one of 4K from `page` on
+  u32 first, count;  // those of them that do nothing when they are read, from `first` on
 
   bool holds(u32 address) const { return (address & mask) - page < kImage; }
   bool shows(u32 address) const { return (address & mask) - first < count; }
 };
 
 struct Cartridge {
-  Bank banks[kMostBanks];       // its pieces, one after another
-  u8 data[kMostData];           // of a chip, which lie behind the banks
-  u8 mapper;                    // number of its scheme in kMappers
+  Bank banks[kMostBanks];  // its pieces, one after another
+  u8 data[kMostData];      // of a chip, which lie behind the banks
+  u8 mapper;               // number of its scheme in kMappers
   u32 num_banks;
-  u32 piece;                    // bytes that are switched at once, in which a decoded instruction lies
-  u64 digest;                   // of the image
+  u32 piece;   // bytes that are switched at once, in which a decoded instruction lies
+  u64 digest;  // of the image
   Setup setup;
-  u16 needed;                   // collision latches that the program has been seen to read
+  u16 needed;  // collision latches that the program has been seen to read
 
   bool has_slices() const { return piece != kImage; }
   // The bank in which a piece lies, and where it begins there.
@@ -71,7 +72,8 @@ inline u32 piece_at(const Cartridge& cartridge, const CartridgeState& state, u32
                      [&](auto chosen) { return chosen.mapper.seen(state, address); });
 }
 
-// Returns the byte of a piece that an address leads to, whether or not it does something when it is read.
+// Returns the byte of a piece that an address leads to,
+// whether or not it does something when it is read.
 JAXRL_INLINE u8 byte_of(const Cartridge& cartridge, u32 piece, u32 address) {
   return rom_byte(cartridge.bank_with(piece),
                   cartridge.start_of(piece) + (address & (cartridge.piece - 1)));

@@ -4,7 +4,8 @@
 //   bit 12 clear, bit 7 clear     TIA
 //   bit 12 clear, bit 7 set       RIOT: bit 9 clear RAM, set ports and timer
 //
-// `Console` is the state: plain data that memcpy copies. `Machine` is what a thread needs to run it.
+// `Console` is the state: plain data that memcpy copies.
+// `Machine` is what a thread needs to run it.
 #pragma once
 
 #include "base/types.h"
@@ -28,20 +29,20 @@ struct Console {
   Tia tia;
   Cpu cpu;
   CartridgeState cartridge;
-  i32 cycle;            // since the first line of the frame
-  i32 vsync_end;        // clock from which clearing VSYNC ends the frame
-  i32 grounded_until;   // cycle at which VBLANK stopped grounding the paddles
-  i32 paddle[2];        // resistance of the left and the right player's paddle
-  i32 charging[2];      // cycles that the capacitor behind each needs
-  u16 resets;           // of the RIOT, which draws its timer anew each time
-  u8 port_a;            // pins of SWCHA
-  u8 port_b;            // pins of SWCHB
-  u8 fire[2];           // INPT4 and INPT5: 0x80 where the button is up
-  u8 grounded;          // VBLANK grounds the paddles
-  u8 goes_on;           // the frame had no end within 25,000 instructions and goes on
-  u8 bus;               // last byte on the data bus
-  u8 read_last;         // the last access was a read
-  u16 needed;           // collision latches that this game has read besides the cartridge's
+  i32 cycle;           // since the first line of the frame
+  i32 vsync_end;       // clock from which clearing VSYNC ends the frame
+  i32 grounded_until;  // cycle at which VBLANK stopped grounding the paddles
+  i32 paddle[2];       // resistance of the left and the right player's paddle
+  i32 charging[2];     // cycles that the capacitor behind each needs
+  u16 resets;          // of the RIOT, which draws its timer anew each time
+  u8 port_a;           // pins of SWCHA
+  u8 port_b;           // pins of SWCHB
+  u8 fire[2];          // INPT4 and INPT5: 0x80 where the button is up
+  u8 grounded;         // VBLANK grounds the paddles
+  u8 goes_on;          // the frame had no end within 25,000 instructions and goes on
+  u8 bus;              // last byte on the data bus
+  u8 read_last;        // the last access was a read
+  u16 needed;          // collision latches that this game has read besides the cartridge's
 };
 
 constexpr i32 kNever = 0x7FFFFFFF;
@@ -49,30 +50,30 @@ constexpr i32 kNever = 0x7FFFFFFF;
 struct Machine {
   Console* console;
   Cartridge* cartridge;
-  const Bank* bank;       // what the processor sees of it
-  LoggedWrite* log;       // end of the log
+  const Bank* bank;  // what the processor sees of it
+  LoggedWrite* log;  // end of the log
   Beam beam;
-  u8 shadow[64];          // TIA registers when the whole log has been played
-  u8 shadow_player[2];    // and what vertical delay keeps then
+  u8 shadow[64];        // TIA registers when the whole log has been played
+  u8 shadow_player[2];  // and what vertical delay keeps then
   u8 shadow_ball;
-  u64 logged;             // registers whose writes somebody may see in this frame
-  i32 last_cycle;         // a write to the TIA from then on ends the frame
+  u64 logged;      // registers whose writes somebody may see in this frame
+  i32 last_cycle;  // a write to the TIA from then on ends the frame
   bool frame_over;
-  bool finds_standard;    // a new console, which takes every cartridge for NTSC at first
-  bool switched;          // the cartridge shows another bank than before
-  bool keeps_all;         // every collision is kept: while a game starts, programs read what they like
-  bool learns;            // what is read then will be kept
-  u16 unforeseen;         // latches that were read and not kept: the frame is played again
-  u64 doubtful;           // reads of a collision that may have happened in a frame that did not keep it
-  i32 last_update;        // clock up to which the TIA was last brought
+  bool finds_standard;  // a new console, which takes every cartridge for NTSC at first
+  bool switched;        // the cartridge shows another bank than before
+  bool keeps_all;   // every collision is kept: while a game starts, programs read what they like
+  bool learns;      // what is read then will be kept
+  u16 unforeseen;   // latches that were read and not kept: the frame is played again
+  u64 doubtful;     // reads of a collision that may have happened in a frame that did not keep it
+  i32 last_update;  // clock up to which the TIA was last brought
 #if JAXRL_GPU
-  LoggedWrite* writes;    // the log
-  u32 capacity;           // of it
+  LoggedWrite* writes;  // the log
+  u32 capacity;         // of it
   LoggedWrite* end_of_log() const { return writes + capacity; }
 #else
   LoggedWrite writes[kLogCapacity + 8];
   LoggedWrite* end_of_log() { return writes + kLogCapacity; }
-  Bank view;              // the slices that are seen, of a cartridge that has some
+  Bank view;                     // the slices that are seen, of a cartridge that has some
   u16 viewed[kMostPlaces] = {};  // their numbers and 1, or 0 for none
 #endif
 
@@ -81,9 +82,8 @@ struct Machine {
 };
 
 // Registers whose writes can be dropped when they change nothing.
-constexpr u64 kPlainRegisters =
-    1ull << VBLANK | 0xFull << COLUP0 | 3ull << REFP0 | 7ull << PF0 | 7ull << ENAM0 |
-    0x1Full << HMP0 | 7ull << VDELP0 | 3ull << RESMP0;
+constexpr u64 kPlainRegisters = 1ull << VBLANK | 0xFull << COLUP0 | 3ull << REFP0 | 7ull << PF0 |
+                                7ull << ENAM0 | 0x1Full << HMP0 | 7ull << VDELP0 | 3ull << RESMP0;
 // Registers that ALE's television shows; the others make sound or nothing.
 constexpr bool is_seen(u32 index) {
   return index <= CXCLR && index != WSYNC && index != RSYNC && !(index >= AUDC0 && index <= AUDV1);
@@ -126,7 +126,8 @@ inline void ground_paddles(Console& console, u8 before, u8 value, i32 cycle) {
   }
 }
 
-// Writes VSYNC; returns whether the frame ends: when VSYNC is cleared a line or more after it was set.
+// Writes VSYNC; returns whether the frame ends:
+// when VSYNC is cleared a line or more after it was set.
 JAXRL_INLINE bool write_vsync(Console& console, u8 value, i32 cycle) {
   if (value & 2) {
     console.vsync_end = 3 * cycle + kClocksPerLine;
@@ -183,7 +184,8 @@ inline u8 read_paddle(const Machine& machine, u32 pin) {
   const u32 player = paddles == 2 ? 1 - pin : pin;
   if (console.paddle[player] == 0) return 0x80;
   if (console.grounded) return 0;
-  return (u32)console.cycle > (u32)console.grounded_until + (u32)console.charging[player] ? 0x80 : 0;
+  return (u32)console.cycle > (u32)console.grounded_until + (u32)console.charging[player] ? 0x80
+                                                                                          : 0;
 }
 
 inline u8 read_collisions(Machine& machine, u32 index) {
@@ -269,7 +271,8 @@ inline Access access_to(Machine& machine) {
   return {machine.console->cartridge, machine.cartridge->data, machine.console->cycle};
 }
 
-// Reads what is not a plain byte of the bank that is seen: registers, memory, a hot spot, another bank.
+// Reads what is not a plain byte of the bank that is seen:
+// registers, memory, a hot spot, another bank.
 JAXRL_NOINLINE inline u8 read_special(Machine& machine, u32 address) {
   const Cartridge& cartridge = *machine.cartridge;
   Access access = access_to(machine);
@@ -283,8 +286,7 @@ JAXRL_NOINLINE inline u8 read_special(Machine& machine, u32 address) {
 }
 
 JAXRL_INLINE u8 read_cartridge(Machine& machine, u32 address) {
-  if (JAXRL_LIKELY(machine.bank->shows(address)))
-    return seen_byte(machine, address & (kImage - 1));
+  if (JAXRL_LIKELY(machine.bank->shows(address))) return seen_byte(machine, address & (kImage - 1));
   return read_special(machine, address);
 }
 

@@ -7,8 +7,8 @@
 //   $294-$297        sets the timer, which counts every 1, 8, 64 or 1,024 cycles
 //
 // The timer is not stepped: its value follows from the cycle at which it was set. After it has
-// expired it counts every cycle, as the chip does; from the first read after that, ALE lets it count
-// by its interval again, from another offset.
+// expired it counts every cycle, as the chip does; from the first read after that, ALE lets it
+// count by its interval again, from another offset.
 #pragma once
 
 #include "base/types.h"
@@ -17,13 +17,13 @@ namespace jaxrl {
 
 struct Riot {
   u8 ram[128];
-  i32 set_at;          // cycle at which the timer was set
-  i32 first_late_read; // cycle of the first read after it expired
-  u8 timer;            // value that it was set to
-  u8 interval_shift;   // 0, 3, 6 or 10
-  u8 read_late;        // whether it has been read after it expired
-  u8 direction_a;      // SWACNT
-  u8 direction_b;      // SWBCNT; ALE ignores writes to it
+  i32 set_at;           // cycle at which the timer was set
+  i32 first_late_read;  // cycle of the first read after it expired
+  u8 timer;             // value that it was set to
+  u8 interval_shift;    // 0, 3, 6 or 10
+  u8 read_late;         // whether it has been read after it expired
+  u8 direction_a;       // SWACNT
+  u8 direction_b;       // SWBCNT; ALE ignores writes to it
   u8 padding[3];
 };
 
@@ -53,7 +53,8 @@ inline u8 read_riot(Riot& riot, u32 address, i32 cycle, u8 port_a, u8 port_b) {
     case 1: return riot.direction_a;
     case 2: return port_b;
     case 3: return riot.direction_b;
-    case 4: case 6: return read_timer(riot, cycle);
+    case 4:
+    case 6: return read_timer(riot, cycle);
     default: {
       const i32 value = (i32)(riot.timer - elapsed_intervals(riot, cycle) - 1);
       return value >= 0 || riot.read_late ? 0x00 : 0x80;

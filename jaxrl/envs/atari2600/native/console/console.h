@@ -1,9 +1,8 @@
 // The console: power, reset, the player's controls, and one frame at a time.
 //
 // A frame ends where ALE ends it: when VSYNC is cleared at least a line after it was set, or at the
-// first write to the TIA after line 290, of PAL 342. The place within the line carries over to the next
-// frame.
-// A frame without an end within 25,000 instructions goes on in the next call.
+// first write to the TIA after line 290, of PAL 342. The place within the line carries over to the
+// next frame. A frame without an end within 25,000 instructions goes on in the next call.
 #pragma once
 
 #include "base/types.h"
@@ -22,8 +21,8 @@ namespace jaxrl {
 
 constexpr u32 kMostInstructions = 25000;
 
-// The numbers of the generator with which ALE fills the RAM at power-on and, at each reset, draws the
-// timer; its seed is fixed, so that every game begins alike.
+// The numbers of the generator with which ALE fills the RAM at power-on and, at each reset, draws
+// the timer; its seed is fixed, so that every game begins alike.
 constexpr u32 kConsoleSeed = 4753849;
 constexpr u32 kFirstDraws = 129;  // RAM, and a timer that is drawn again before it runs
 
@@ -44,6 +43,7 @@ inline i32 charging_cycles(i32 resistance) {
   return (i32)(seconds * 1.19E6);
 }
 
+// clang-format off: it would take a line for each action
 // The player's action, as the field numbers them.
 enum Action : u8 {
   kNoop, kFire, kUp, kRight, kLeft, kDown, kUpRight, kUpLeft, kDownRight, kDownLeft, kUpFire,
@@ -56,13 +56,15 @@ constexpr u8 kPressed[kActions] = {
     kToDown | kToRight, kToDown | kToLeft, kToUp | kButton, kToRight | kButton, kToLeft | kButton,
     kToDown | kButton, kToUp | kToRight | kButton, kToUp | kToLeft | kButton,
     kToDown | kToRight | kButton, kToDown | kToLeft | kButton};
+// clang-format on
 
 constexpr u8 kResetSwitch = 1, kSelectSwitch = 2;
 
 constexpr u8 kSwitchesUp = 0x3F;  // color television, difficulty B
 
 // Sets the controls to an action; a paddle turns each time. `held` are switches that are held down.
-JAXRL_SHARED_CODE inline void set_controls(Console& console, const Setup& setup, u8 action, u8 held = 0) {
+JAXRL_SHARED_CODE inline void set_controls(Console& console, const Setup& setup, u8 action,
+                                           u8 held = 0) {
   const u8 pressed = kPressed[action];
   console.port_b = kSwitchesUp & (u8)~held;
   console.port_a = 0xFF;
@@ -147,8 +149,8 @@ inline void forget_cycles(Console& console, i32 passed) {
   if (console.vsync_end < 0) console.vsync_end = 0;  // long ago
 }
 
-// Counts cycles from the first line of a new frame, or, in one that goes on and on, from so far back
-// that its last line has passed.
+// Counts cycles from the first line of a new frame, or, in one that goes on and on, from so far
+// back that its last line has passed.
 inline void start_frame(Console& console) {
   constexpr i32 kBeyond = 4 * kLastPalLines * kCyclesPerLine, kTwoLines = 2 * kCyclesPerLine;
   if (!console.goes_on)
@@ -157,7 +159,8 @@ inline void start_frame(Console& console) {
     forget_cycles(console, (console.cycle - kBeyond) / kTwoLines * kTwoLines);
 }
 
-JAXRL_SHARED_CODE inline void attach(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas) {
+JAXRL_SHARED_CODE inline void attach(Machine& machine, Console& console, Cartridge& cartridge,
+                                     Canvas canvas) {
   machine.console = &console;
   machine.cartridge = &cartridge;
   machine.log = machine.beam.played = machine.writes;
@@ -198,8 +201,8 @@ JAXRL_SHARED_CODE inline void finish_frame(Machine& machine, i32 clock) {
 }
 
 #if !JAXRL_GPU
-// Plays the frame that is attached with both interpreters; returns false if it runs far beyond its
-// last line.
+// Plays the frame that is attached with both interpreters;
+// returns false if it runs far beyond its last line.
 inline bool play_fast(Machine& machine) {
   Console& console = *machine.console;
   while (!machine.frame_over) {
@@ -239,8 +242,8 @@ enum class Interpreter : u8 { kThreaded, kPlain };
 constexpr Interpreter kFastest = JAXRL_GPU ? Interpreter::kPlain : Interpreter::kThreaded;
 
 // Plays one frame.
-JAXRL_SHARED_CODE inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge, Canvas canvas,
-                      Interpreter interpreter = kFastest) {
+JAXRL_SHARED_CODE inline void run_frame(Machine& machine, Console& console, Cartridge& cartridge,
+                                        Canvas canvas, Interpreter interpreter = kFastest) {
   start_frame(console);
   Console before = console;
   for (;;) {

@@ -1,10 +1,10 @@
 // A game of a cartridge, as ALE plays it: the console, what its RAM means, and how it is started.
 #pragma once
 
-#include "console/console.h"
-#include "games/games.h"
-#include "console/palette.h"
 #include "base/random.h"
+#include "console/console.h"
+#include "console/palette.h"
+#include "games/games.h"
 #if JAXRL_HOST
 #include <memory>
 #endif
@@ -16,8 +16,8 @@ struct Game {
   Progress progress;
 };
 
-// The last two frames that were drawn, in two buffers that take turns, as ALE's television has them: a
-// frame that is cut short leaves below it the lines of the frame before the last.
+// The last two frames that were drawn, in two buffers that take turns, as ALE's television has
+// them: a frame that is cut short leaves below it the lines of the frame before the last.
 struct Screens {
   alignas(64) u8 pixels[2][kMostLines * kScreenWidth];
   alignas(64) u8 held[kMostLines * kScreenWidth];  // what was seen of a frame that goes on
@@ -33,14 +33,12 @@ struct Player {
   Machine& machine;
   Cartridge& cartridge;
   const GameRules& rules;
-  Screens* screens;      // null where nothing is drawn
+  Screens* screens;  // null where nothing is drawn
   Interpreter interpreter = kFastest;
   bool cut_short = false;  // a drawn frame has not drawn every line that is seen itself
 };
 
-inline Ram ram_of(const Game& game) {
-  return {game.console.riot.ram, game.console.cartridge.ram};
-}
+inline Ram ram_of(const Game& game) { return {game.console.riot.ram, game.console.cartridge.ram}; }
 
 inline void play_frame(Player& player, Game& game, u8 action, u8 held_switches = 0) {
   set_controls(game.console, player.cartridge.setup, action, held_switches);

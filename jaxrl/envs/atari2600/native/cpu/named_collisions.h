@@ -9,9 +9,9 @@ namespace jaxrl {
 
 #if JAXRL_HOST
 
-// Returns the collision latches that the program reads by name: LDA, BIT and so on of $00-$07 and their
-// mirrors, in code that is reached from the start without looking at returns and pointers. What it
-// reads besides is found when it happens (`Machine::unforeseen`).
+// Returns the collision latches that the program reads by name: LDA, BIT and so on of $00-$07 and
+// their mirrors, in code that is reached from the start without looking at returns and pointers.
+// What it reads besides is found when it happens (`Machine::unforeseen`).
 inline u16 named_collisions(const u8* image) {
   const auto byte = [&](u32 address) { return (u32)image[address & (kImage - 1)]; };
   const auto word = [&](u32 address) { return byte(address) | byte(address + 1) << 8; };

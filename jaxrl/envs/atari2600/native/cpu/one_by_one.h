@@ -1,4 +1,5 @@
-// The interpreter that plays one instruction at a time: for CPUs the plain one, for GPUs the staged one.
+// The interpreter that plays one instruction at a time:
+// for CPUs the plain one, for GPUs the staged one.
 #pragma once
 
 #include "base/types.h"

@@ -1,8 +1,8 @@
 // The 256 opcodes of the 6507: OPCODE(code, operation, kind, addressing mode, cycles).
 //
 // The cycles are those of the MOS data sheet, without the cycle that a taken branch or an indexed
-// read across a page costs. `Odd` kinds are the undocumented opcodes, as "No More Secrets" (Groepaz)
-// and 64doc.txt describe them; JAM stops the processor.
+// read across a page costs. `Odd` kinds are the undocumented opcodes, as "No More Secrets"
+// (Groepaz) and 64doc.txt describe them; JAM stops the processor.
 #pragma once
 
 #include "base/types.h"
@@ -267,11 +267,12 @@
 
 namespace jaxrl {
 
+// clang-format off: it would take a line for each name
 enum class Operation : u8 {
-  ADC, ALR, ANC, AND, ANE, ARR, ASL, BCC, BCS, BEQ, BIT, BMI, BNE, BPL, BRK, BVC, BVS, CLC, CLD, CLI,
-  CLV, CMP, CPX, CPY, DCP, DEC, DEX, DEY, EOR, INC, INX, INY, ISB, JAM, JMP, JSR, LAS, LAX, LDA, LDX,
-  LDY, LSR, LXA, NOP, ORA, PHA, PHP, PLA, PLP, RLA, ROL, ROR, RRA, RTI, RTS, SAX, SBC, SBX, SEC, SED,
-  SEI, SHA, SHS, SHX, SHY, SLO, SRE, STA, STX, STY, TAX, TAY, TSX, TXA, TXS, TYA,
+  ADC, ALR, ANC, AND, ANE, ARR, ASL, BCC, BCS, BEQ, BIT, BMI, BNE, BPL, BRK, BVC, BVS, CLC, CLD,
+  CLI, CLV, CMP, CPX, CPY, DCP, DEC, DEX, DEY, EOR, INC, INX, INY, ISB, JAM, JMP, JSR, LAS, LAX,
+  LDA, LDX, LDY, LSR, LXA, NOP, ORA, PHA, PHP, PLA, PLP, RLA, ROL, ROR, RRA, RTI, RTS, SAX, SBC,
+  SBX, SEC, SED, SEI, SHA, SHS, SHX, SHY, SLO, SRE, STA, STX, STY, TAX, TAY, TSX, TXA, TXS, TYA,
 };
 
 enum class Mode : u8 {
@@ -282,11 +283,16 @@ enum class Mode : u8 {
 enum class Kind : u8 {
   Read, Write, Modify, Register, Branch, Flow, OddRead, OddWrite, OddModify, OddRegister, OddFlow,
 };
+// clang-format on
 
 constexpr u32 length_of(Mode mode) {
   switch (mode) {
-    case Mode::Implied: case Mode::Accumulator: return 1;
-    case Mode::Absolute: case Mode::AbsoluteX: case Mode::AbsoluteY: case Mode::Indirect: return 3;
+    case Mode::Implied:
+    case Mode::Accumulator: return 1;
+    case Mode::Absolute:
+    case Mode::AbsoluteX:
+    case Mode::AbsoluteY:
+    case Mode::Indirect: return 3;
     default: return 2;
   }
 }

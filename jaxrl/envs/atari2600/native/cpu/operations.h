@@ -1,7 +1,8 @@
 // The 6507: what its operations do to the registers. All interpreters share them.
 //
-// Decimal mode, N and Z after it and the undocumented opcodes are as in ALE. Flags N and Z are kept as
-// the value that set them: `nz` is negative where bit 7 or 15 is set, and zero where its low byte is 0.
+// Decimal mode, N and Z after it and the undocumented opcodes are as in ALE. Flags N and Z are kept
+// as the value that set them: `nz` is negative where bit 7 or 15 is set, and zero where its low
+// byte is 0.
 #pragma once
 
 #include "base/types.h"

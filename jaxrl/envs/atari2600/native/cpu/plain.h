@@ -1,8 +1,8 @@
 // The plain interpreter: one instruction at a time, with every access to the bus in its order.
 //
-// The threaded interpreter (threaded.h) shares the operations and is much faster; this one plays what
-// that one leaves out (undocumented opcodes, programs that run in RAM), counts instructions, and is
-// what the fast one is tested against.
+// The threaded interpreter (threaded.h) shares the operations and is much faster; this one plays
+// what that one leaves out (undocumented opcodes, programs that run in RAM), counts instructions,
+// and is what the fast one is tested against.
 #pragma once
 
 #include "bus/machine.h"
@@ -36,7 +36,8 @@ struct Plain {
     return pull();
   }
 
-  // Returns the address that an instruction names. An indexed read takes a cycle more across a page.
+  // Returns the address that an instruction names.
+  // An indexed read takes a cycle more across a page.
   template <Mode mode>
   u32 address(bool reads) {
     if constexpr (mode == Mode::Immediate) return pc++ & 0xFFFF;

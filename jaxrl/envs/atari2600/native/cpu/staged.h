@@ -1,9 +1,10 @@
 // The interpreter of GPUs: one instruction at a time, in stages that all instructions share.
 //
-// The lanes of a warp play different games, so at any moment they are at different opcodes, and a handler
-// for each opcode would be played for one lane after another. Here every lane passes the same stages: it
-// fetches, forms the address, reads, computes, writes. Only computing differs, which is short; what is
-// long, an access to the bus, happens in one place for all lanes that need it.
+// The lanes of a warp play different games, so at any moment they are at different opcodes, and a
+// handler for each opcode would be played for one lane after another. Here every lane passes the
+// same stages: it fetches, forms the address, reads, computes, writes. Only computing differs,
+// which is short; what is long, an access to the bus, happens in one place for all lanes that need
+// it.
 //
 // Every access comes in the order in which the plain interpreter (plain.h) makes it.
 #pragma once
@@ -21,8 +22,8 @@ struct Stages {
   u8 cycles;
   u8 does;  // bits below
 };
-constexpr u8 kFetches = 3;        // bytes of the operand, fetched first
-constexpr u8 kPoints = 4;         // the operand names an address that holds the address
+constexpr u8 kFetches = 3;  // bytes of the operand, fetched first
+constexpr u8 kPoints = 4;   // the operand names an address that holds the address
 constexpr u8 kReadsValue = 8, kWritesValue = 16;
 constexpr u8 kPaysForPages = 32;  // an indexed read takes a cycle more across a page
 constexpr u8 kTakesAfter = 64;    // takes what it has written
@@ -30,7 +31,8 @@ constexpr u8 kTakesAfter = 64;    // takes what it has written
 constexpr Stages stages_of(Operation operation, Kind kind, Mode mode, u8 cycles) {
   const bool reads = kind == Kind::Read || kind == Kind::OddRead;
   const bool writes = kind == Kind::Write || kind == Kind::OddWrite;
-  const bool modifies = (kind == Kind::Modify || kind == Kind::OddModify) && mode != Mode::Accumulator;
+  const bool modifies =
+      (kind == Kind::Modify || kind == Kind::OddModify) && mode != Mode::Accumulator;
   // JSR fetches the second byte after it has pushed.
   u32 does = operation == Operation::JSR || mode == Mode::Immediate ? 0 : length_of(mode) - 1;
   if (mode == Mode::Indirect || mode == Mode::IndirectX || mode == Mode::IndirectY) does |= kPoints;
@@ -48,6 +50,7 @@ inline constexpr Stages kStages[256] = {
 };
 
 // Operations by what they compute.
+// clang-format off: it cannot wrap lists of calls
 #define JAXRL_TAKES(DO) \
   DO(ADC) DO(ALR) DO(ANC) DO(AND) DO(ANE) DO(ARR) DO(BIT) DO(CMP) DO(CPX) DO(CPY) DO(EOR) DO(LAS) \
   DO(LAX) DO(LDA) DO(LDX) DO(LDY) DO(LXA) DO(ORA) DO(SBC) DO(SBX)
@@ -58,6 +61,7 @@ inline constexpr Stages kStages[256] = {
   DO(CLC) DO(CLD) DO(CLI) DO(CLV) DO(DEX) DO(DEY) DO(INX) DO(INY) DO(SEC) DO(SED) DO(SEI) DO(TAX) \
   DO(TAY) DO(TSX) DO(TXA) DO(TXS) DO(TYA)
 #define JAXRL_BRANCHES(DO) DO(BCC) DO(BCS) DO(BEQ) DO(BMI) DO(BNE) DO(BPL) DO(BVC) DO(BVS)
+// clang-format on
 
 struct Staged {
   Machine& machine;
@@ -123,7 +127,8 @@ struct Staged {
         pc = low | fetch() << 8;
         break;
       }
-      case O::RTS: case O::RTI: {
+      case O::RTS:
+      case O::RTI: {
         u32 low = pull_first();
         if (operation == O::RTI) {
           unpack_flags(r, low);
@@ -156,11 +161,13 @@ struct Staged {
   u32 compute(Operation operation, u32 value, u32 address) {
     using O = Operation;
     switch (operation) {
+      // clang-format off: it would take three lines for each
 #define JAXRL_TAKE(name) case O::name: take<O::name>(r, value); break;
 #define JAXRL_MODIFY(name) case O::name: return modified<O::name>(r, value);
 #define JAXRL_STORE(name) case O::name: return stored<O::name>(r, address);
 #define JAXRL_CHANGE(name) case O::name: change_registers<O::name>(r); break;
 #define JAXRL_BRANCH(name) case O::name: if (branches<O::name>(r)) branch(address); break;
+      // clang-format on
       JAXRL_TAKES(JAXRL_TAKE)
       JAXRL_MODIFIES(JAXRL_MODIFY)
       JAXRL_STORES(JAXRL_STORE)
@@ -179,7 +186,8 @@ struct Staged {
   void take_written(Operation operation, u32 value) {
     using O = Operation;
     switch (operation) {
-#define JAXRL_TAKE(name) case O::name: take_modified<O::name>(r, value); break;
+#define JAXRL_TAKE(name) \
+  case O::name: take_modified<O::name>(r, value); break;
       JAXRL_MODIFIES(JAXRL_TAKE)
 #undef JAXRL_TAKE
       default: break;

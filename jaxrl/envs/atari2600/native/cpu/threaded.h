@@ -1,16 +1,16 @@
-// The fast interpreter: a cartridge is decoded once, and each instruction jumps to the next one's
-// handler.
+// The fast interpreter: a cartridge is decoded once,
+// and each instruction jumps to the next one's handler.
 //
 // Decoding looks at the operand, so that a handler knows what it touches: RAM, a byte of the
 // cartridge (a constant), a plain register of the TIA, WSYNC, the timer. Registers stay in the
 // machine's registers, and only what leaves RAM and the cartridge goes through bus/machine.h.
 //
-// A program that waits is not played: polls of the timer and loops that count X or Y down are passed
-// over in closed form, to the same cycle and the same registers.
+// A program that waits is not played: polls of the timer and loops that count X or Y down are
+// passed over in closed form, to the same cycle and the same registers.
 //
-// What is rare is left to the plain interpreter, one instruction at a time: undocumented opcodes and
-// programs in RAM. Nothing is counted here; a frame that runs far beyond its last line leaves with
-// `kRunsOn` and is played again by the plain interpreter, which counts to ALE's 25,000.
+// What is rare is left to the plain interpreter, one instruction at a time: undocumented opcodes
+// and programs in RAM. Nothing is counted here; a frame that runs far beyond its last line leaves
+// with `kRunsOn` and is played again by the plain interpreter, which counts to ALE's 25,000.
 //
 // Needs "labels as values" (GCC, Clang).
 #pragma once
@@ -28,6 +28,7 @@
 namespace jaxrl {
 
 // How a decoded instruction reaches its operand.
+// clang-format off: two names share a comment
 enum class Special : u8 {
   Constant,       // a byte of the cartridge
   Ram,            // in the zero page or by its absolute address
@@ -47,9 +48,10 @@ enum class Special : u8 {
   None,
   kCount,
 };
+// clang-format on
 
-// Why the threaded interpreter stops: the frame is over or another bank is seen, the next instruction is
-// for the plain interpreter, or the frame runs far beyond its last line.
+// Why the threaded interpreter stops: the frame is over or another bank is seen, the next
+// instruction is for the plain interpreter, or the frame runs far beyond its last line.
 enum class Leaving : u8 { kStops, kPlain, kRunsOn };
 
 // The processor while it runs; every member lives in a register of the machine.
@@ -88,8 +90,8 @@ JAXRL_NOINLINE inline i32 write_slowly(Machine& machine, u32 address, u32 value,
   return console.cycle;
 }
 
-// `bus` is the byte that the processor has read last: undriven bits of the TIA show it. `switched` becomes
-// true where the read has chosen another bank.
+// `bus` is the byte that the processor has read last: undriven bits of the TIA show it. `switched`
+// becomes true where the read has chosen another bank.
 JAXRL_INLINE u32 read_any(Threaded& t, u32 address, u32 bus, bool& switched) {
   if (JAXRL_LIKELY(t.bank.shows(address))) return t.bank.image[address & (kImage - 1)];
   if ((address & 0x1280) == 0x80) return t.ram[address & 0x7F];
@@ -138,13 +140,15 @@ JAXRL_INLINE u32 pointer_at(Threaded& t, u32 zero, u32 bus) {
   return low | read_zero(t, (zero + 1) & 0xFF, low) << 8;
 }
 
-// Returns the address of an operand that is not a constant; a read takes a cycle more across a page.
+// Returns the address of an operand that is not a constant;
+// a read takes a cycle more across a page.
 template <Special special, bool reads>
 JAXRL_INLINE u32 address_of(Threaded& t) {
   const u32 operand = t.op->operand;
   if constexpr (special == Special::ZeroX) return (operand + t.r.x) & 0xFF;
   if constexpr (special == Special::ZeroY) return (operand + t.r.y) & 0xFF;
-  if constexpr (special == Special::PointerX) return pointer_at(t, (operand + t.r.x) & 0xFF, operand);
+  if constexpr (special == Special::PointerX)
+    return pointer_at(t, (operand + t.r.x) & 0xFF, operand);
   if constexpr (special == Special::PointerY) {
     const u32 base = pointer_at(t, operand, operand);
     if (reads) t.cycle += (i32)(((base & 0xFF) + t.r.y) >> 8);
@@ -161,8 +165,8 @@ JAXRL_INLINE u32 address_of(Threaded& t) {
   return operand;
 }
 
-// Returns the byte that the processor has read last before it reads this operand: the second byte of
-// a short instruction, else the high byte of the address.
+// Returns the byte that the processor has read last before it reads this operand: the second byte
+// of a short instruction, else the high byte of the address.
 template <Special special, u32 length>
 JAXRL_INLINE u32 bus_before(const Threaded& t, u32 address) {
   if constexpr (special == Special::PointerX) return address >> 8;
@@ -190,10 +194,10 @@ JAXRL_INLINE bool write_register(Threaded& t, u32 value) {
   const u32 index = t.op->operand & 0x3F;
   const bool late = t.cycle >= t.machine.last_cycle;
   if constexpr (special == Special::Plain) {
-    u8& held = t.machine.shadow[index];
-    if (held != value) {
-      if (index == VBLANK) ground_paddles(t.console, held, (u8)value, t.cycle);
-      held = (u8)value;
+    u8& shadow = t.machine.shadow[index];
+    if (shadow != value) {
+      if (index == VBLANK) ground_paddles(t.console, shadow, (u8)value, t.cycle);
+      shadow = (u8)value;
       if (t.machine.logged >> index & 1) *t.log++ = logged_write(index, (u8)value, t.cycle);
     }
   }
@@ -208,15 +212,13 @@ JAXRL_INLINE bool write_register(Threaded& t, u32 value) {
   }
   if constexpr (special == Special::Wait)
     t.cycle = (i32)((u32)(t.cycle + kCyclesPerLine - 1) / kCyclesPerLine * kCyclesPerLine);
-  if constexpr (special == Special::Sync)
-    return write_vsync(t.console, (u8)value, t.cycle) || late;
+  if constexpr (special == Special::Sync) return write_vsync(t.console, (u8)value, t.cycle) || late;
   return late;
 }
 
 constexpr bool is_register(Special special) {
-  return special == Special::Plain || special == Special::Strobe ||
-         special == Special::Graphics || special == Special::Sync || special == Special::Wait ||
-         special == Special::Unseen;
+  return special == Special::Plain || special == Special::Strobe || special == Special::Graphics ||
+         special == Special::Sync || special == Special::Wait || special == Special::Unseen;
 }
 
 // Returns how an instruction with this operand reaches it.
@@ -224,14 +226,17 @@ inline Special special_of(Kind kind, Mode mode, u32 operand, const Bank& bank) {
   const bool rom = bank.shows(operand), ram = (operand & 0x1280) == 0x80;
   const bool zero = mode == Mode::Zero;
   switch (mode) {
-    case Mode::Implied: case Mode::Relative: case Mode::Indirect: return Special::None;
+    case Mode::Implied:
+    case Mode::Relative:
+    case Mode::Indirect: return Special::None;
     case Mode::Accumulator: return Special::Accumulator;
     case Mode::Immediate: return Special::Constant;
     case Mode::ZeroX: return Special::ZeroX;
     case Mode::ZeroY: return Special::ZeroY;
     case Mode::IndirectX: return Special::PointerX;
     case Mode::IndirectY: return Special::PointerY;
-    case Mode::AbsoluteX: case Mode::AbsoluteY: {
+    case Mode::AbsoluteX:
+    case Mode::AbsoluteY: {
       const bool inside = kind == Kind::Read && rom && bank.shows(operand + 0xFF);
       if (mode == Mode::AbsoluteX) return inside ? Special::RomX : Special::AnywhereX;
       return inside ? Special::RomY : Special::AnywhereY;
@@ -279,8 +284,8 @@ JAXRL_INLINE bool play_special(Threaded& t) {
     if constexpr (special == Special::Accumulator) {
       t.r.a = modified<operation>(t.r, t.r.a);
     } else if constexpr (special == Special::Ram) {
-      u8& held = t.ram[t.op->operand & 0x7F];
-      held = (u8)modified<operation>(t.r, held);
+      u8& byte = t.ram[t.op->operand & 0x7F];
+      byte = (u8)modified<operation>(t.r, byte);
     } else {
       const u32 address = address_of<special, false>(t);
       const u32 bus = bus_before<special, length>(t, address);
@@ -301,12 +306,11 @@ JAXRL_INLINE bool play_special(Threaded& t) {
   t.op += length;
   // A slow write may have been one to the TIA.
   constexpr bool may_end = kind == Kind::Write || kind == Kind::Modify || kind == Kind::Flow;
-  return may_end && special != Special::Ram && special != Special::Accumulator &&
-         t.machine.stops();
+  return may_end && special != Special::Ram && special != Special::Accumulator && t.machine.stops();
 }
 
-// Jumps; returns false where the target is not in this bank. The high byte of the address was the last on
-// the bus.
+// Jumps; returns false where the target is not in this bank. The high byte of the address was the
+// last on the bus.
 JAXRL_INLINE bool jump_to(Threaded& t, u32 address) {
   if (JAXRL_UNLIKELY(!(address & 0x1000))) t.console.bus = (u8)(address >> 8);
   t.page = address & 0xF000;
@@ -373,6 +377,7 @@ JAXRL_INLINE bool play_flow(Threaded& t) {
 #define JAXRL_PAIRS(ROW) PAIRS(ROW)
 #endif
 
+// clang-format off: it takes these macros for something else
 // Handlers by number: first those that decoding makes, then those that stand for whole loops.
 enum HandlerId : u16 {
 #define JAXRL_ID(code, operation, kind, special, length, cycles) kId_##code##_##special,
@@ -397,6 +402,7 @@ inline constexpr Pair kPairsInOne[] = {
 #undef JAXRL_PAIR
     {kIdLeave, kIdLeave},
 };
+// clang-format on
 constexpr u32 kPairsCount = sizeof kPairsInOne / sizeof kPairsInOne[0] - 1;
 
 // Returns the handler of an opcode for an operand of this kind, or `kIdLeave`.
@@ -416,13 +422,12 @@ inline u16 handler_of(u8 code, Special special) {
   return table.of[code][(int)special];
 }
 
-// Passes the turns of a loop that polls the timer, seven cycles each, until it is about to show 0; the
-// last turns are played.
+// Passes the turns of a loop that polls the timer, seven cycles each, until it is about to show 0;
+// the last turns are played.
 JAXRL_INLINE void wait_for_timer(Threaded& t) {
   const Riot& riot = t.console.riot;
   if (!riot.timer || riot.read_late || !riot.interval_shift) return;
-  const i32 zero =
-      (i32)((u32)riot.set_at + 1 + ((u32)(riot.timer - 1) << riot.interval_shift));
+  const i32 zero = (i32)((u32)riot.set_at + 1 + ((u32)(riot.timer - 1) << riot.interval_shift));
   const i32 now = t.cycle + 4;
   if (zero > now && zero < kFarBeyond) t.cycle += (zero - now + 6) / 7 * 7;
 }
@@ -437,7 +442,9 @@ JAXRL_INLINE void count_down(Threaded& t, u32& index) {
 
 // Plays until the frame is over or somebody else must go on. With a machine of null, returns the
 // addresses of the handlers through `labels`.
-JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const void* const** labels) {
+JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played,
+                                                          const void* const** labels) {
+  // clang-format off: it takes labels for something else
   static const void* const kLabels[] = {
 #define JAXRL_LABEL(code, operation, kind, special, length, cycles) &&L_##code##_##special,
       HANDLERS(JAXRL_LABEL)
@@ -448,6 +455,7 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
       JAXRL_PAIRS(JAXRL_PAIR)
 #undef JAXRL_PAIR
   };
+  // clang-format on
   if (!played) {
     *labels = kLabels;
     return Leaving::kPlain;
@@ -472,12 +480,13 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
 #else
 #define JAXRL_NEXT goto* t.op->handler
 #endif
-#define JAXRL_TAKE_BRANCH()                                          \
-  do {                                                               \
-    t.cycle += t.op->taken;                                          \
-    t.op += t.op->distance;                                          \
-    if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on;         \
+#define JAXRL_TAKE_BRANCH() \
+  do { \
+    t.cycle += t.op->taken; \
+    t.op += t.op->distance; \
+    if (JAXRL_UNLIKELY(t.cycle >= kFarBeyond)) goto runs_on; \
   } while (0)
+  // clang-format off: it takes labels for something else
   // One instruction, without the jump to the next.
 #define JAXRL_PLAY(code, operation, kind, special, length, cycles)                             \
   if constexpr (Kind::kind == Kind::Branch) {                                                  \
@@ -507,6 +516,7 @@ JAXRL_NOINLINE JAXRL_NOCLONE inline Leaving play_threaded(Machine* played, const
 next:
   goto* t.op->handler;
   HANDLERS(JAXRL_HANDLER)
+  // clang-format on
 
 poll_a:
   wait_for_timer(t);
@@ -524,12 +534,14 @@ count_y:
   count_down(t, t.r.y);
   JAXRL_NEXT;
 
+  // clang-format off: it takes labels for something else
 #define JAXRL_PAIR(code1, o1, k1, special1, l1, c1, code2, o2, k2, special2, l2, c2) \
   L_##code1##_##special1##_##code2##_##special2 : {                            \
     JAXRL_PLAY(code1, o1, k1, special1, l1, c1)                                \
     JAXRL_PLAY(code2, o2, k2, special2, l2, c2)                                \
   }                                                                            \
   JAXRL_NEXT;
+  // clang-format on
   JAXRL_PAIRS(JAXRL_PAIR)
 #undef JAXRL_PAIR
 
@@ -561,8 +573,8 @@ inline void join_loops_and_pairs(Bank& bank, u32 piece, const void* const* label
     const u32 next = address + length_of(kOpcodes[code[0]].mode);
     const bool reads_timer = ids[address] == kId_0xAD_Timer || ids[address] == kId_0xAE_Timer ||
                              ids[address] == kId_0xAC_Timer;
-    const bool polls = reads_timer && code[3] == 0xD0 && code[4] == 0xFB &&
-                       bank.ops[address + 3].taken == 1;
+    const bool polls =
+        reads_timer && code[3] == 0xD0 && code[4] == 0xFB && bank.ops[address + 3].taken == 1;
     const bool counts = (code[0] == 0xCA || code[0] == 0x88) && code[1] == 0xD0 &&
                         code[2] == 0xFD && ids[address] != kIdLeave && ids[next] != kIdLeave;
     if (polls) {
@@ -575,8 +587,8 @@ inline void join_loops_and_pairs(Bank& bank, u32 piece, const void* const* label
       continue;
     }
     // What begins a loop that waits must not be the second of a pair.
-    const bool may_wait = ids[next] == kId_0xAD_Timer || ids[next] == kId_0xAE_Timer ||
-                          ids[next] == kId_0xAC_Timer;
+    const bool may_wait =
+        ids[next] == kId_0xAD_Timer || ids[next] == kId_0xAE_Timer || ids[next] == kId_0xAC_Timer;
     if (may_wait) continue;
     for (u32 pair = 0; pair < kPairsCount; pair++)
       if (kPairsInOne[pair].first == ids[address] && kPairsInOne[pair].second == ids[next])

@@ -1,9 +1,9 @@
 // Environments of one cartridge on a pool of threads.
 //
-// `send` hands out the actions and returns at once; the threads take environments in small chunks until
-// none is left; `recv` waits for the last and copies the rows out. Between two steps the threads sleep.
-// Every thread has its own machine and screens, so that an environment is nothing but its state, and
-// what its newest row needs to be played again.
+// `send` hands out the actions and returns at once; the threads take environments in small chunks
+// until none is left; `recv` waits for the last and copies the rows out. Between two steps the
+// threads sleep. Every thread has its own machine and screens, so that an environment is nothing
+// but its state, and what its newest row needs to be played again.
 #pragma once
 
 #include <algorithm>
@@ -71,10 +71,11 @@ class CpuEngine {
     done_.wait(lock, [this] { return working_ == 0; });
   }
 
-  // Resets every environment, and lets each take a random number of random steps, about `most_steps`
-  // at most, so that they do not play in step. With exact resets each plays them itself. Else they
-  // begin from what a few games have played, each at a place of its own; which games these are depends
-  // on the seed of their run alone, so that the division into engines changes nothing.
+  // Resets every environment, and lets each take a random number of random steps, about
+  // `most_steps` at most, so that they do not play in step. With exact resets each plays them
+  // itself. Else they begin from what a few games have played, each at a place of its own; which
+  // games these are depends on the seed of their run alone, so that the division into engines
+  // changes nothing.
   void begin(u32 most_steps) {
     wait();
     random_steps_ = most_steps;
@@ -173,7 +174,7 @@ class CpuEngine {
 
   Stepper stepper_of(Machine& machine, Screens& screens) {
     const u8* grays = grays_of(game_.setup.pal).of;
-    return {{machine, cartridge_, game_, nullptr}, screens, rules_, averager_, grays,
+    return {{machine, cartridge_, game_, nullptr},          screens, rules_, averager_, grays,
             rules_.exact_resets ? nullptr : starts_.data(), kStarts};
   }
 
@@ -258,13 +259,13 @@ class CpuEngine {
       }
       // Its generator is its own from the newest row on, which may have to be played again.
       Environment& env = environments_[branch.env];
-      Turn& own = turns_[branch.env];
-      own = turn;
-      own.before.random = env.random;
-      if (rules_.frame_skip == 1) own.last = own.before;
-      env = turn.rows ? own.before : game;
-      env.random = own.before.random;
-      if (turn.rows) play_row(stepper, env, own.actions[0], Draws::kNone, nullptr);
+      Turn& branch_turn = turns_[branch.env];
+      branch_turn = turn;
+      branch_turn.before.random = env.random;
+      if (rules_.frame_skip == 1) branch_turn.last = branch_turn.before;
+      env = turn.rows ? branch_turn.before : game;
+      env.random = branch_turn.before.random;
+      if (turn.rows) play_row(stepper, env, branch_turn.actions[0], Draws::kNone, nullptr);
       play_random_row(stepper, branch.env);
       if (branch.steps == 0) rows_.reset[branch.env] = 0;  // it follows no other row
     }

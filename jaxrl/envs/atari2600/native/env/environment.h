@@ -1,48 +1,48 @@
-// A game as a reinforcement learner sees it: a step is some frames of one action, and a row its reward,
-// its ends and an observation. The conventions are EnvPool's, row for row:
+// A game as a reinforcement learner sees it: a step is some frames of one action, and a row its
+// reward, its ends and an observation. The conventions are EnvPool's, row for row:
 //
 // - an observation is the maximum of a step's last two frames; a game that ends within the step
 //   shows the frame of its end, or, where that is not one of the last two, what was seen before;
-// - the row after an end is the reset, which ignores its action: a new game after the end of one or at
-//   the time limit, else, after a lost life, the same game; then 1 to `noop_max` frames without input,
-//   of which FIRE takes the last place in games that have it.
+// - the row after an end is the reset, which ignores its action: a new game after the end of one
+//   or at the time limit, else, after a lost life, the same game; then 1 to `noop_max` frames
+//   without input, of which FIRE takes the last place in games that have it.
 #pragma once
 
+#include "base/random.h"
 #include "console/game.h"
 #include "env/observation.h"
-#include "base/random.h"
 
 namespace jaxrl {
 
 constexpr u8 kFrameSkip = 4;
 
 struct Rules {
-  i32 max_steps = 27000;         // time limit of a game
+  i32 max_steps = 27000;  // time limit of a game
   i32 noop_max = 30;
   float repeat_probability = 0;  // of sticky actions, in each frame
   u8 fire_reset = 1;
   u8 episodic_life = 1;
   u8 reward_clip = 1;
-  u8 exact_resets = 0;           // start games as ALE does, not from the cache
+  u8 exact_resets = 0;  // start games as ALE does, not from the cache
   u8 num_actions = 0;
   u8 actions[kActions] = {};
-  u8 frame_skip = kFrameSkip;    // frames of a step
+  u8 frame_skip = kFrameSkip;  // frames of a step
 };
 
 // One environment; plain data.
 struct Environment {
   Game game;
-  u64 random;   // state of its generator
-  i32 steps;    // of the game
-  i16 lives;    // after the newest row
-  u8 done;      // the newest row ended an episode
-  u8 held;      // action of the last frame, which a sticky one repeats
+  u64 random;  // state of its generator
+  i32 steps;   // of the game
+  i16 lives;   // after the newest row
+  u8 done;     // the newest row ended an episode
+  u8 held;     // action of the last frame, which a sticky one repeats
 };
 
 // A row besides its observation.
 struct Row {
-  float reward;   // clipped where the rules say so
-  float score;    // what the game gave
+  float reward;  // clipped where the rules say so
+  float score;   // what the game gave
   u8 terminated, truncated, game_over, reset;
 };
 
@@ -96,8 +96,9 @@ struct Stepper {
 // Which frames of a row are drawn.
 enum class Draws : u8 { kNone, kSeen, kAll };
 
-// What it takes to play an environment's newest row again: the last rows with two frames that were drawn
-// whole, one or, of one frame each, two, from what the environment was before them; and those after them.
+// What it takes to play an environment's newest row again: the last rows with two frames that were
+// drawn whole, one or, of one frame each, two, from what the environment was before them; and those
+// after them.
 struct Turn {
   static constexpr u32 kMostRows = 16;
   Environment before;
@@ -106,8 +107,8 @@ struct Turn {
   u8 whole;          // the newest row's frames were drawn whole
   Environment last;  // before the newest row, where a row is one frame
 
-  // Adds a row whose frames were drawn whole. Then `before` is to be what was before the row if it is the
-  // only one, and `last` if there are two.
+  // Adds a row whose frames were drawn whole. Then `before` is to be what was before the row if it
+  // is the only one, and `last` if there are two.
   void add_whole(u8 action, bool of_one_frame) {
     const u32 earlier = !of_one_frame || rows == 0 ? 0 : whole || rows == kMostRows ? 1 : rows;
     const u8 newest = rows ? actions[rows - 1] : 0;
@@ -226,14 +227,15 @@ inline Row play_frames(Stepper& stepper, Environment& env, u8 action, Draws draw
   return row;
 }
 
-JAXRL_SHARED_CODE inline Row play_row(Stepper& stepper, Environment& env, u8 action, Draws draws, u8* out) {
+JAXRL_SHARED_CODE inline Row play_row(Stepper& stepper, Environment& env, u8 action, Draws draws,
+                                      u8* out) {
   stepper.player.cut_short = false;
   if (env.done) return play_reset(stepper, env, draws, out);
   return play_frames(stepper, env, action, draws, out);
 }
 
-// Plays a turn's rows again, with every frame drawn, from what the environment was before them; the last
-// one writes its observation.
+// Plays a turn's rows again, with every frame drawn, from what the environment was before them; the
+// last one writes its observation.
 inline Row replay(Stepper& stepper, const Turn& turn, Environment& env, u8* out) {
   env = turn.before;
   memset(stepper.screens.pixels, 0, sizeof stepper.screens.pixels);
@@ -255,8 +257,8 @@ inline Row step(Stepper& stepper, Environment& env, Turn& turn, u8 action, u8* o
     if (of_one_frame) turn.last = before;
     return row;
   }
-  // The lower lines of a frame that was cut short are those of the frame before the last, which was not
-  // drawn, or is of an earlier row.
+  // The lower lines of a frame that was cut short are those of the frame before the last, which was
+  // not drawn, or is of an earlier row.
   if (turn.rows == 0) turn.before = before;
   if (turn.rows == Turn::kMostRows) {
     play_row(stepper, turn.before, turn.actions[0], Draws::kNone, nullptr);

@@ -1,9 +1,9 @@
 // What the learner sees: the maximum of two frames, averaged over areas to the size of a frame.
 //
 // The average is OpenCV's INTER_AREA, which EnvPool takes, bit for bit: it adds rows and columns in
-// single precision, so a pixel that falls halfway between two grays is rounded by the order of those
-// additions. For 84 x 84 the sums are whole numbers (pixels weighted by 200ths), and only the halves are
-// added as OpenCV does. Compile with -ffp-contract=off.
+// single precision, so a pixel that falls halfway between two grays is rounded by the order of
+// those additions. For 84 x 84 the sums are whole numbers (pixels weighted by 200ths), and only the
+// halves are added as OpenCV does. Compile with -ffp-contract=off.
 #pragma once
 
 #include "base/types.h"
@@ -55,8 +55,9 @@ inline std::vector<Taps> taps_of(i32 from, i32 to) {
 #endif
 
 #if defined(__AVX2__) && !JAXRL_GPU
-// Eight pixels of a row: each four lie under 16 bytes of the screen, and a shuffle takes each tap's byte
-// into the lane of its pixel. Shares of taps that a pixel lacks are 0, and adding 0 changes no sum.
+// Eight pixels of a row: each four lie under 16 bytes of the screen, and a shuffle takes each tap's
+// byte into the lane of its pixel. Shares of taps that a pixel lacks are 0, and adding 0 changes no
+// sum.
 struct Eight {
   static constexpr i32 kTaps = 5;  // of 43 columns; fewer columns are not cut so
   i32 offset[2];
@@ -178,8 +179,8 @@ inline void average_any(const Averager& averager, const u8* a, const u8* b, u8* 
 
 #if defined(__AVX2__) && !JAXRL_GPU
 
-// 84 x 84 of 210 x 160: five rows make two, forty columns twenty-one; a pixel is the sum of at most 3 x 3 pixels,
-// weighted by 200ths.
+// 84 x 84 of 210 x 160: five rows make two, forty columns twenty-one; a pixel is the sum of at most
+// 3 x 3 pixels, weighted by 200ths.
 struct Square84 {
   static constexpr i32 kSize = 84, kBlocks = 11;  // of 8 pixels, the last one half empty
   alignas(32) u8 shuffle[kBlocks][2][32];
@@ -228,11 +229,11 @@ JAXRL_INLINE void average_row84(const u16* sums, u8* out, Halfway halfway) {
       const __m256i both = _mm256_loadu2_m128i(high, low);
       const __m256i terms =
           _mm256_shuffle_epi8(both, _mm256_load_si256((const __m256i*)square.shuffle[block][half]));
-      parts[half] = _mm256_madd_epi16(
-          terms, _mm256_load_si256((const __m256i*)square.weight[block][half]));
+      parts[half] =
+          _mm256_madd_epi16(terms, _mm256_load_si256((const __m256i*)square.weight[block][half]));
     }
-    const __m256i total = _mm256_add_epi32(_mm256_hadd_epi32(parts[0], parts[1]),
-                                           _mm256_set1_epi32(100));
+    const __m256i total =
+        _mm256_add_epi32(_mm256_hadd_epi32(parts[0], parts[1]), _mm256_set1_epi32(100));
     // A division by 200: by 8, then by 25 as a multiplication.
     __m256i quotient = _mm256_srli_epi32(
         _mm256_mullo_epi32(_mm256_srli_epi32(total, 3), _mm256_set1_epi32(41944)), 20);
@@ -243,7 +244,8 @@ JAXRL_INLINE void average_row84(const u16* sums, u8* out, Halfway halfway) {
     quotient = _mm256_permutevar8x32_epi32(quotient, order);
     const __m256i words = _mm256_packus_epi32(quotient, quotient);
     const __m256i bytes = _mm256_packus_epi16(words, words);
-    const u32 first = (u32)_mm256_extract_epi32(bytes, 0), second = (u32)_mm256_extract_epi32(bytes, 4);
+    const u32 first = (u32)_mm256_extract_epi32(bytes, 0),
+              second = (u32)_mm256_extract_epi32(bytes, 4);
     const i32 left = Square84::kSize - 8 * block;
     const u64 eight = first | (u64)second << 32;
     memcpy(out + 8 * block, &eight, left < 8 ? (size_t)left : 8);
@@ -262,7 +264,8 @@ inline void average84(const Averager& averager, const u8* a, const u8* b, u8* ou
     for (i32 x = 0; x < kScreenWidth; x++) {
       u16 rows[5];
       for (i32 row = 0; row < 5; row++) {
-        const u8 first = a[start + row * kScreenWidth + x], second = b[start + row * kScreenWidth + x];
+        const u8 first = a[start + row * kScreenWidth + x],
+                 second = b[start + row * kScreenWidth + x];
         rows[row] = first > second ? first : second;
       }
       upper[x] = (u16)(2 * (rows[0] + rows[1]) + rows[2]);
@@ -271,8 +274,7 @@ inline void average84(const Averager& averager, const u8* a, const u8* b, u8* ou
     for (i32 half = 0; half < 2; half++) {
       const i32 y = 2 * pair + half;
       u8* row = out + y * Square84::kSize;
-      average_row84(half ? lower : upper, row,
-                    [&](i32 x) { row[x] = averager.pixel(a, b, y, x); });
+      average_row84(half ? lower : upper, row, [&](i32 x) { row[x] = averager.pixel(a, b, y, x); });
     }
   }
 }
@@ -321,7 +323,8 @@ inline void round_sums(i32 width, const float* sums, u8* out) {
   }
 }
 
-// Any size of at least 43 columns, eight pixels at a time, with the sums of `Averager::pixel` in their order.
+// Any size of at least 43 columns, eight pixels at a time,
+// with the sums of `Averager::pixel` in their order.
 template <i32 kTaps>
 inline void average_eights(const Averager& averager, const u8* a, const u8* b, u8* out) {
   alignas(32) u8 line[kScreenWidth];

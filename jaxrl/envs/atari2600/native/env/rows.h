@@ -10,7 +10,8 @@
 
 namespace jaxrl {
 
-// Whole pages of zeros, from which arrays are taken one after another. No two share a line of a cache.
+// Whole pages of zeros, from which arrays are taken one after another.
+// No two share a line of a cache.
 class Pages {
  public:
   static size_t padded(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -87,8 +88,7 @@ struct Rows {
   }
 
   Row row(size_t env) const {
-    return {reward[env],    score[env],     terminated[env],
-            truncated[env], game_over[env], reset[env]};
+    return {reward[env], score[env], terminated[env], truncated[env], game_over[env], reset[env]};
   }
   void put(size_t env, const Row& row) {
     reward[env] = row.reward;

@@ -1,8 +1,9 @@
 // An environment as bytes that last: in a checkpoint, in a file, on another machine.
 //
-// A snapshot is a header, the environment with its newest row, and that row's observation. Bytes from
-// outside are checked before they are used: the version, the cartridge, a sum over all of them, and that no
-// value is one which play could never have left, so that nothing is read or written outside its place.
+// A snapshot is a header, the environment with its newest row, and that row's observation. Bytes
+// from outside are checked before they are used: the version, the cartridge, a sum over all of
+// them, and that no value is one which play could never have left, so that nothing is read or
+// written outside its place.
 //
 // Raise `kSnapshotVersion` with every change of a struct that is in it or of what its values mean.
 #pragma once
@@ -15,13 +16,13 @@ constexpr u32 kSnapshotVersion = 2;
 
 struct Snapshot {
   u32 version;
-  u32 size;        // of the whole, with the observation
-  u64 cartridge;   // digest of its image
-  u64 sum;         // digest of what follows
+  u32 size;       // of the whole, with the observation
+  u64 cartridge;  // digest of its image
+  u64 sum;        // digest of what follows
   Environment env;
   Turn turn;
   Row row;
-  u64 rules;       // digest of the rules that they were played by
+  u64 rules;  // digest of the rules that they were played by
 };
 
 #if JAXRL_HOST
@@ -59,7 +60,8 @@ inline bool is_possible(const Cpu& cpu) {
 // Whether a game could have come to this state, as far as memory and arithmetic depend on it.
 inline bool is_possible(const Game& game, const Cartridge& cartridge) {
   const Console& console = game.console;
-  // No frame lasts longer, and what is stamped with cycles may be as long ago as the game has lasted.
+  // No frame lasts longer, and what is stamped with cycles may be
+  // as long ago as the game has lasted.
   constexpr i32 kMostCycles = 1 << 22, kMostScore = 1 << 28;
   for (i32 paddle : console.paddle)
     if (paddle < 0 || paddle > cartridge.setup.most_resistance) return false;
@@ -68,8 +70,7 @@ inline bool is_possible(const Game& game, const Cartridge& cartridge) {
          console.cycle >= 0 && console.cycle < kMostCycles && console.vsync_end >= 0 &&
          is_flag(console.grounded) && is_flag(console.goes_on) && is_flag(console.read_last) &&
          console.needed <= kAllPairs && is_below(game.progress.score, kMostScore) &&
-         is_below(game.progress.reward, kMostScore) &&
-         is_flag(game.progress.over);
+         is_below(game.progress.reward, kMostScore) && is_flag(game.progress.over);
 }
 
 inline bool is_possible(const Environment& env, const Cartridge& cartridge) {
@@ -118,8 +119,8 @@ inline void save(const Environment& env, const Turn& turn, const Row& row, const
   memcpy(out + offsetof(Snapshot, sum), &sum, sizeof sum);
 }
 
-// Reads the header and what follows it; the observation lies behind. Rows that were played by other rules
-// cannot be played again: they are forgotten.
+// Reads the header and what follows it; the observation lies behind. Rows that were played by other
+// rules cannot be played again: they are forgotten.
 inline Refusal load(const u8* bytes, size_t size, const Cartridge& cartridge, const Rules& rules,
                     Snapshot& snapshot) {
   memcpy((void*)&snapshot, bytes, sizeof snapshot);
@@ -127,8 +128,7 @@ inline Refusal load(const u8* bytes, size_t size, const Cartridge& cartridge, co
   if (snapshot.cartridge != cartridge.digest) return Refusal::kCartridge;
   if (snapshot.rules != digest_of(rules)) snapshot.turn = Turn{};
   const Row& row = snapshot.row;
-  const bool sound = snapshot.sum == sum_of(bytes, size) &&
-                     is_possible(snapshot.env, cartridge) &&
+  const bool sound = snapshot.sum == sum_of(bytes, size) && is_possible(snapshot.env, cartridge) &&
                      is_possible(snapshot.turn, cartridge, rules) && is_flag(row.terminated) &&
                      is_flag(row.truncated) && is_flag(row.game_over) && is_flag(row.reset);
   return sound ? Refusal::kNone : Refusal::kDamaged;

@@ -53,8 +53,8 @@ inline void atlantis2(Ram ram, Progress& p) {
   set_end(p, over, ram[0xF1]);
 }
 inline void backgammon(Ram ram, Progress& p) {
-  // Pieces on the points and on the bar; the player's are negative. Those borne off stand at 0x80 and
-  // 0x8E. While the computer thinks it uses these bytes, and the pieces are not 15 and 15.
+  // Pieces on the points and on the bar; the player's are negative. Those borne off stand at 0x80
+  // and 0x8E. While the computer thinks it uses these bytes, and the pieces are not 15 and 15.
   const i8 my_home = (i8)-ram[0x80], their_home = (i8)ram[0x8E];
   i8 mine = 0, theirs = 0;
   for (u32 point = 0x81; point <= 0x9B; point++) {

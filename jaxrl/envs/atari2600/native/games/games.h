@@ -11,6 +11,7 @@ namespace jaxrl {
 
 namespace games {
 
+// clang-format off: it would take a line for each field
 inline constexpr GameRules kGames[] = {
     {.name = "adventure", .step = adventure, .lives = 1,
      .menu = {.frames = 1, .shows = adventure_menu}, .setup = {.height = 250, .pal = 1}},
@@ -202,6 +203,7 @@ inline constexpr GameRules kGames[] = {
     {.name = "zaxxon", .step = zaxxon, .lives = 5,
      .menu = {.address = 0x82, .mode = 0, .frames = 10}},
 };
+// clang-format on
 constexpr u32 kNumGames = sizeof kGames / sizeof kGames[0];
 
 }  // namespace games

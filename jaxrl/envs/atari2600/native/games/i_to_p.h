@@ -78,8 +78,8 @@ inline void mario_bros(Ram ram, Progress& p) {
   set_end(p, ram[0x87] == 0, ram[0x87]);
 }
 inline void miniature_golf(Ram ram, Progress& p) {
-  // A hole that is finished counts, by how far it stayed under par. Between two holes the display shows
-  // the next one's par, else 0 there and all strokes so far, of which it drops the hundreds.
+  // A hole that is finished counts, by how far it stayed under par. Between two holes the display
+  // shows the next one's par, else 0 there and all strokes so far, of which it drops the hundreds.
   // `memory` holds the strokes of this hole.
   u8 &hole = p.started, &par = p.notes[0], &shown = p.notes[1];
   p.reward = 0;
@@ -119,8 +119,10 @@ inline void name_this_game(Ram ram, Progress& p) {
 inline void othello(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xCE) - ram.digits(0xD0));
   // It is nobody's turn for a while during a move, and forever at the end.
-  if (ram[0xC0] == 0) p.memory++;
-  else p.memory = 0;
+  if (ram[0xC0] == 0)
+    p.memory++;
+  else
+    p.memory = 0;
   set_end(p, p.memory > 50, 1);
 }
 inline void pacman(Ram ram, Progress& p) {

@@ -32,7 +32,8 @@ inline void riverraid(Ram ram, Progress& p) {
 }
 inline void road_runner(Ram ram, Progress& p) {
   i32 score = 0;
-  for (u32 address = 0xCC; address >= 0xC9; address--) score = 10 * score + ram.shown_digit(address);
+  for (u32 address = 0xCC; address >= 0xC9; address--)
+    score = 10 * score + ram.shown_digit(address);
   set_score(p, 100 * score);
   const i32 lives = ram[0xC4] & 7;
   set_end(p, lives == 0 && (ram[0xB9] != 0 || ram[0xBD] != 0), lives + 1);
@@ -72,7 +73,8 @@ inline void space_war(Ram ram, Progress& p) {
 }
 inline void star_gunner(Ram ram, Progress& p) {
   i32 score = 0;
-  for (u32 address = 0x86; address >= 0x83; address--) score = 10 * score + ram.shown_digit(address);
+  for (u32 address = 0x86; address >= 0x83; address--)
+    score = 10 * score + ram.shown_digit(address);
   set_score(p, 100 * score);
   p.started |= ram[0x87] == 5;
   set_end(p, ram[0x87] == 0, p.started ? ram.low_digit(0x87) : 5);
@@ -91,8 +93,8 @@ inline void surround(Ram ram, Progress& p) {
   set_end(p, mine == 10 || theirs == 10, 1);
 }
 inline void tennis(Ram ram, Progress& p) {
-  // A won game counts, or else a won point. `score` holds the difference in games, `memory` that in
-  // points.
+  // A won game counts, or else a won point.
+  // `score` holds the difference in games, `memory` that in points.
   const i32 mine = ram[0xC7], theirs = ram[0xC8];
   const i32 games = mine - theirs, points = ram[0xC5] - ram[0xC6];
   p.reward = games != p.score ? games - p.score : points - p.memory;
@@ -118,7 +120,8 @@ inline void tic_tac_toe_3d(Ram ram, Progress& p) {
 }
 inline void time_pilot(Ram ram, Progress& p) {
   set_score(p, 100 * ram.digits(0x8D, 0x8F));
-  if (ram.low_digit(0x80) == 2) p.memory = (i16)((ram[0x8B] & 7) + 1);  // lives count in flight only
+  if (ram.low_digit(0x80) == 2)
+    p.memory = (i16)((ram[0x8B] & 7) + 1);  // lives count in flight only
   set_end(p, ram[0xA0] != 0, p.memory);
 }
 inline void trondead(Ram ram, Progress& p) {

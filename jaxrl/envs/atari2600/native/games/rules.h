@@ -1,7 +1,8 @@
 // What a game means: where its RAM holds the score, the lives and the end, and how it is started.
 //
-// Addresses and conventions are the Arcade Learning Environment's (Bellemare 2013), so that scores can
-// be compared with what others publish: a reward is the change of the score since the frame before.
+// Addresses and conventions are the Arcade Learning Environment's (Bellemare 2013), so that scores
+// can be compared with what others publish: a reward is the change of the score since the frame
+// before.
 #pragma once
 
 #include "base/types.h"
@@ -12,12 +13,12 @@ namespace jaxrl {
 // A game's course; plain data.
 struct Progress {
   i32 score;
-  i32 reward;    // of the last frame
-  i16 lives;     // 0 at the end; always 0 in most games without lives, as ALE has it
-  i16 memory;    // what a game's rule remembers besides
+  i32 reward;  // of the last frame
+  i16 lives;   // 0 at the end; always 0 in most games without lives, as ALE has it
+  i16 memory;  // what a game's rule remembers besides
   u8 over;
-  u8 started;    // some games show the end before they have begun
-  u8 notes[2];   // more that a rule remembers
+  u8 started;   // some games show the end before they have begun
+  u8 notes[2];  // more that a rule remembers
 };
 
 // RAM by the addresses that the processor uses, $80 to $FF; the upper bit may be left out.
@@ -42,9 +43,9 @@ struct Ram {
 struct Menu {
   u8 address = 0;
   u8 mode = 0;
-  u8 frames = 0;          // that SELECT is held each time; 0 where no mode is chosen
-  u8 idle_frames = 0;     // before
-  u8 presses_first = 0;   // frames of a first press, whatever the mode
+  u8 frames = 0;         // that SELECT is held each time; 0 where no mode is chosen
+  u8 idle_frames = 0;    // before
+  u8 presses_first = 0;  // frames of a first press, whatever the mode
   bool resets_first = false;
   bool looks_over = false;  // RAM shows the end for a frame after; the rule's `memory` is set
   bool (*shows)(Ram ram) = nullptr;  // the mode, where no single byte does
@@ -54,19 +55,19 @@ struct Menu {
 
 // Frames of a start around those of its action.
 struct Around {
-  u8 resets = 0;  // RESET is held, before all others
+  u8 resets = 0;              // RESET is held, before all others
   u16 before = 0, after = 0;  // nothing is pressed
 };
 
 struct GameRules {
   const char* name;
   void (*step)(Ram ram, Progress& progress);
-  i16 lives = 0;          // at the start
+  i16 lives = 0;  // at the start
   i32 score = 0;
   i16 memory = 0;
   Menu menu = {};
   Setup setup = {};
-  u8 start_action = 0;    // pressed for `start_frames` after a reset
+  u8 start_action = 0;  // pressed for `start_frames` after a reset
   u8 start_frames = 0;
   bool has_fire = true;
   // It first reads collisions after minutes, and never clears them: all are kept from the start.

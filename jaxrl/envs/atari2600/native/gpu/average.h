@@ -1,6 +1,6 @@
-// The observation of rows that are drawn one after another: the maximum of two frames, averaged over areas, by
-// the lanes of a warp, each of which has some columns of it. env/observation.h has the same for whole screens, and
-// adds in the same order.
+// The observation of rows that are drawn one after another: the maximum of two frames, averaged
+// over areas, by the lanes of a warp, each of which has some columns of it. env/observation.h has
+// the same for whole screens, and adds in the same order.
 #pragma once
 
 #include "gpu/share.h"
@@ -11,8 +11,8 @@ constexpr i32 kOwnColumns = (kScreenWidth + kLanes - 1) / kLanes;
 
 struct RowAverager {
   const World& world;
-  u8* out;               // the observation
-  i32 y = 0;             // its row that is being added up
+  u8* out;    // the observation
+  i32 y = 0;  // its row that is being added up
   float sums[kOwnColumns] = {};
   i32 whole[kOwnColumns] = {};  // the same where pixels are averaged in blocks
 

@@ -1,5 +1,6 @@
-// The few functions of the CUDA driver that the emulator calls: declared here and found in libcuda.so.1 when the
-// first of them is needed, so that the machine's C++ compiler alone builds what calls them.
+// The few functions of the CUDA driver that the emulator calls: declared here and found in
+// libcuda.so.1 when the first of them is needed, so that the machine's C++ compiler alone builds
+// what calls them.
 #pragma once
 
 #include <dlfcn.h>
@@ -85,14 +86,14 @@ inline const Driver& driver() {
 }
 
 // What a function of the driver says of its failure.
-inline std::string said(const char* what, int error) {
+inline std::string message_of(const char* what, int error) {
   const char* name = nullptr;
   driver().error_name(error, &name);
   return std::string(what) + ": " + (name ? name : std::to_string(error).c_str());
 }
 
 inline xla::ffi::Error failed(const char* what, int error, const std::string& remedy = "") {
-  return xla::ffi::Error::Internal("the emulator on a GPU: " + said(what, error) + remedy);
+  return xla::ffi::Error::Internal("the emulator on a GPU: " + message_of(what, error) + remedy);
 }
 
 // Calls `work(context)` while the context of a stream is current; returns its error.

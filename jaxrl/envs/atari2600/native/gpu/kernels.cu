@@ -1,15 +1,18 @@
 // The kernels that play games on a GPU; compiled by NVRTC (build_gpu.py), and by tests for a CPU.
 //
-//   jaxrl_step   plays a row of each environment, a lane for each. The lanes of a warp play their frames
-//                together, and wait for each other at the end of every scan line, where programs of the same
-//                cartridge do the same things. States lie in shared memory while they are played. A frame
-//                that will be seen is not drawn: what its program wrote to the TIA is kept.
-//   jaxrl_draw   draws the two frames that are seen, a warp for each environment: half of it plays the writes
-//                of either frame, and each lane draws its share of every line. A line is averaged at once, so
-//                that no screen is kept anywhere.
-//   jaxrl_again  plays the few rows whole that the first kernel gave up and listed, a thread for each.
+//   jaxrl_step   plays a row of each environment, a lane for each. The lanes of a warp play their
+//                frames together, and wait for each other at the end of every scan line, where
+//                programs of the same cartridge do the same things. States lie in shared memory
+//                while they are played. A frame that will be seen is not drawn: what its program
+//                wrote to the TIA is kept.
+//   jaxrl_draw   draws the two frames that are seen, a warp for each environment: half of it plays
+//                the writes of either frame, and each lane draws its share of every line. A line is
+//                averaged at once, so that no screen is kept anywhere.
+//   jaxrl_again  plays the few rows whole that the first kernel gave up and listed, a thread for
+//                each.
 //
-// They are launched one after another on the same stream, for the same `Launch`, whose list is empty.
+// They are launched one after another on the same stream, for the same `Launch`,
+// whose list is empty.
 #include "gpu/average.h"
 #include "gpu/layout.h"
 #include "gpu/row.h"
@@ -40,7 +43,8 @@ inline u8 action_of(const Launch& launch, u32 env) {
   return (u8)(action < 0 ? 0 : action > last ? last : action);
 }
 
-// Plays a row of this lane's environment, if it has one, with the warp. Returns whether it is played.
+// Plays a row of this lane's environment, if it has one, with the warp.
+// Returns whether it is played.
 inline bool play_together(const Launch& launch, bool has_env, Environment& env, u32 number) {
   const World& world = *launch.world;
   RowPlay play{world, *rules_of(world.game), env, launch.sights[has_env ? number : 0], 0};
@@ -97,8 +101,9 @@ inline void draw_pictures(const Launch& launch, u32 env, bool two) {
 
 using namespace jaxrl;
 
-// A warp in each block; `games_per_warp` of its lanes play. As many warps fit on a multiprocessor as its
-// shared memory holds: a block takes 15,104 bytes and 1,024 for the system, of the 233,472 of an H100 are 14.
+// A warp in each block; `games_per_warp` of its lanes play. As many warps fit on a multiprocessor
+// as its shared memory holds: a block takes 15,104 bytes and 1,024 for the system, of the 233,472
+// of an H100 are 14.
 extern "C" __global__ void __launch_bounds__(kLanes, 14) jaxrl_step(const Launch launch) {
   __shared__ u64 states[kLanes][kEnvironmentWords];
   const u32 first = blockIdx.x * launch.games_per_warp, lane = threadIdx.x;
@@ -146,8 +151,8 @@ extern "C" __global__ void jaxrl_again(const Launch launch) {
   const World& world = *launch.world;
   Slot& slot = launch.slots[blockIdx.x];
   const u32 pixels = (u32)(world.height * world.width);
-  const Averager averager{world.height, world.width, world.rows, world.columns, (bool)world.halves,
-                          false, world.down, world.across};
+  const Averager averager{world.height,       world.width, world.rows, world.columns,
+                          (bool)world.halves, false,       world.down, world.across};
   const GameRules& rules = *rules_of(world.game);
   Cartridge& cartridge = const_cast<Cartridge&>(world.cartridge);
   const u8* grays = grays_of(cartridge.setup.pal).of;
@@ -158,10 +163,17 @@ extern "C" __global__ void jaxrl_again(const Launch launch) {
     slot.machine.capacity = kLogCapacity;
     slot.screens.colors = grays;
     slot.screens.newest = 0;
-    Stepper stepper{{slot.machine, cartridge, rules, nullptr}, slot.screens, world.rules, averager,
-                    grays, world.starts, kStarts, slot.gray};
+    Stepper stepper{{slot.machine, cartridge, rules, nullptr},
+                    slot.screens,
+                    world.rules,
+                    averager,
+                    grays,
+                    world.starts,
+                    kStarts,
+                    slot.gray};
     Snapshot& game = launch.games[env];
     put_row(launch, env,
-            step(stepper, game.env, game.turn, action_of(launch, env), launch.frames + (u64)env * pixels));
+            step(stepper, game.env, game.turn, action_of(launch, env),
+                 launch.frames + (u64)env * pixels));
   }
 }

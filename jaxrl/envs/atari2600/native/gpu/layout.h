@@ -1,6 +1,6 @@
 // Written by tools/emulator_tables.py.
-// The kernels and the host's program are made by different compilers, which must lay out what they share
-// alike: both compare it with these numbers.
+// The kernels and the host's program are made by different compilers, which must lay out what they
+// share alike: both compare it with these numbers.
 #pragma once
 
 #include "gpu/world.h"

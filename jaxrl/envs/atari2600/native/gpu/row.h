@@ -1,8 +1,10 @@
-// A row of an environment, frame by frame, for the lanes of a warp, which play their frames together.
+// A row of an environment, frame by frame, for the lanes of a warp,
+// which play their frames together.
 //
-// The conventions are those of env/environment.h, which plays a row in one go and says what it means. What is rare
-// is not here: a row with a frame that is cut short or goes on, that reads a collision for the first
-// time, or that writes more than a picture holds, is given up (`again`), and played by env/environment.h.
+// The conventions are those of env/environment.h, which plays a row in one go and says what it
+// means. What is rare is not here: a row with a frame that is cut short or goes on, that reads a
+// collision for the first time, or that writes more than a picture holds, is given up (`again`),
+// and played by env/environment.h.
 #pragma once
 
 #include "gpu/world.h"
@@ -14,18 +16,18 @@ struct RowPlay {
   const GameRules& game_rules;
   Environment& env;
   Sight& sight;
-  u8 action;            // of the policy
+  u8 action;  // of the policy
   Machine machine = {};
   bool resets = false;
   bool new_game = false;
   bool again = false;
-  bool drawn = false;   // the frame that is being played
+  bool drawn = false;  // the frame that is being played
   bool went_on = false;
-  u8 intended = kNoop;  // its action, which a sticky one may replace
-  u8 start = 0;         // of the newest game that began
+  u8 intended = kNoop;       // its action, which a sticky one may replace
+  u8 start = 0;              // of the newest game that began
   bool starts_last = false;  // that game began after the last frame
   u32 frame = 0, frames = 0;
-  u32 played = 0;       // instructions of the frame
+  u32 played = 0;  // instructions of the frame
   u32 pictures = 0;
   i32 score = 0;
   Row row = {};

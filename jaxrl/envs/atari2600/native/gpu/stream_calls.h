@@ -1,9 +1,10 @@
-// The engine on the stream of an NVIDIA GPU: a step begins when the actions have come from the device, and the
-// stream goes on when the rows lie there. What is called here only puts work on the stream and returns; only the
-// driver's thread, which calls the functions below, waits for the step.
+// The engine on the stream of an NVIDIA GPU: a step begins when the actions have come from the
+// device, and the stream goes on when the rows lie there. What is called here only puts work on the
+// stream and returns; only the driver's thread, which calls the functions below, waits for the
+// step.
 //
-// The device copies from the engine's own rows. Nobody writes them meanwhile: the next step begins behind the
-// copies, on the same stream.
+// The device copies from the engine's own rows. Nobody writes them meanwhile: the next step begins
+// behind the copies, on the same stream.
 #pragma once
 
 #include <unistd.h>
@@ -28,13 +29,13 @@ class PinnedRows {
   PinnedRows(const PinnedRows&) = delete;
   PinnedRows& operator=(const PinnedRows&) = delete;
 
-  // Pins the rows for a device; returns what failed, or nothing. It may wait for all that the device does, so it
-  // is called before a program runs.
+  // Pins the rows for a device; returns what failed, or nothing. It may wait for all that the
+  // device does, so it is called before a program runs.
   std::string pin(Pages& pages, int device) {
     if (!driver().missing.empty()) return driver().missing;
-    if (const int error = driver().init(0)) return said("cuInit", error);
+    if (const int error = driver().init(0)) return message_of("cuInit", error);
     if (const int error = driver().retain_context(&context_, device))
-      return said("cuDevicePrimaryCtxRetain", error);
+      return message_of("cuDevicePrimaryCtxRetain", error);
     std::string failure = pin_in_context(pages);
     if (failure.empty())
       memory_ = pages.memory();
@@ -47,7 +48,8 @@ class PinnedRows {
   // Whether they are pinned for the device of this context.
   bool is_for(DriverHandle context) const { return memory_ && context == context_; }
 
-  // Waits until the device has done what was on its streams, if the rows are pinned; returns whether it could.
+  // Waits until the device has done what was on its streams, if the rows are pinned;
+  // returns whether it could.
   bool wait_for_device() const {
     if (!memory_) return true;
     if (driver().push_context(context_)) return false;
@@ -58,10 +60,11 @@ class PinnedRows {
 
  private:
   std::string pin_in_context(Pages& pages) {
-    if (const int error = driver().push_context(context_)) return said("cuCtxPushCurrent", error);
+    if (const int error = driver().push_context(context_))
+      return message_of("cuCtxPushCurrent", error);
     const int error = driver().pin(pages.memory(), pages.size(), kForAllContexts);
     pop();
-    return error ? said("cuMemHostRegister", error) : "";
+    return error ? message_of("cuMemHostRegister", error) : "";
   }
 
   static void pop() {

@@ -1,5 +1,5 @@
-// What the kernels of a GPU (kernels.cu) and the program that launches them (../ffi_gpu.cc) share: the
-// data of a game that all its environments read, and the places of what they write.
+// What the kernels of a GPU (kernels.cu) and the program that launches them (../ffi_gpu.cc) share:
+// the data of a game that all its environments read, and the places of what they write.
 #pragma once
 
 #include "env/snapshot.h"
@@ -9,12 +9,12 @@ namespace jaxrl {
 constexpr i32 kLanes = 32;  // of a warp
 constexpr u32 kAllLanes = 0xFFFFFFFF;
 
-// A cartridge, its rules and its starts; one for each device, never written by a kernel. Behind it lie the
-// observations of its starts.
+// A cartridge, its rules and its starts; one for each device, never written by a kernel. Behind it
+// lie the observations of its starts.
 struct World {
   Cartridge cartridge;
   Rules rules;
-  u32 game;  // number of its rules
+  u32 game;                         // number of its rules
   i32 height, width, down, across;  // of an observation; see Averager
   u8 halves;
   Taps rows[kSeenLines], columns[kScreenWidth];
@@ -22,11 +22,12 @@ struct World {
 };
 
 // A frame that is seen, as what the TIA was before it and what the program wrote to it.
-constexpr u32 kPictureWrites = 2048;  // a game that writes more in a frame is played by `jaxrl_again`
+constexpr u32 kPictureWrites =
+    2048;  // a game that writes more in a frame is played by `jaxrl_again`
 struct Picture {
   Tia tia;
-  i32 clock;       // to which the beam runs
-  u32 count;       // of writes
+  i32 clock;      // to which the beam runs
+  u32 count;      // of writes
   u8 lost_color;  // see Beam
   LoggedWrite writes[kPictureWrites];
 };
@@ -59,14 +60,14 @@ constexpr u32 kMostSlots = 128;
 // The arrays of a launch. E is the number of environments.
 struct Launch {
   const World* world;
-  const i32* actions;  // [E]
-  Snapshot* games;     // [E]
-  u8* frames;          // [E, height, width]
-  float *reward, *score;                             // [E]
-  u8 *terminated, *truncated, *game_over, *reset;    // [E]
-  Sight* sights;       // [E]
-  Slot* slots;         // [num_slots]
-  u32* again;          // [1 + E]: number of rows to play whole, and whose; 0 when the first kernel starts
+  const i32* actions;                              // [E]
+  Snapshot* games;                                 // [E]
+  u8* frames;                                      // [E, height, width]
+  float *reward, *score;                           // [E]
+  u8 *terminated, *truncated, *game_over, *reset;  // [E]
+  Sight* sights;                                   // [E]
+  Slot* slots;                                     // [num_slots]
+  u32* again;  // [1 + E]: number of rows to play whole, and whose; 0 when the first kernel starts
   u32 count, games_per_warp, num_slots;
 };
 

@@ -1,4 +1,5 @@
-// DPC: F8 with the Display Processor Chip at $1000-$107F (dpc_chip.h), whose data lie behind the banks.
+// DPC: F8 with the Display Processor Chip at $1000-$107F (dpc_chip.h),
+// whose data lie behind the banks.
 #pragma once
 
 #include "mappers/mapper.h"

@@ -5,12 +5,12 @@
 //                0: a random number (fetchers 0-3), the music's amplitude (4-7)
 //                1: display data   2: display data where the flag is set   7: the flag
 //   $1040-$107F  writes; bits 5-3 choose what, bits 2-0 the fetcher
-//                0: top, which clears the flag   1: bottom   2: counter, low   3: counter, high, and
-//                whether the fetcher makes music (bit 4)   6: resets the random numbers
+//                0: top, which clears the flag   1: bottom   2: counter, low   3: counter, high,
+//                and whether the fetcher makes music (bit 4)   6: resets the random numbers
 //
-// A fetcher counts down with every read. Its flag is set where the counter's low byte equals the top, and
-// cleared where it equals the bottom. Random numbers move on with each access to the chip's registers
-// and to the page of the hot spots, as ALE has it.
+// A fetcher counts down with every read. Its flag is set where the counter's low byte equals the
+// top, and cleared where it equals the bottom. Random numbers move on with each access to the
+// chip's registers and to the page of the hot spots, as ALE has it.
 #pragma once
 
 #include "base/types.h"
@@ -21,7 +21,7 @@ struct Dpc {
   double fraction;  // of a clock of the music that has passed
   u16 counters[8];
   u8 tops[8], bottoms[8], flags[8];
-  u8 music[3];      // of fetchers 5 to 7
+  u8 music[3];  // of fetchers 5 to 7
   u8 random;
   u8 padding[4];
 };
@@ -53,8 +53,8 @@ inline void play_music(Dpc& dpc, i32 cycles) {
   }
 }
 
-// Reads $1000 to $103F. `cycles` have passed since the music was last brought up to date, which a read of
-// its amplitude does: `updates` becomes true.
+// Reads $1000 to $103F. `cycles` have passed since the music was last brought up to date, which a
+// read of its amplitude does: `updates` becomes true.
 inline u8 read_dpc(Dpc& dpc, const u8* display, u32 address, i32 cycles, bool& updates) {
   const u32 fetcher = address & 7;
   u16& counter = dpc.counters[fetcher];

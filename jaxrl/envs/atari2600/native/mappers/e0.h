@@ -1,5 +1,5 @@
-// E0: eight slices of 1K. $1FE0-$1FE7 choose what is seen at $1000, $1FE8-$1FEF at $1400, $1FF0-$1FF7 at
-// $1800; at $1C00 is the last one.
+// E0: eight slices of 1K. $1FE0-$1FE7 choose what is seen at $1000, $1FE8-$1FEF at $1400,
+// $1FF0-$1FF7 at $1800; at $1C00 is the last one.
 #pragma once
 
 #include "mappers/mapper.h"

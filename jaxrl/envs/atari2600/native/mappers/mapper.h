@@ -1,8 +1,9 @@
 // Bank switching: what a cartridge's scheme tells the bus.
 //
-// The processor sees 4K, and a larger cartridge has more. It is cut into pieces, whole banks of 4K or slices
-// of them, and its scheme says which piece is seen where. Most choose it by hot spots: an access to one, be
-// it a read, a write or the fetch of an instruction, chooses what is seen from then on.
+// The processor sees 4K, and a larger cartridge has more. It is cut into pieces, whole banks of 4K
+// or slices of them, and its scheme says which piece is seen where. Most choose it by hot spots: an
+// access to one, be it a read, a write or the fetch of an instruction, chooses what is seen from
+// then on.
 //
 // A scheme is one record of constants and functions in one header; mappers.h lists them.
 #pragma once
@@ -21,9 +22,9 @@ struct CartridgeState {
     u8 ram[128];
     Dpc dpc;
   };
-  i32 music_cycle;            // of the DPC, at which its music was last brought up to date
+  i32 music_cycle;  // of the DPC, at which its music was last brought up to date
   u8 bank;
-  u8 slices[kMostSwitched];   // of E0
+  u8 slices[kMostSwitched];  // of E0
 };
 
 // What a scheme's own registers and memory work with.
@@ -33,16 +34,17 @@ struct Access {
   i32 cycle;
 };
 
-// Offsets and addresses: `offset` counts from the first byte of the 4K, `address` is the processor's.
+// Offsets and addresses: `offset` counts from the first byte of the 4K,
+// `address` is the processor's.
 struct Mapper {
-  u32 banks = 1;          // of 4K
-  u32 piece = kImage;     // bytes that are switched at once
-  u32 first = 0;          // reads from this offset on ...
-  u32 end = kImage;       // ... up to this one do nothing besides
-  u32 fixed_from = 0;     // of slices: from this offset on the same is always seen
-  u32 data = 0;           // bytes behind the banks
-  u32 ram = 0;            // bytes of memory, random at a reset
-  u32 mask = 0x1FFF;      // the lines of the address that choose the bank
+  u32 banks = 1;       // of 4K
+  u32 piece = kImage;  // bytes that are switched at once
+  u32 first = 0;       // reads from this offset on ...
+  u32 end = kImage;    // ... up to this one do nothing besides
+  u32 fixed_from = 0;  // of slices: from this offset on the same is always seen
+  u32 data = 0;        // bytes behind the banks
+  u32 ram = 0;         // bytes of memory, random at a reset
+  u32 mask = 0x1FFF;   // the lines of the address that choose the bank
 
   // Whether an image is of this scheme.
   bool (*fits)(const u8* image, u64 size) = nullptr;
@@ -77,8 +79,8 @@ inline bool choose_bank(CartridgeState& state, u32 offset) {
 // Lets a cartridge begin in its last bank of two.
 inline void begin_in_second(CartridgeState& state) { state.bank = 1; }
 
-// Returns whether one of these sequences of bytes is somewhere in an image. Their last byte is a 0, which
-// does not count.
+// Returns whether one of these sequences of bytes is somewhere in an image. Their last byte is a 0,
+// which does not count.
 template <u32 count, u32 length>
 inline bool contains(const u8* image, u64 size, const char (&sequences)[count][length]) {
   for (const auto& sequence : sequences)

@@ -58,6 +58,7 @@ constexpr bool any_overhears() {
     if (mapper->overhear) return true;
   return false;
 }
-constexpr u32 kMostBanks = most_banks(), kMostPlaces = kImage / least_piece(), kMostData = most_data();
+constexpr u32 kMostBanks = most_banks(), kMostPlaces = kImage / least_piece(),
+              kMostData = most_data();
 
 }  // namespace jaxrl

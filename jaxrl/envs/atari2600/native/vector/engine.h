@@ -1,8 +1,8 @@
 // Environments as ale-py's vector environment has them, on a pool of threads: each steps by itself.
 //
-// A thread takes an environment, plays its row, and writes it into the batch that is to be received. In
-// a batch of all environments each has its place. In a smaller one the places go to those that are ready
-// first; one that finds the batch full waits for the next.
+// A thread takes an environment, plays its row, and writes it into the batch that is to be
+// received. In a batch of all environments each has its place. In a smaller one the places go to
+// those that are ready first; one that finds the batch full waits for the next.
 #pragma once
 
 #if defined(__linux__)
@@ -32,8 +32,8 @@ class VectorEngine {
  public:
   static constexpr i64 kKeepsSeed = -1;
 
-  // The threads keep to one core each, of those that the process may use, from the one with the number
-  // `first_core` among them on; or, where it is negative, to none.
+  // The threads keep to one core each, of those that the process may use, from the one with the
+  // number `first_core` among them on; or, where it is negative, to none.
   VectorEngine(const GameRules& game, const u8* image, u64 size, const VectorRules& rules,
                u32 count, u32 batch_size, u32 threads, i32 first_core, const VectorBatch& batch)
       : rules_(rules),
@@ -73,8 +73,8 @@ class VectorEngine {
   VectorEngine(const VectorEngine&) = delete;
   VectorEngine& operator=(const VectorEngine&) = delete;
 
-  // Resets the environments that are chosen, each with a new seed or with kKeepsSeed; the others show
-  // their newest row again. What is under way is given up.
+  // Resets the environments that are chosen, each with a new seed or with kKeepsSeed; the others
+  // show their newest row again. What is under way is given up.
   void reset(const u8* chosen, const i64* seeds) {
     std::unique_lock<std::mutex> lock(mutex_);
     wait_until_still(lock);
@@ -89,8 +89,9 @@ class VectorEngine {
     wake_.notify_all();
   }
 
-  // Starts a step of the environments that were received last, in their order; `strengths`, of paddles,
-  // may be null. Returns false if none have been received since, or if an action is none of the game's.
+  // Starts a step of the environments that were received last, in their order; `strengths`, of
+  // paddles, may be null. Returns false if none have been received since, or if an action is none
+  // of the game's.
   bool send(const i32* actions, const float* strengths) {
     if (!holds_) return false;
     for (u32 place = 0; place < batch_size_; place++)
@@ -109,8 +110,8 @@ class VectorEngine {
     return true;
   }
 
-  // Waits until the batch is full, and returns its observations; later rows are written to `next`. Returns
-  // null if too few environments are under way.
+  // Waits until the batch is full, and returns its observations; later rows are written to `next`.
+  // Returns null if too few environments are under way.
   const u8* receive(const VectorBatch& next) {
     if (owed_ < batch_size_) return nullptr;
     std::unique_lock<std::mutex> lock(mutex_);
@@ -228,8 +229,8 @@ class VectorEngine {
     screens->colors = rules_.color ? kIdentity.of : grays_of(game_.setup.pal).of;
     const Viewer viewer{averager_, *pictures, game_.setup.height * kScreenWidth,
                         rules_.color ? &planes_of(game_.setup.pal) : nullptr};
-    VectorStepper stepper{{*machine, cartridge_, game_, nullptr}, *screens, viewer, rules_, starts_,
-                          start_count_};
+    VectorStepper stepper{
+        {*machine, cartridge_, game_, nullptr}, *screens, viewer, rules_, starts_, start_count_};
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       wake_.wait(lock, [this] { return ends_ || !deliveries_.empty() || !jobs_.empty(); });
@@ -295,7 +296,7 @@ class VectorEngine {
       if (envs_[item].over) {
         reset(stepper, item);
         const VectorRow& first = rows_[item];
-        row = {row.reward, first.lives, first.frame_number, first.episode_frame_number,
+        row = {row.reward,     first.lives,  first.frame_number, first.episode_frame_number,
                row.terminated, row.truncated};
       }
     }
@@ -335,7 +336,7 @@ class VectorEngine {
   std::vector<u32> places_;  // in the batch
   std::vector<u32> newest_;  // environments of the batch that was received last
   bool holds_ = false;       // they wait for actions
-  u32 owed_ = 0;             // environments that have not been received since they were reset or sent
+  u32 owed_ = 0;  // environments that have not been received since they were reset or sent
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_, done_, still_;

@@ -1,24 +1,27 @@
-// A game as ale-py's vector environment shows it: a step is some frames of one action, a row its reward,
-// its ends and a stack of observations. The conventions are ALE's, row for row and draw for draw:
+// A game as ale-py's vector environment shows it: a step is some frames of one action, a row its
+// reward, its ends and a stack of observations. The conventions are ALE's, row for row and draw for
+// draw:
 //
-// - every reset starts a new game, presses FIRE where the game has it, and plays frames without input;
-// - a step ends with the frame that ends the episode, and that frame is not seen: in its place stands
-//   what the row before has left, and under `maxpool` the frame before, if that is the last but one;
+// - every reset starts a new game, presses FIRE where the game has it, and plays frames without
+//   input;
+// - a step ends with the frame that ends the episode, and that frame is not seen: in its place
+//   stands what the row before has left, and under `maxpool` the frame before, if that is the
+//   last but one;
 // - no-ops and sticky actions are drawn from two generators of the same seed.
 //
-// What a row has drawn is not kept. The rows that an observation still needs are played again from the
-// game before them: after an end, and where a frame was cut short.
+// What a row has drawn is not kept. The rows that an observation still needs are played again from
+// the game before them: after an end, and where a frame was cut short.
 #pragma once
 
 #include "env/environment.h"
-#include "vector/start_counter.h"
 #include "vector/observation.h"
+#include "vector/start_counter.h"
 
 namespace jaxrl {
 
 struct VectorRules {
   i32 frame_skip, noop_max;
-  i32 max_frames;   // time limit of an episode
+  i32 max_frames;  // time limit of an episode
   i32 stack, height, width;
   float repeat_probability;  // of sticky actions, in each frame
   u8 maxpool, color, fire_reset, episodic_life, life_loss_info, reward_clip, same_step, fast_resets;
@@ -38,7 +41,7 @@ struct Played {
   Game before;
   Input first, then;
   i32 changes_at, frames;
-  i32 start;     // that a reset has copied, or kExactStart
+  i32 start;  // that a reset has copied, or kExactStart
   u32 is_reset;
 };
 constexpr i32 kExactStart = -1;
@@ -50,11 +53,11 @@ struct VectorGame {
   i32 frames;        // of the episode, without those of its reset
   u32 frame_number;  // since power-on, with those of resets
   u32 episode_frame_number;
-  u32 rows;          // since power-on
-  u32 oldest;        // frame of the stack
-  i16 lives;         // after the newest row
-  u8 life_lost;      // in the newest row
-  u8 over;           // the newest row ended the episode
+  u32 rows;      // since power-on
+  u32 oldest;    // frame of the stack
+  i16 lives;     // after the newest row
+  u8 life_lost;  // in the newest row
+  u8 over;       // the newest row ended the episode
   Twister noop_draws, sticky_draws;
 };
 
@@ -99,7 +102,8 @@ inline bool sees_two(const VectorRules& rules) { return rules.maxpool && rules.f
 
 // --- frames --------------------------------------------------------------------------------------
 
-// ALE turns a paddle by a share of its way: what `set_controls` turns too far is turned back before.
+// ALE turns a paddle by a share of its way:
+// what `set_controls` turns too far is turned back before.
 inline void turn_back(Console& console, const Input& input) {
   const i32 rest = kTurn - (i32)(kTurn * std::fabs((double)input.strength));
   if (kPressed[input.action] & kToRight) console.paddle[0] += rest;
@@ -139,8 +143,7 @@ inline bool may_restart(const VectorRules& rules, i32 frame) {
 inline void replay(VectorStepper& stepper, const Played& played, bool draws_all) {
   const VectorRules& rules = stepper.rules;
   Game game = played.before;
-  if (played.is_reset)
-    start_game(stepper, game, played.start, draws_all || played.frames == 0);
+  if (played.is_reset) start_game(stepper, game, played.start, draws_all || played.frames == 0);
   for (i32 frame = 0; frame < played.frames; frame++) {
     const Input& input = frame < played.changes_at ? played.first : played.then;
     if (played.is_reset) {
@@ -155,7 +158,8 @@ inline void replay(VectorStepper& stepper, const Played& played, bool draws_all)
   }
 }
 
-// Plays the newest rows again, from `back` rows before the newest one, and returns what is seen of it.
+// Plays the newest rows again, from `back` rows before the newest one,
+// and returns what is seen of it.
 inline Seen paint(VectorStepper& stepper, const VectorGame& env, const History& history, u32 back,
                   bool draws_all) {
   const Played& newest = history.back(env, 0);
@@ -202,8 +206,7 @@ inline void push_observation(VectorStepper& stepper, VectorGame& env, const Hist
     seen = repaint(stepper, env, history);
   } else {
     seen.add(stepper.screens.last());
-    if (sees_two(stepper.rules) && !history.back(env, 0).is_reset)
-      seen.add(stepper.before_last());
+    if (sees_two(stepper.rules) && !history.back(env, 0).is_reset) seen.add(stepper.before_last());
   }
   observe(stepper.viewer, seen, stack + env.oldest * frame_size);
   env.oldest = (env.oldest + 1) % (u32)stepper.rules.stack;
@@ -236,7 +239,7 @@ inline VectorRow row_of(const VectorRules& rules, const VectorGame& env, i32 rew
   const bool lost_life = (rules.life_loss_info || rules.episodic_life) && env.life_lost;
   const bool terminated = (env.frames > 0 && env.game.progress.over) || lost_life;
   const bool truncated = env.frames >= rules.max_frames && !terminated;
-  return {reward,         env.lives, (i32)env.frame_number, (i32)env.episode_frame_number,
+  return {reward,         env.lives,    (i32)env.frame_number, (i32)env.episode_frame_number,
           (u8)terminated, (u8)truncated};
 }
 
@@ -294,8 +297,8 @@ inline VectorRow play_step(VectorStepper& stepper, VectorGame& env, const Histor
     played.frames++;
     env.frames++;
     env.life_lost = 0 < progress.lives && progress.lives < env.lives;
-    env.over = progress.over || env.frames >= rules.max_frames ||
-               (rules.episodic_life && env.life_lost);
+    env.over =
+        progress.over || env.frames >= rules.max_frames || (rules.episodic_life && env.life_lost);
   }
   env.lives = progress.lives;
   if (rules.reward_clip) score = (score > 0) - (score < 0);

@@ -32,19 +32,34 @@ inline std::vector<std::pair<const char*, i32>> registers_of(const Console& cons
   const Cpu& cpu = console.cpu;
   const Riot& riot = console.riot;
   const Tia& tia = console.tia;
-  std::vector<std::pair<const char*, i32>> found = {
-      {"PC", cpu.pc}, {"A", cpu.a}, {"X", cpu.x}, {"Y", cpu.y}, {"SP", cpu.sp},
-      {"N", (cpu.nz & 0x8080) != 0}, {"V", cpu.overflow}, {"D", cpu.decimal},
-      {"I", cpu.no_interrupts}, {"Z", (cpu.nz & 0xFF) == 0}, {"C", cpu.carry},
-      {"cycle", console.cycle}, {"bank", console.cartridge.bank},
-      {"timer", riot.timer}, {"timer's interval", 1 << riot.interval_shift},
-      {"timer's cycle", riot.set_at}, {"SWACNT", riot.direction_a},
-      {"P0's pixel", tia.position[kPlayer0]}, {"P1's pixel", tia.position[kPlayer1]},
-      {"M0's pixel", tia.position[kMissile0]}, {"M1's pixel", tia.position[kMissile1]},
-      {"BL's pixel", tia.position[kBall]}, {"collisions", tia.collisions}};
+  std::vector<std::pair<const char*, i32>> registers = {
+      {"PC", cpu.pc},
+      {"A", cpu.a},
+      {"X", cpu.x},
+      {"Y", cpu.y},
+      {"SP", cpu.sp},
+      {"N", (cpu.nz & 0x8080) != 0},
+      {"V", cpu.overflow},
+      {"D", cpu.decimal},
+      {"I", cpu.no_interrupts},
+      {"Z", (cpu.nz & 0xFF) == 0},
+      {"C", cpu.carry},
+      {"cycle", console.cycle},
+      {"bank", console.cartridge.bank},
+      {"timer", riot.timer},
+      {"timer's interval", 1 << riot.interval_shift},
+      {"timer's cycle", riot.set_at},
+      {"SWACNT", riot.direction_a},
+      {"P0's pixel", tia.position[kPlayer0]},
+      {"P1's pixel", tia.position[kPlayer1]},
+      {"M0's pixel", tia.position[kMissile0]},
+      {"M1's pixel", tia.position[kMissile1]},
+      {"BL's pixel", tia.position[kBall]},
+      {"collisions", tia.collisions},
+  };
   for (u32 index = 0; index <= CXCLR; index++)
-    found.push_back({kTiaNames[index], tia.registers[index]});
-  return found;
+    registers.push_back({kTiaNames[index], tia.registers[index]});
+  return registers;
 }
 
 }  // namespace jaxrl
@@ -55,8 +70,8 @@ using jaxrl::Game;
 using jaxrl::Handle;
 using jaxrl::Player;
 
-// Returns the lines that a game shows, or 0 for an unknown one. A known game's cartridge may still be of
-// an unknown kind.
+// Returns the lines that a game shows, or 0 for an unknown one. A known game's cartridge may still
+// be of an unknown kind.
 int32_t jaxrl_lines(const char* game) {
   const jaxrl::GameRules* rules = jaxrl::find_rules(game);
   return rules ? rules->setup.height : 0;
@@ -64,14 +79,13 @@ int32_t jaxrl_lines(const char* game) {
 
 uint64_t jaxrl_game_size() { return sizeof(Game); }
 
-// Returns null for an unknown name or size. Unless it `learns` which collisions the cartridge reads, all
-// are kept.
+// Returns null for an unknown name or size. Unless it `learns` which collisions the cartridge
+// reads, all are kept.
 Handle* jaxrl_game_open(const char* name, const uint8_t* bytes, uint64_t size, uint8_t learns) {
   auto* handle = new Handle{};
   handle->rules = jaxrl::find_rules(name);
   handle->screens.colors = jaxrl::kIdentity.of;
-  if (!handle->rules ||
-      !jaxrl::insert(handle->cartridge, bytes, size, handle->rules->setup)) {
+  if (!handle->rules || !jaxrl::insert(handle->cartridge, bytes, size, handle->rules->setup)) {
     delete handle;
     return nullptr;
   }
@@ -92,8 +106,8 @@ void jaxrl_game_reset(Handle* handle, Game* game, uint8_t plain) {
   Player player = handle->player(plain);
   jaxrl::reset_game(player, *game);
 }
-// Plays one frame and returns its reward; `plain` takes the interpreter that plays one instruction at
-// a time.
+// Plays one frame and returns its reward;
+// `plain` takes the interpreter that plays one instruction at a time.
 int32_t jaxrl_game_act(Handle* handle, Game* game, uint8_t action, uint8_t draws, uint8_t plain) {
   Player player = handle->player(plain);
   if (!draws) player.screens = nullptr;
@@ -105,21 +119,23 @@ uint32_t jaxrl_game_needed(const Handle* handle) { return handle->cartridge.need
 const uint8_t* jaxrl_game_screen(const Handle* handle) { return handle->screens.last(); }
 const uint8_t* jaxrl_game_ram(const Game* game) { return game->console.riot.ram; }
 int32_t jaxrl_game_first_line(const Handle* handle) { return handle->rules->setup.first_line; }
-// Writes out the names and the values of the registers, and returns how many there are; both may be null.
+// Writes out the names and the values of the registers,
+// and returns how many there are; both may be null.
 uint32_t jaxrl_game_registers(const Game* game, const char** names, int32_t* values) {
-  const auto found = jaxrl::registers_of(game->console);
-  for (size_t index = 0; names && values && index < found.size(); index++) {
-    names[index] = found[index].first;
-    values[index] = found[index].second;
+  const auto registers = jaxrl::registers_of(game->console);
+  for (size_t index = 0; names && values && index < registers.size(); index++) {
+    names[index] = registers[index].first;
+    values[index] = registers[index].second;
   }
-  return (uint32_t)found.size();
+  return (uint32_t)registers.size();
 }
 const char* jaxrl_tia_name(uint32_t index) {
   return index <= jaxrl::CXCLR ? jaxrl::kTiaNames[index] : "none";
 }
-// Writes out the newest frame's log of writes to the TIA, each as cycle << 14 | register << 8 | value
-// with the cycle since the frame's first line, and returns how many there are; `out` may be null. It lacks
-// writes that change nothing, sound and WSYNC, and of a frame that is not drawn what nobody sees.
+// Writes out the newest frame's log of writes to the TIA, each as cycle << 14 | register << 8 |
+// value with the cycle since the frame's first line, and returns how many there are; `out` may be
+// null. It lacks writes that change nothing, sound and WSYNC, and of a frame that is not drawn what
+// nobody sees.
 uint32_t jaxrl_game_log(const Handle* handle, uint32_t* out) {
   const jaxrl::Machine& machine = handle->machine;
   const size_t count = (size_t)(machine.log - machine.writes);

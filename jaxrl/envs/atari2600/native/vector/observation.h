@@ -1,9 +1,9 @@
-// What a vector environment shows of up to three pictures: grays as env/observation.h averages them, or red,
-// green and blue, each averaged by itself.
+// What a vector environment shows of up to three pictures: grays as env/observation.h averages
+// them, or red, green and blue, each averaged by itself.
 #pragma once
 
-#include "env/observation.h"
 #include "console/palette.h"
+#include "env/observation.h"
 
 namespace jaxrl {
 
@@ -66,7 +66,8 @@ inline void observe_colors(const Viewer& viewer, const Seen& seen, u8* out) {
   }
 }
 
-// Writes the observation of the maximum of the pictures, of grays or of COLUxx where it shows colors.
+// Writes the observation of the maximum of the pictures,
+// of grays or of COLUxx where it shows colors.
 inline void observe(const Viewer& viewer, const Seen& seen, u8* out) {
   if (viewer.colors) return observe_colors(viewer, seen, out);
   const u8* first = seen.pictures[0];

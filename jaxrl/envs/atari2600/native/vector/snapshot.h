@@ -1,5 +1,5 @@
-// An environment of vector/environment.h as bytes that last: a header, the environment, its newest rows
-// and its stack of observations. They are checked as those of env/snapshot.h.
+// An environment of vector/environment.h as bytes that last: a header, the environment, its newest
+// rows and its stack of observations. They are checked as those of env/snapshot.h.
 #pragma once
 
 #include "env/snapshot.h"
@@ -38,14 +38,13 @@ inline bool is_possible(const Input& input) {
   return input.action >= 0 && input.action < kActions && std::fabs(input.strength) <= 1;
 }
 
-inline bool is_possible(const Played& played, const Cartridge& cartridge,
-                        const VectorRules& rules, size_t starts) {
+inline bool is_possible(const Played& played, const Cartridge& cartridge, const VectorRules& rules,
+                        size_t starts) {
   const i32 most = std::max(rules.frame_skip, rules.noop_max + 1);
   return is_possible(played.before, cartridge) && is_possible(played.first) &&
          is_possible(played.then) && played.frames >= 0 && played.frames <= most &&
          played.start >= kExactStart && played.start < (i32)std::max<size_t>(starts, 1) &&
-         is_flag(played.is_reset) &&
-         (starts || !played.is_reset || played.start == kExactStart);
+         is_flag(played.is_reset) && (starts || !played.is_reset || played.start == kExactStart);
 }
 
 inline bool is_possible(const VectorGame& env, const Cartridge& cartridge,

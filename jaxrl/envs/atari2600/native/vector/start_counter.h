@@ -10,8 +10,8 @@ struct StartCount {
   u32 acts;  // those of actions, for which it draws whether they are sticky
 };
 
-// Between the first press of RESET and the last it counts each press of SELECT, with the frame after it,
-// as one frame, and each other frame.
+// Between the first press of RESET and the last it counts each press of SELECT, with the frame
+// after it, as one frame, and each other frame.
 class StartCounter {
  public:
   static StartCount count(const Player& player, Game game) {

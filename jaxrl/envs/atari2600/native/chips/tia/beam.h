@@ -10,7 +10,7 @@ namespace jaxrl {
 
 // Where a frame is drawn: rows of 160 bytes, colors[COLUxx] each.
 struct Canvas {
-  u8* pixels;         // null where the frame is not seen
+  u8* pixels;        // null where the frame is not seen
   const u8* colors;  // [256]: identity, or the gray of each color
 };
 
@@ -22,21 +22,21 @@ constexpr int kLogCapacity = ((kLastPalLines + 1) * kCyclesPerLine / 7 + 1) * 3;
 
 // The beam: what is needed while a frame is played and not between frames.
 struct Beam {
-  LoggedWrite* played;      // the log is played up to here
+  LoggedWrite* played;  // the log is played up to here
   Canvas canvas;
-  i32 start, stop;          // clocks of the window that is drawn
-  i32 clock;                // drawn up to here
-  i32 line_start;           // clock of the line of the last update
-  i32 quiet_until;          // up to this clock an update only moves the beam
-  u16 needed;               // latches that the cartridge reads
-  u8 needed_objects;        // objects of those latches
-  u8 stale;                 // masks to rebuild before use; bit 7: `enabled` too
-  u8 enabled;               // objects that can show
-  u8 partners;              // objects that may collide with an enabled one, of what is kept and open
-  u8 partners_of[8];        // the same by object
-  u8 repeats;               // nothing has changed since the row above was drawn whole
-  u8 blanks_hmove;          // the console shows HMOVE's blanks
-  u8 lost_color;           // 1 where a PAL television loses it, after an odd number of lines
+  i32 start, stop;    // clocks of the window that is drawn
+  i32 clock;          // drawn up to here
+  i32 line_start;     // clock of the line of the last update
+  i32 quiet_until;    // up to this clock an update only moves the beam
+  u16 needed;         // latches that the cartridge reads
+  u8 needed_objects;  // objects of those latches
+  u8 stale;           // masks to rebuild before use; bit 7: `enabled` too
+  u8 enabled;         // objects that can show
+  u8 partners;        // objects that may collide with an enabled one, of what is kept and open
+  u8 partners_of[8];  // the same by object
+  u8 repeats;         // nothing has changed since the row above was drawn whole
+  u8 blanks_hmove;    // the console shows HMOVE's blanks
+  u8 lost_color;      // 1 where a PAL television loses it, after an odd number of lines
   Mask mask[kObjects];
 };
 
@@ -53,8 +53,10 @@ constexpr u8 kAllStale = 0xFF;
 
 JAXRL_SHARED_CODE inline void rebuild(const Tia& tia, Beam& beam, int object) {
   switch (object) {
-    case kPlayer0: case kPlayer1: beam.mask[object] = player_mask(tia, object - kPlayer0); break;
-    case kMissile0: case kMissile1: beam.mask[object] = missile_mask(tia, object - kMissile0); break;
+    case kPlayer0:
+    case kPlayer1: beam.mask[object] = player_mask(tia, object - kPlayer0); break;
+    case kMissile0:
+    case kMissile1: beam.mask[object] = missile_mask(tia, object - kMissile0); break;
     case kBall: beam.mask[object] = ball_mask(tia); break;
     default: beam.mask[object] = playfield_mask(tia);
   }
@@ -82,11 +84,11 @@ inline void find_enabled(const Tia& tia, Beam& beam) {
   const u8* registers = tia.registers;
   const u8 ball = registers[VDELBL] & 1 ? tia.old_ball : registers[ENABL];
   const bool playfield = (registers[PF0] & 0xF0) | registers[PF1] | registers[PF2];
-  beam.enabled = (u8)((shown_player(tia, 0) != 0) << kPlayer0 |
-                      (shown_player(tia, 1) != 0) << kPlayer1 |
-                      (registers[ENAM0] >> 1 & ~registers[RESMP0] >> 1 & 1) << kMissile0 |
-                      (registers[ENAM1] >> 1 & ~registers[RESMP1] >> 1 & 1) << kMissile1 |
-                      (ball >> 1 & 1) << kBall | playfield << kPlayfield);
+  beam.enabled =
+      (u8)((shown_player(tia, 0) != 0) << kPlayer0 | (shown_player(tia, 1) != 0) << kPlayer1 |
+           (registers[ENAM0] >> 1 & ~registers[RESMP0] >> 1 & 1) << kMissile0 |
+           (registers[ENAM1] >> 1 & ~registers[RESMP1] >> 1 & 1) << kMissile1 |
+           (ball >> 1 & 1) << kBall | playfield << kPlayfield);
   beam.stale &= (u8)~kEnabledStale;
   find_partners(beam);
 }
@@ -125,9 +127,7 @@ inline void draw(const Tia& tia, Beam& beam, u8* row, i32 from, i32 to) {
   }
   for (u32 stale = beam.stale & beam.enabled; stale; stale &= stale - 1)
     rebuild(tia, beam, lowest_bit(stale));
-  const auto color = [&](u32 index) {
-    return colors[(registers[index] & 0xFE) | beam.lost_color];
-  };
+  const auto color = [&](u32 index) { return colors[(registers[index] & 0xFE) | beam.lost_color]; };
   fill(pixels, color(COLUBK));
   const u8 player0 = color(COLUP0), player1 = color(COLUP1), front = color(COLUPF);
   const u8 enabled = beam.enabled;
@@ -212,7 +212,8 @@ inline void end_line(Tia& tia, Beam& beam) {
   }
 }
 
-// Runs the beam through the window of the frame, up to a clock. A line ends when the beam leaves it.
+// Runs the beam through the window of the frame, up to a clock.
+// A line ends when the beam leaves it.
 template <Drawing kDraw>
 JAXRL_NOINLINE void run_beam_on(Tia& tia, Beam& beam, i32 clock) {
   if (beam.clock >= beam.stop) return;

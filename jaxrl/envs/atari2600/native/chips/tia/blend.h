@@ -1,7 +1,7 @@
 // Rows of 160 pixels: blend a color into those that a mask of 160 bits names.
 //
-// With AVX-512 a row is three registers and a mask is what the instruction takes; with AVX2 it is five,
-// and 32 bits become 32 bytes; elsewhere eight bits become eight bytes by a multiplication.
+// With AVX-512 a row is three registers and a mask is what the instruction takes; with AVX2 it is
+// five, and 32 bits become 32 bytes; elsewhere eight bits become eight bytes by a multiplication.
 #pragma once
 
 #include "base/types.h"
@@ -28,8 +28,7 @@ JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 color) {
   const __m512i all = _mm512_set1_epi8((char)color);
   row.first = _mm512_mask_mov_epi8(row.first, mask[0], all);
   row.second = _mm512_mask_mov_epi8(row.second, mask[1], all);
-  row.third =
-      _mm256_mask_mov_epi8(row.third, (__mmask32)mask[2], _mm256_set1_epi8((char)color));
+  row.third = _mm256_mask_mov_epi8(row.third, (__mmask32)mask[2], _mm256_set1_epi8((char)color));
 }
 
 JAXRL_INLINE void store(u8* pixels, const PixelRow& row, const u64* mask) {
@@ -51,14 +50,16 @@ JAXRL_INLINE void fill(PixelRow& row, u8 color) {
 
 // Returns 32 bytes, 0xFF where the bit is set.
 JAXRL_INLINE __m256i spread(u32 bits) {
-  const __m256i byte_of_pixel = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
-                                                   0x0303030303030303);
+  const __m256i byte_of_pixel =
+      _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
   const __m256i bit_of_pixel = _mm256_set1_epi64x((long long)0x8040201008040201ull);
   const __m256i each = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), byte_of_pixel);
   return _mm256_cmpeq_epi8(_mm256_and_si256(each, bit_of_pixel), bit_of_pixel);
 }
 
-JAXRL_INLINE u32 bits_of(const u64* mask, int part) { return (u32)(mask[part / 2] >> part % 2 * 32); }
+JAXRL_INLINE u32 bits_of(const u64* mask, int part) {
+  return (u32)(mask[part / 2] >> part % 2 * 32);
+}
 
 JAXRL_INLINE void blend(PixelRow& row, const u64* mask, u8 color) {
   const __m256i all = _mm256_set1_epi8((char)color);

@@ -8,7 +8,8 @@
 
 namespace jaxrl {
 
-// Returns how a player's reset at a pixel falls: -1 just before a copy of it, 1 in a copy, 0 neither.
+// Returns how a player's reset at a pixel falls:
+// -1 just before a copy of it, 1 in a copy, 0 neither.
 inline int reset_within(const Tia& tia, int player, i32 pixel) {
   constexpr u8 kSpaced[8] = {0b0001, 0b0011, 0b0101, 0b0111, 0b10001, 0b0001, 0b10101, 0b0001};
   const u32 copies = tia.registers[NUSIZ0 + player] & 7;
@@ -36,23 +37,21 @@ inline void reset_player(Tia& tia, Beam& beam, int player, i32 clock) {
   beam.repeats = 0;
 }
 
-// Missiles and the ball that are reset shortly after HMOVE land where the chip, still counting, puts
-// them: {cycles since HMOVE, place in the line, pixel}.
+// Missiles and the ball that are reset shortly after HMOVE land where the chip, still counting,
+// puts them: {cycles since HMOVE, place in the line, pixel}.
 struct LateReset {
   i8 object;
   i32 cycles, place;
   u8 pixel;
 };
-constexpr LateReset kLateResets[] = {{kMissile0, 20, 69, 8}, {kMissile1, 3, 18, 3},
-                                     {kBall, 18, 60, 10},    {kBall, 18, 69, 10},
-                                     {kBall, 3, 18, 3},      {kBall, 7, 30, 6},
-                                     {kBall, 6, 27, 5}};
+constexpr LateReset kLateResets[] = {
+    {kMissile0, 20, 69, 8}, {kMissile1, 3, 18, 3}, {kBall, 18, 60, 10}, {kBall, 18, 69, 10},
+    {kBall, 3, 18, 3},      {kBall, 7, 30, 6},     {kBall, 6, 27, 5}};
 
 template <Drawing kDraw>
 inline void reset_missile_or_ball(Tia& tia, Beam& beam, int object, i32 clock) {
   const i32 place = clock % kClocksPerLine;
-  u8 pixel =
-      (u8)(place < kHorizontalBlank ? 2 : (place - kHorizontalBlank + 4) % kScreenWidth);
+  u8 pixel = (u8)(place < kHorizontalBlank ? 2 : (place - kHorizontalBlank + 4) % kScreenWidth);
   const u32 since = (u32)clock - (u32)tia.hmove_clock;
   if (JAXRL_UNLIKELY(since <= 60))
     for (const LateReset& late : kLateResets)
@@ -138,15 +137,24 @@ constexpr Effect effect_of(u32 index) {
   constexpr u8 kAll = 0x3F;
   switch (index) {
     case VBLANK: return {kAll | kLooks, 0};
-    case COLUP0: case COLUP1: case COLUPF: case COLUBK: return {kLooks, 0};
-    case REFP0: case REFP1: {
+    case COLUP0:
+    case COLUP1:
+    case COLUPF:
+    case COLUBK: return {kLooks, 0};
+    case REFP0:
+    case REFP1: {
       const u8 player = (u8)(1 << (kPlayer0 + index - REFP0));
       return {player, player};
     }
-    case PF0: case PF1: case PF2: return {1 << kPlayfield, 1 << kPlayfield | kEnabledStale};
-    case ENAM0: case ENAM1: return {(u8)(1 << (kMissile0 + index - ENAM0)), kEnabledStale};
-    case ENABL: case VDELBL: return {1 << kBall, kEnabledStale};
-    case VDELP0: case VDELP1: {
+    case PF0:
+    case PF1:
+    case PF2: return {1 << kPlayfield, 1 << kPlayfield | kEnabledStale};
+    case ENAM0:
+    case ENAM1: return {(u8)(1 << (kMissile0 + index - ENAM0)), kEnabledStale};
+    case ENABL:
+    case VDELBL: return {1 << kBall, kEnabledStale};
+    case VDELP0:
+    case VDELP1: {
       const u8 player = (u8)(1 << (kPlayer0 + index - VDELP0));
       return {player, (u8)(player | kEnabledStale)};
     }
@@ -166,8 +174,8 @@ template <Drawing kDraw>
 JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycle) {
   u8* registers = tia.registers;
   const i32 clock = 3 * cycle;
-  // Brings the beam up to a change of these objects. Where nothing is drawn it need not come if none
-  // of them may collide with one that is shown: until one is, they have no history.
+  // Brings the beam up to a change of these objects. Where nothing is drawn it need not come if
+  // none of them may collide with one that is shown: until one is, they have no history.
   const auto run_to = [&](i32 delay, u8 objects) {
     if (kDraw != kUnseen) {
       run_beam<kDraw>(tia, beam, clock + delay);
@@ -178,17 +186,20 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
     }
   };
   switch (index) {
-    case GRP0: case GRP1: {
+    case GRP0:
+    case GRP1: {
       // A write to one player's graphics shows the other's last ones, where those are delayed.
       const int player = (int)index - GRP0, other = 1 - player;
-      const bool own = !(registers[VDELP0 + player] & 1) && registers[index] != value;
-      const bool others = (registers[VDELP0 + other] & 1) &&
-                          tia.old_player[other] != registers[GRP0 + other];
-      const bool balls = player == 1 && (registers[VDELBL] & 1) && tia.old_ball != registers[ENABL];
-      if (own || others || balls) {
-        const u8 objects = (u8)(own << player | others << other | balls << kBall);
+      const bool player_changes = !(registers[VDELP0 + player] & 1) && registers[index] != value;
+      const bool other_changes =
+          (registers[VDELP0 + other] & 1) && tia.old_player[other] != registers[GRP0 + other];
+      const bool ball_changes =
+          player == 1 && (registers[VDELBL] & 1) && tia.old_ball != registers[ENABL];
+      if (player_changes || other_changes || ball_changes) {
+        const u8 objects =
+            (u8)(player_changes << player | other_changes << other | ball_changes << kBall);
         run_to(1, objects);
-        const bool only_looks = !others && !balls && registers[index] && value;
+        const bool only_looks = !other_changes && !ball_changes && registers[index] && value;
         beam.stale |= (u8)(objects | (only_looks ? 0 : kEnabledStale));
       }
       registers[index] = value;
@@ -196,7 +207,8 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
       if (player == 1) tia.old_ball = registers[ENABL];
       return;
     }
-    case NUSIZ0: case NUSIZ1: {
+    case NUSIZ0:
+    case NUSIZ1: {
       const int player = (int)index - NUSIZ0;
       const bool star = !player && (tia.stars | tia.star_look);
       if (registers[index] == value && !tia.suppressed[player] && !star) return;
@@ -210,8 +222,8 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
       return;
     }
     case HMM0: {
-      const bool star = (u32)clock - (u32)tia.hmove_clock == kStarClocks && registers[HMM0] >> 4 == 7 &&
-                        value >> 4 == 6;
+      const bool star = (u32)clock - (u32)tia.hmove_clock == kStarClocks &&
+                        registers[HMM0] >> 4 == 7 && value >> 4 == 6;
       if (star) {
         run_beam<kDraw>(tia, beam, clock);
         tia.stars = 4;
@@ -231,10 +243,14 @@ JAXRL_INLINE void play_write(Tia& tia, Beam& beam, u32 index, u8 value, i32 cycl
       beam.stale |= 1 << kPlayfield | 1 << kBall;
       return;
     }
-    case RESP0: case RESP1: return reset_player<kDraw>(tia, beam, (int)index - RESP0, clock);
-    case RESM0: case RESM1: case RESBL:
+    case RESP0:
+    case RESP1: return reset_player<kDraw>(tia, beam, (int)index - RESP0, clock);
+    case RESM0:
+    case RESM1:
+    case RESBL:
       return reset_missile_or_ball<kDraw>(tia, beam, (int)index - RESM0 + kMissile0, clock);
-    case RESMP0: case RESMP1: {
+    case RESMP0:
+    case RESMP1: {
       // The missile hides in its player and comes out in the player's middle.
       const int player = (int)index - RESMP0;
       if (!((registers[index] ^ value) & 2)) return;
