@@ -42,7 +42,7 @@ class MeasuredTest:
         return f"{self.file}::{self.name}"
 
     @property
-    def own(self) -> float:
+    def unshared(self) -> float:
         """Seconds without fixtures, which others may share."""
         return self.seconds - sum(self.fixtures.values())
 
@@ -95,10 +95,10 @@ def budgets(path: Path = BUDGETS) -> dict[str, float]:
 def excesses(tests: list[MeasuredTest], allowed: dict[str, float]) -> list[str]:
     """Returns a line for each quick test and each file that is over its budget."""
     lines = [
-        f"{test.label} takes {test.own:.0f} s of the processor, a quick test "
+        f"{test.label} takes {test.unshared:.0f} s of the processor, a quick test "
         f"{allowed.get(test.label, QUICK_TEST):g}: mark it slow, or make it cheaper"
         for test in tests
-        if not test.slow and test.own > NOISE_OF_TEST * allowed.get(test.label, QUICK_TEST)
+        if not test.slow and test.unshared > NOISE_OF_TEST * allowed.get(test.label, QUICK_TEST)
     ]
     for file, seconds in sums(tests).items():
         if seconds > NOISE_OF_FILE * allowed.get(file, FILE):

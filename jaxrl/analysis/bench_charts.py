@@ -13,7 +13,7 @@ from jaxrl.analysis.drawing import COLORS, GRAY, legend_beside, line_style, save
 def draw_throughput(
     axes: Sequence["matplotlib.axes.Axes"], rates: dict[int, dict[str, float]]
 ) -> None:
-    """Draws steps per second of each load into two axes: of all environments, and of one.
+    """Draws steps per second of each load into two axes: in total, and per environment.
 
     Args:
       axes: two.
@@ -87,13 +87,13 @@ def draw_scaling(
       rates: label -> number of devices -> agent steps per second. Each label needs a rate of 1
         device: the ideal is its multiple.
     """
-    for number, (label, found) in enumerate(rates.items()):
-        devices = sorted(found)
+    for number, (label, by_devices) in enumerate(rates.items()):
+        devices = sorted(by_devices)
         line = line_style(number) | {"marker": "."}
-        ideal = [found[1] * count for count in devices]
+        ideal = [by_devices[1] * count for count in devices]
         axes[0].plot(devices, ideal, color=GRAY, linestyle=":", label="_" if number else "ideal")
-        axes[0].plot(devices, [found[count] for count in devices], label=label, **line)
-        share = [found[count] / best for count, best in zip(devices, ideal, strict=True)]
+        axes[0].plot(devices, [by_devices[count] for count in devices], label=label, **line)
+        share = [by_devices[count] / best for count, best in zip(devices, ideal, strict=True)]
         axes[1].plot(devices, share, label=label, **line)
     axes[0].set_yscale("log")
     axes[0].yaxis.set_major_formatter("{x:,.0f}")

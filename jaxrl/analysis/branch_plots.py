@@ -11,7 +11,7 @@ from jaxrl.evaluation.branches import Branches
 
 WIDTH = 9.5  # inches
 TOP = 3.1  # inches of the screen and the curves above the pictures
-MOST_ROWS = 6  # of pictures; of more outcomes the best and the worst
+MOST_ROWS = 6  # rows of pictures; with more outcomes those of the best and the worst
 
 
 class _Outcome(NamedTuple):
@@ -50,7 +50,7 @@ def draw(branches: Branches) -> "matplotlib.figure.Figure":
     return figure
 
 
-def draw_choices(found: Sequence[Branches]) -> "matplotlib.figure.Figure":
+def draw_choices(moments: Sequence[Branches]) -> "matplotlib.figure.Figure":
     """Draws the returns of all actions at several moments of a game, and the state's value there.
 
     Where the returns lie apart the choice matters.
@@ -59,10 +59,10 @@ def draw_choices(found: Sequence[Branches]) -> "matplotlib.figure.Figure":
 
     figure = matplotlib.figure.Figure(figsize=(WIDTH, 3.2), layout="constrained")
     axes = figure.subplots()
-    steps = [branches.step for branches in found]
-    returns = np.stack([branches.returns for branches in found])
-    values = [branches.value for branches in found]
-    chosen = [branches.returns[branches.chosen] for branches in found]
+    steps = [moment.step for moment in moments]
+    returns = np.stack([moment.returns for moment in moments])
+    values = [moment.value for moment in moments]
+    chosen = [moment.returns[moment.chosen] for moment in moments]
     axes.plot(steps, values, color="black", linewidth=1, label="value of the state")
     axes.vlines(steps, returns.min(axis=1), returns.max(axis=1), color=PALE)
     others = np.repeat(steps, returns.shape[1])
@@ -78,24 +78,22 @@ def draw_choices(found: Sequence[Branches]) -> "matplotlib.figure.Figure":
 
 def _outcomes(branches: Branches) -> list[_Outcome]:
     """Returns the actions by what they lead to, the best return first."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for action in np.argsort(-branches.returns, kind="stable"):
-        same = (actions for actions in found if _are_equal(branches, actions[0], int(action)))
+        same = (actions for actions in groups if _are_equal(branches, actions[0], int(action)))
         if actions := next(same, None):
             actions.append(int(action))
         else:
-            found.append([int(action)])
-    names = [", ".join(branches.action_names[action] for action in sorted(a)) for a in found]
-    colors = palette(len(found))
-    return [_Outcome(*parts) for parts in zip(found, names, colors, strict=True)]
+            groups.append([int(action)])
+    names = [", ".join(branches.action_names[action] for action in sorted(a)) for a in groups]
+    colors = palette(len(groups))
+    return [_Outcome(*parts) for parts in zip(groups, names, colors, strict=True)]
 
 
-def _are_equal(branches: Branches, one: int, other: int) -> bool:
+def _are_equal(branches: Branches, first: int, second: int) -> bool:
     """Returns whether two actions lead to the same pictures, rewards and values."""
     parts = (branches.pictures, branches.rewards, branches.values)
-    return all(np.array_equal(part[one], part[other], equal_nan=True) for part in parts[1:]) and (
-        np.array_equal(parts[0][one], parts[0][other])
-    )
+    return all(np.array_equal(part[first], part[second], equal_nan=True) for part in parts)
 
 
 def _rows(outcomes: list[_Outcome]) -> list[_Outcome]:
@@ -119,10 +117,10 @@ def _draw_returns(axes: Any, branches: Branches, outcomes: list[_Outcome]) -> No
     rows = range(len(branches.action_names))
     for outcome in outcomes:
         for action in outcome.actions:
-            next_value, found = branches.values[action, 0], branches.returns[action]
-            axes.plot([next_value, found], [action] * 2, color=outcome.color, linewidth=1)
+            next_value, final = branches.values[action, 0], branches.returns[action]
+            axes.plot([next_value, final], [action] * 2, color=outcome.color, linewidth=1)
             axes.plot(next_value, action, "o", color=outcome.color, fillstyle="none")
-            axes.plot(found, action, "o", color=outcome.color)
+            axes.plot(final, action, "o", color=outcome.color)
     axes.axvline(branches.value, color="black", linestyle=":", linewidth=1, label="value here")
     axes.plot([], [], "o", color=GRAY, fillstyle="none", label="value of the next state")
     axes.plot([], [], "o", color=GRAY, label="return")
@@ -150,7 +148,7 @@ def _draw_values(axes: Any, branches: Branches, outcomes: list[_Outcome]) -> Non
         values = np.append(branches.value, branches.values[action])
         length = branches.lengths[action]
         if branches.terminated[action]:
-            values[length] = 0  # of a terminal state
+            values[length] = 0  # a terminal state's
         axes.plot(np.arange(horizon + 1), values, color=outcome.color, linewidth=1.3)
         for sign, marker in ((1, "^"), (-1, "v")):
             steps = np.flatnonzero(np.sign(branches.rewards[action]) == sign) + 1
@@ -177,12 +175,12 @@ def _draw_row(panels: Any, branches: Branches, outcome: _Outcome) -> None:
         _draw_screen(axes, screen, alpha=1.0 if before < branches.lengths[action] else 0.3)
         reward = branches.rewards[action, before:step].sum()
         ended = before < branches.lengths[action] <= step
-        said = [f"reward {reward:+g}"] if reward else []
+        notes = [f"reward {reward:+g}"] if reward else []
         if ended and branches.game_over[action]:
-            said.append("game over")
+            notes.append("game over")
         elif ended and branches.terminated[action]:
-            said.append("life lost")
-        axes.set_xlabel(", ".join(said), fontsize="small")
+            notes.append("life lost")
+        axes.set_xlabel(", ".join(notes), fontsize="small")
         before = step
     names = outcome.name.replace(", ", "\n")
     panels[0].set_ylabel(f"{names}\n{branches.returns[action]:.2f}", rotation=0, ha="right",

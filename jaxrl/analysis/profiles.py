@@ -19,7 +19,7 @@ def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
 
     Args:
       scores: configuration -> game -> human-normalized scores.
-      protocol: of the evaluations, with its conditions.
+      protocol: name and conditions of the evaluations' protocol.
       target: the PNG. Raises `UserError` if it cannot be written, or there is nothing to draw.
     """
     import matplotlib.figure

@@ -13,9 +13,9 @@ from jaxrl.config.variations import Settings, shown
 if TYPE_CHECKING:
     import matplotlib
 
-PALEST = 0.12  # of the colors, which would be too pale on white
+PALEST = 0.12  # where the shades begin: paler ones vanish on white
 NOTHING = "too few trials with a value"
-TICKS = 5  # of a vertical axis of numbers, about
+TICKS = 5  # about as many on a vertical axis of numbers
 
 
 class StudyTrial(NamedTuple):
@@ -23,9 +23,9 @@ class StudyTrial(NamedTuple):
 
     number: int
     status: str  # done, repeated, pruned, diverged, refused, failed, stopped or begun
-    value: float | None  # of the objective; None unless it trained to its end
+    value: float | None  # the objective; None unless it trained to its end
     settings: Settings  # the values that are searched, by dotted key
-    scores: list[float]  # of the seeds that trained to their end
+    scores: list[float]  # scores of the seeds that trained to their end
     curve: dict[int, float]  # mean return at points of the training, over all seeds
     note: str  # why it ended so
     ended: bool  # whether nothing of it is left to train
@@ -72,7 +72,7 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
     """Draws the value of each trial, and the best so far.
 
     Args:
-      trials: of a search, in their order; the first is the recipe itself.
+      trials: a search's trials, in their order; the first is the recipe itself.
       maximize: whether higher values are better.
       label: of the objective.
       target: PNG to write.
@@ -141,28 +141,28 @@ def importance(shares: dict[str, Importance], trials: int, label: str, target: P
 
 
 def parallel_coordinates(
-    trials: Sequence[StudyTrial], axes_of: Sequence[Axis], maximize: bool, label: str, target: Path
+    trials: Sequence[StudyTrial], keys: Sequence[Axis], maximize: bool, label: str, target: Path
 ) -> None:
     """Draws each trial with a value as a line through its settings, the better the darker."""
     import matplotlib
 
-    found = [trial for trial in trials if trial.value is not None]
+    valued = [trial for trial in trials if trial.value is not None]
     # The best last: it is on top.
-    found.sort(key=lambda trial: (trial.value or 0.0) * (1 if maximize else -1))
-    figure, axes = _figure(2.6 + 1.7 * len(axes_of), 4.4)
-    if len(found) < 2:
+    valued.sort(key=lambda trial: (trial.value or 0.0) * (1 if maximize else -1))
+    figure, axes = _figure(2.6 + 1.7 * len(keys), 4.4)
+    if len(valued) < 2:
         _say_nothing(axes)
         save(figure, target)
         return
-    columns = [_numbers([trial.value or 0.0 for trial in found], log=False)]
-    for axis in axes_of:
-        settings = [trial.settings[axis.key] for trial in found]
+    columns = [_numbers([trial.value or 0.0 for trial in valued], log=False)]
+    for axis in keys:
+        settings = [trial.settings[axis.key] for trial in valued]
         columns.append(_numbers(settings, axis.log) if axis.numbers else _words(settings))
-    shades = np.linspace(PALEST, 1, len(found))  # by rank: one bad trial would leave no contrast
+    shades = np.linspace(PALEST, 1, len(valued))  # by rank: one bad trial would leave no contrast
     for place, color in enumerate(matplotlib.colormaps[SHADES](shades)):
-        width = 3 if place == len(found) - 1 else 1.3
+        width = 3 if place == len(valued) - 1 else 1.3
         axes.plot([column.places[place] for column in columns], color=color, linewidth=width)
-    _label_axes(axes, columns, ["value", *(axis.name for axis in axes_of)])
+    _label_axes(axes, columns, ["value", *(axis.name for axis in keys)])
     axes.set_title(f"{label}: the better the darker", fontsize="medium", loc="left", pad=16)
     save(figure, target)
 

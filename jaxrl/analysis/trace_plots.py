@@ -217,14 +217,14 @@ def _legend(axes: Any, trace: Trace) -> None:
     legend_beside(axes, fontsize="x-small", ncols=columns)
 
 
-class _Moving(NamedTuple):
+class _MovingPart(NamedTuple):
     """The artists of a panel that change in a film, and the function that draws a step."""
 
     artists: list[Any]
     move: Callable[[int], None]
 
 
-def _screen(axes: Any, trace: Trace) -> _Moving:
+def _screen(axes: Any, trace: Trace) -> _MovingPart:
     """Draws the game's frame under a caption with the score."""
     picture = _show(axes, trace.frames[0])
     caption = axes.text(0.5, 1.02, "", transform=axes.transAxes, ha="center", fontsize=10)
@@ -236,16 +236,16 @@ def _screen(axes: Any, trace: Trace) -> _Moving:
         score = trace.rewards[began:step].sum()
         caption.set_text(f"{trace.game}, step {step}, score {score:g}")
 
-    return _Moving([picture, *axes.spines.values(), caption], move)
+    return _MovingPart([picture, *axes.spines.values(), caption], move)
 
 
-def _cursor(axes: Any) -> _Moving:
+def _cursor(axes: Any) -> _MovingPart:
     """Draws a vertical line at the current step."""
     line = axes.axvline(0, color="black")
-    return _Moving([line], lambda step: line.set_xdata([step + 0.5] * 2))
+    return _MovingPart([line], lambda step: line.set_xdata([step + 0.5] * 2))
 
 
-def _policy_now(axes: Any, trace: Trace) -> _Moving:
+def _policy_now(axes: Any, trace: Trace) -> _MovingPart:
     """Draws the policy at one step as bars, or C51's return distribution of each action."""
     if trace.atoms.size:
         return _return_distributions(axes, trace)
@@ -258,10 +258,10 @@ def _policy_now(axes: Any, trace: Trace) -> _Moving:
         for bar, probability in zip(bars, np.nan_to_num(trace.probabilities[step]), strict=True):
             bar.set_width(probability)
 
-    return _Moving(bars, move)
+    return _MovingPart(bars, move)
 
 
-def _return_distributions(axes: Any, trace: Trace) -> _Moving:
+def _return_distributions(axes: Any, trace: Trace) -> _MovingPart:
     """Draws C51's return distribution of each action at one step."""
     parts = zip(trace.distributions[0], _colors(trace), trace.action_names, strict=True)
     lines = [axes.plot(trace.atoms, y, color=color, label=name)[0] for y, color, name in parts]
@@ -274,4 +274,4 @@ def _return_distributions(axes: Any, trace: Trace) -> _Moving:
         for line, y in zip(lines, trace.distributions[step], strict=True):
             line.set_ydata(y)
 
-    return _Moving(lines, move)
+    return _MovingPart(lines, move)

@@ -27,8 +27,8 @@ POLICY = -1  # in place of an action: the policy chooses it
 class Moment(NamedTuple):
     """A place in a game where the policy is about to decide."""
 
-    state: rollout.RolloutState  # of the one environment
-    snapshots: PyTree  # of an engine that holds its games itself, else ()
+    state: rollout.RolloutState  # the one environment's
+    snapshots: PyTree  # an engine's that holds its games itself, else ()
     step: int  # agent steps since the start of the game
     score: float  # since the start of the game, unclipped
 
@@ -36,11 +36,11 @@ class Moment(NamedTuple):
 class Player(NamedTuple):
     """A policy and the one environment that it plays in."""
 
-    config: Config  # of the run that trained the policy
+    config: Config  # the run's that trained the policy
     setup: EvaluationSetup
     # step(state, action i32[]) -> (state, row), compiled; POLICY lets the policy choose
     step: Callable[[rollout.RolloutState, np.int32], tuple[rollout.RolloutState, Trajectory]]
-    predict: Callable[[jax.Array], Prediction]  # of an observation, compiled
+    predict: Callable[[jax.Array], Prediction]  # from an observation, compiled
 
 
 class Branches(NamedTuple):
@@ -54,7 +54,7 @@ class Branches(NamedTuple):
     game: str
     action_names: tuple[str, ...]  # [A]
     step: int  # agent steps from the start of the game to the moment
-    score: float  # of the game so far, unclipped
+    score: float  # the game's so far, unclipped
     screen: np.ndarray  # u8[H, W, 3], at the moment
     probabilities: np.ndarray  # f32[A], of the policy
     value: float  # f32, of the state
@@ -95,10 +95,10 @@ def start(config: Config, actor: ActorState, protocol: str, seed: int = 0) -> tu
     """Starts a game, and returns its player and its first decision.
 
     Args:
-      config: of the run that trained the policy.
+      config: configuration of the run that trained the policy.
       actor: the trained policy.
       protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
-      seed: of the game and the actions.
+      seed: seed of the game and the actions.
 
     Raises `UserError` if the engine cannot save its games.
     """
@@ -141,7 +141,7 @@ def try_actions(
     """Tries every action from a moment, each followed by the policy.
 
     Args:
-      player: of the game.
+      player: the game's player.
       moment: from which all branches start.
       horizon: T, agent steps of a branch.
       num_pictures: K, screens of a branch to keep, at equal distances.
@@ -157,12 +157,12 @@ def try_actions(
     prediction = jax.device_get(player.predict(state.observation))
     _, row = _play(player, state, POLICY)
     picture_steps = np.linspace(1, horizon, min(num_pictures, horizon)).round().astype(np.int32)
-    found = [
+    branches = [
         _try_action(player, moment, [action] * hold, horizon, picture_steps)
         for action in range(spec.num_actions)
     ]
     rewards, values, lengths, terminated, game_over, pictures = map(
-        np.stack, zip(*found, strict=True)
+        np.stack, zip(*branches, strict=True)
     )
     value = float(prediction.value[0])
     return Branches(
@@ -179,7 +179,7 @@ def try_actions(
         lengths=lengths.astype(np.int32),
         terminated=terminated,
         game_over=game_over,
-        returns=_returns(value, found, player.config.agent.gamma),
+        returns=_returns(value, branches, player.config.agent.gamma),
         picture_steps=picture_steps,
         pictures=pictures,
     )
@@ -261,17 +261,17 @@ def _try_action(
     return _Branch(rewards, values, length, row.terminated, row.game_over, shown)
 
 
-def _returns(value: float, found: list[_Branch], gamma: float) -> np.ndarray:
+def _returns(value: float, branches: list[_Branch], gamma: float) -> np.ndarray:
     """Returns f32[A], the return of each branch from a state of this value."""
-    steps = np.arange(len(found[0].rewards))[:, None]
-    lengths = np.array([branch.length for branch in found])
-    ends = (steps == lengths - 1) & [branch.terminated for branch in found]
-    values = np.nan_to_num(np.stack([branch.values for branch in found], axis=1))
+    steps = np.arange(len(branches[0].rewards))[:, None]
+    lengths = np.array([branch.length for branch in branches])
+    ends = (steps == lengths - 1) & [branch.terminated for branch in branches]
+    values = np.nan_to_num(np.stack([branch.values for branch in branches], axis=1))
     returns = jax.jit(n_step_return)(
-        np.stack([branch.rewards for branch in found], axis=1),
+        np.stack([branch.rewards for branch in branches], axis=1),
         (1 - ends).astype(np.float32),
         steps < lengths,
-        np.concatenate([np.full((1, len(found)), value, np.float32), values]),
+        np.concatenate([np.full((1, len(branches)), value, np.float32), values]),
         gamma,
     )
     return np.asarray(returns[0])

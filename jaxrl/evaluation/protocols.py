@@ -53,7 +53,7 @@ class FireState(NamedTuple):
 
 
 def check_protocol(protocol: str) -> None:
-    """Raises `UserError` if there is no protocol of this name."""
+    """Raises `UserError` for an unknown protocol."""
     if protocol not in PROTOCOLS:
         raise UserError(f"protocol '{protocol}': must be one of {', '.join(PROTOCOLS)}")
 
@@ -63,8 +63,8 @@ def protocol_config(config: Config, protocol: str) -> Config:
 
     Settings that the policy depends on stay as in training: the set of actions, blank frames, and
     whether the engine presses FIRE at the start and after a lost life (`episodic_life`,
-    `fire_reset`). A value-based agent explores with `evaluation_epsilon`. Raises `UserError` if
-    there is no such protocol.
+    `fire_reset`). A value-based agent explores with `evaluation_epsilon`. Raises `UserError`
+    for an unknown protocol.
     """
     check_protocol(protocol)
     whole_games: dict[str, Any] = {
@@ -129,7 +129,7 @@ def press_fire(engine: EnvEngine, steps: int) -> EnvEngine:
     """Returns the engine with FIRE in place of the first `steps` actions after every reset.
 
     With sticky actions the emulator may ignore the FIRE of the reset itself, and a policy that
-    never had to press FIRE would stand still. An agent that remembers takes its own choice for the
+    never had to press FIRE would stand still. An agent that remembers takes its choice for the
     last action there.
     """
 

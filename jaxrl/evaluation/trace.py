@@ -55,10 +55,10 @@ def trace(
     """Plays, and records the observations, actions and predictions of a policy.
 
     Args:
-      config: of the run that trained the policy.
+      config: configuration of the run that trained the policy.
       actor: the trained actor.
       protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
-      seed: of the games and the actions.
+      seed: seed of the games and the actions.
       max_steps: decisions to keep; a picture of an Atari game takes 100 KB of host memory.
       games: to play one after another, if `max_steps` allows.
     """

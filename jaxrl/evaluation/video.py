@@ -21,7 +21,7 @@ from jaxrl.types import ActorState, EnvEngine
 CONSOLE = 60  # frames per second
 SHORTEST = 5.0  # seconds of film, so that a game of a few steps can be seen
 SLOWEST = 2  # pictures per second
-HEIGHT = 420  # of the game, in pixels: twice an Atari game's, which is then 320 wide
+HEIGHT = 420  # height of the game in pixels: twice an Atari game's, which is then 320 wide
 CAPTION = 28  # height of the text above the game, in pixels
 
 Step = Callable[[rollout.RolloutState], rollout.RolloutState]
@@ -50,7 +50,7 @@ def _picture(game: np.ndarray, caption: str) -> np.ndarray:
 
 
 class _Progress(NamedTuple):
-    """How far the one game has been played."""
+    """The progress of the one game."""
 
     state: rollout.RolloutState
     score: float
@@ -71,12 +71,12 @@ def record(
     """Plays one game; returns its score, its length in agent steps, and whether it ended.
 
     Args:
-      config: of the run that trained the policy.
+      config: configuration of the run that trained the policy.
       actor: the trained policy.
       protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
       target: the mp4 or GIF.
-      seed: of the game and the actions.
-      max_seconds: of video; a longer game is cut. One of few steps is slowed within this limit.
+      seed: seed of the game and the actions.
+      max_seconds: longest video; a longer game is cut, one of few steps slowed within the limit.
       from_step: agent steps to play before the video begins.
 
     Raises `UserError`, and writes nothing, if the game ends before `from_step`.

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: a temporary name beside their own until they are written."""
+"""Files that are whole or absent: written under a temporary name beside the final one."""
 
 import contextlib
 import errno
@@ -29,7 +29,7 @@ def replacing(target: Path) -> Iterator[Path]:
             raise
         raise OSError(error.errno, error.strerror, str(target)) from None
     finally:
-        with contextlib.suppress(OSError):  # there is no such file, or no such directory
+        with contextlib.suppress(OSError):  # the file or its directory does not exist
             temporary.unlink()
 
 

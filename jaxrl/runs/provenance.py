@@ -35,10 +35,10 @@ def git_commit() -> str | None:
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None
+    return finished.stdout.strip() or None
 
 
 def overridden_values(run_dir: Path) -> dict[str, Any]:
@@ -65,7 +65,8 @@ def write_provenance(
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = None
-    versions |= {one.dist.name: one.dist.version for one in needs.needed(config) if one.dist}
+    others = [entry.dist for entry in needs.needed(config) if entry.dist]
+    versions |= {package.name: package.version for package in others}
     provenance = {
         "git_commit": git_commit(),
         "packages": versions,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxrl
-from jaxrl.analysis.groups import by_configuration
+from jaxrl.analysis.groups import runs_by_configuration
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
@@ -318,7 +318,7 @@ def test_configurations_of_one_algorithm_are_named_by_what_differs(tmp_path):
     first = evaluated(tmp_path / "a", "a2c_fast", "pong", 1, 0.0, num_envs=16)
     same = evaluated(tmp_path / "b", "a2c_fast", "boxing", 2, 0.0, num_envs=16)
     other = evaluated(tmp_path / "c", "a2c_fast", "pong", 1, 0.0, num_envs=32)
-    groups = by_configuration([first, same, other])
+    groups = runs_by_configuration([first, same, other])
     assert list(groups) == ["a2c (num_envs 16)", "a2c (num_envs 32)"]
     assert groups["a2c (num_envs 16)"] == [first, same]
 
@@ -326,4 +326,4 @@ def test_configurations_of_one_algorithm_are_named_by_what_differs(tmp_path):
 def test_configurations_are_named_as_their_directories_are(tmp_path):
     of_sweep = evaluated(tmp_path / "fast-pong-seed1", "a2c_fast", "pong", 1, 0.0)
     of_train = evaluated(tmp_path / "boxing-cpu-seed2", "vtrace_cpu", "boxing", 2, 0.0)
-    assert list(by_configuration([of_sweep, of_train])) == ["fast", "cpu"]
+    assert list(runs_by_configuration([of_sweep, of_train])) == ["fast", "cpu"]

@@ -12,6 +12,7 @@ from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record, metrics
+from jaxrl.runs.directory import settings_by_key
 
 
 def make_run(path, returns, config=None, steps=None, episodes=None):
@@ -403,13 +404,17 @@ def test_a_second_round_of_colors_has_other_lines():
     assert len(set(styles)) == len(styles)
 
 
+def early_lines(run_dir):
+    return metrics.covers_first_games(metrics.read(run_dir), settings_by_key(run_dir))
+
+
 def test_means_of_first_games_are_marked(tmp_path):
     """With 60 environments 120 games must have ended: 30 and 119 have a circle, 120 has none."""
     returns, ended = [None, 1.0, 2.0, 3.0, 4.0], [0, 30, 119, 120, 900]
     run_dir = make_run(tmp_path / "x", returns, Config(num_envs=60), episodes=ended)
     other = make_run(tmp_path / "y", [1.0], Config(num_envs=8), episodes=[100])
-    assert curves.of_first_games(run_dir) == [True, True, True, False, False]
-    assert curves.of_first_games(other) == [False]
+    assert early_lines(run_dir) == [True, True, True, False, False]
+    assert early_lines(other) == [False]
     drawn = axes()
     again = make_run(tmp_path / "z", returns, Config(num_envs=60), episodes=ended)
     curves.draw(drawn, [run_dir, other, again])
@@ -421,8 +426,8 @@ def test_means_of_first_games_are_marked(tmp_path):
     rows = [{"episodes": n} for n in (130, 900, 910, 1019, 1020)]
     rows[2]["compile_seconds"] = 1.0
     early, pong = [False, False, True, True, False], {"num_envs": 60, "game": "pong"}
-    assert metrics.of_first_games(rows, pong) == early
-    assert not any(metrics.of_first_games(rows, pong | {"game": "catch"}))
+    assert metrics.covers_first_games(rows, pong) == early
+    assert not any(metrics.covers_first_games(rows, pong | {"game": "catch"}))
     assert [metrics.games_needed(n) for n in (1, 50, 51, 1200)] == [100, 100, 102, 2400]
 
 
@@ -443,7 +448,7 @@ def test_means_of_first_games_are_marked_where_the_configuration_cannot_be_loade
     (run_dir / "config.toml").unlink()
     if config is not None:
         (run_dir / "config.toml").write_text(config)
-    assert curves.of_first_games(run_dir) == early
+    assert early_lines(run_dir) == early
     drawn = axes()
     curves.draw(drawn, [run_dir])
     assert len(drawn.collections[0].get_offsets()) == sum(early)

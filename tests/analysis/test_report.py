@@ -189,7 +189,7 @@ def test_a_sweep_begins_with_its_comparison(tmp_path):
     (chart,) = report_charts.return_charts([first, second], report_charts.LONGEST)
     drawn = set(re.findall(r"#[0-9A-F]{6}", str(chart.item)))
     assert drawn & set(drawing.COLORS) == {first.color, second.color}
-    assert report_charts.OF_SEEDS in chart.caption
+    assert report_charts.SEEDS_NOTE in chart.caption
 
 
 def test_a_study_has_no_verdict_without_evaluations_or_with_many_settings(tmp_path, monkeypatch):
@@ -253,7 +253,7 @@ def test_only_whole_paths_become_names():
         reader.ReportedRun(Path(path), name, [])
         for path, name in (("s/a", "first"), ("s/a-2", "second"))
     ]
-    told = report_study._without_paths(
+    told = report_study._hide_paths(
         UserError("'s/a': apps/a, s/abc and pass/a are s/a, s/a-2; 's/a-2/config.toml' as 2: s/a"),
         runs,
     )
@@ -418,7 +418,7 @@ def test_each_game_has_a_panel_with_its_runs_in_their_colors(tmp_path):
     drawn = set(re.findall(r"#[0-9A-F]{6}", str(pong.item)))
     # They differ in game only, and the two of pong in nothing: one configuration, one color.
     assert drawn & set(drawing.COLORS) == {drawing.COLORS[0]}
-    assert report_charts.without_return(runs) == ["e"]
+    assert report_charts.runs_without_return(runs) == ["e"]
     text = visible(page_of(tmp_path, *made))
     assert "Left out, because no game has ended: d" in text
     assert "Left out, because no game has ended: e" in text

@@ -143,7 +143,7 @@ def test_an_evaluation_of_the_end(tmp_path):
 
 def test_a_pipe_keeps_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / layout.EVALUATION)
-    with pytest.raises(UserError, match="it is no file"):
+    with pytest.raises(UserError, match="it is not a file"):
         evaluation_record.read(tmp_path)
 
 

@@ -95,7 +95,7 @@ DAMAGES = [
 
 @pytest.mark.slow
 def test_what_was_written_is_good(run_dir):
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found(STEPS, {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey(STEPS, {})
     check = ["sha256sum", "--check", "--quiet", "--strict", layout.CHECKSUMS]
     subprocess.run(check, cwd=run_dir / "checkpoints" / "400", check=True)
 
@@ -128,7 +128,7 @@ def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_taken(
     assert "is not what was written): moved to" in errors
     assert "resumed at step 800" in errors
     assert (run_dir / checkpoint_files.DAMAGED / "1200").is_dir()
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found(STEPS, {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey(STEPS, {})
     assert len(check_metrics(run_dir)) == len(metrics.read(trained)) == 6
 
 
@@ -207,7 +207,7 @@ def test_a_folder_of_any_name_keeps_checkpoints_that_can_be_restored(tmp_path, n
     state = checkpoints.restore(tiny_state(0.0), 7).state
     assert state.agent.actor["weight"].tolist() == [3.0] * 3
     checkpoints.close()
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found([7], {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey([7], {})
     assert checkpoint.restore_actor(run_dir, tiny_state(0.0).agent.actor)[1] == 7
     assert {path.name for path in (tmp_path / "in").iterdir()} == {name.partition("/")[0], "rx"}
     assert not list((tmp_path / "in" / "rx").iterdir())

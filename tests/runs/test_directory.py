@@ -276,7 +276,7 @@ def state_of(path, num_devices=1):
     restored = checkpoints.restore(template, checkpoint_files.steps(path)[-1])
     checkpoints.close()
     engine.close()
-    return restored.state, restored.described.progress
+    return restored.state, restored.description.progress
 
 
 REPLAYS = [

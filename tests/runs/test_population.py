@@ -115,7 +115,7 @@ def common(monkeypatch, good, damaged=None, members=None):
     """Where runs go on from that have these checkpoints, saved by as many runs together."""
     names = [Path(f"seed{number}") for number in range(len(good))]
     damaged = damaged or [{} for _ in good]
-    surveys = [checkpoint_files.Found(*found) for found in zip(good, damaged, strict=True)]
+    surveys = [checkpoint_files.Survey(*found) for found in zip(good, damaged, strict=True)]
     described = SimpleNamespace(members=members or len(good))
     monkeypatch.setattr(checkpoint_files, "describe", lambda run_dir, step: described)
     return resume_point._common(names, surveys)

@@ -39,7 +39,7 @@
 
   // Returns each run's point nearest to x, the highest first.
   function nearest(plot, x) {
-    const found = [];
+    const points = [];
     const range = plot.x_range;
     for (const {visible, name, glyph, data_source: {data}} of lines(plot)) {
       if (!visible || glyph.type !== "Line") {
@@ -53,17 +53,17 @@
         }
       }
       if (Math.abs(places[best] - x) <= (range.end - range.start) / 30) {
-        found.push({name, x: places[best], y: data.y[best], color: glyph.line_color.value});
+        points.push({name, x: places[best], y: data.y[best], color: glyph.line_color.value});
       }
     }
-    return found.sort((a, b) => b.y - a.y);
+    return points.sort((a, b) => b.y - a.y);
   }
 
   function point({plot, place}, event) {
-    const found = nearest(plot, event.x);
-    tip.hidden = found.length === 0;
+    const points = nearest(plot, event.x);
+    tip.hidden = points.length === 0;
     tip.replaceChildren();
-    for (const {name, x, y, color} of found.slice(0, 12)) {
+    for (const {name, x, y, color} of points.slice(0, 12)) {
       const row = tip.insertRow();
       const mark = row.insertCell();
       mark.className = "mark";
@@ -107,14 +107,14 @@
 
   // Says above a box that it is wider than the page, and pales the side where more of it is hidden.
   function hint(box) {
-    const words = document.createElement("p");
-    words.className = "hint";
-    words.textContent = "← scroll the table sideways →";
-    words.setAttribute("aria-hidden", "true");
-    box.before(words);
+    const note = document.createElement("p");
+    note.className = "hint";
+    note.textContent = "← scroll the table sideways →";
+    note.setAttribute("aria-hidden", "true");
+    box.before(note);
     const show = () => {
       const left = box.scrollWidth - box.clientWidth;
-      words.hidden = left <= 1;
+      note.hidden = left <= 1;
       box.classList.toggle("more-left", box.scrollLeft > 1);
       box.classList.toggle("more-right", box.scrollLeft < left - 1);
     };
