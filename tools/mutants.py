@@ -291,12 +291,12 @@ evaluation-counts-resets:
 # evaluation/protocols.py
 evaluation-noops-of-training:
     evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    "noop": {"noop_max": 30}, => "noop": {},
+    "noop_max": PROTOCOLS[protocol].noop_max, =>
 evaluation-limit-of-training:
     evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     "max_episode_steps": MOST_FRAMES // config.env.frame_skip, =>
 evaluation-is-not-sticky: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    STICKINESS[protocol] => 0.0
+    PROTOCOLS[protocol].stickiness => 0.0
 evaluation-clips-rewards: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     "reward_clip": False => "reward_clip": True
 evaluation-fires-once:

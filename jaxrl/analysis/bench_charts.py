@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GRAY, legend_beside, line_style, save
+from jaxrl.analysis.drawing import COLORS, GRAY, legend_beside, line_style, new_figure, save
 
 
 def draw_throughput(
@@ -51,9 +51,7 @@ def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> 
       target: the PNG. Raises `UserError` if it cannot be written.
       title: names the measurement.
     """
-    import matplotlib.figure
-
-    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    figure = new_figure(10, 4)
     draw_throughput(figure.subplots(1, 2), rates)
     figure.suptitle(title, fontsize="medium")
     save(figure, target)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GRAY, PALE, palette
+from jaxrl.analysis.drawing import COLORS, GRAY, PALE, new_figure, palette, show_screen
 from jaxrl.evaluation.branches import Branches
 
 WIDTH = 9.5  # inches
@@ -27,18 +27,16 @@ def draw(branches: Branches) -> "matplotlib.figure.Figure":
 
     Actions that the game does not tell apart share a row of pictures, the best return first.
     """
-    import matplotlib.figure
-
     outcomes = _outcomes(branches)
     rows = _rows(outcomes)
     columns = len(branches.picture_steps)
     height, width = branches.screen.shape[:2]
     row_height = (WIDTH - 1.3) / max(columns, 4) * height / width + 0.25
     heights = [TOP, row_height * len(rows) + 0.3]
-    figure = matplotlib.figure.Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
+    figure = new_figure(WIDTH, sum(heights))
     top, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
     screen, returns, values = top.subplots(1, 3, width_ratios=[1.1, 1.6, 1.8])
-    _draw_screen(screen, branches.screen)
+    show_screen(screen, branches.screen)
     screen.set_title(f"step {branches.step:,}, score {branches.score:g}", fontsize="medium")
     _draw_returns(returns, branches, outcomes)
     _draw_values(values, branches, outcomes)
@@ -55,9 +53,7 @@ def draw_choices(moments: Sequence[Branches]) -> "matplotlib.figure.Figure":
 
     Where the returns lie apart the choice matters.
     """
-    import matplotlib.figure
-
-    figure = matplotlib.figure.Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    figure = new_figure(WIDTH, 3.2)
     axes = figure.subplots()
     steps = [moment.step for moment in moments]
     returns = np.stack([moment.returns for moment in moments])
@@ -102,14 +98,6 @@ def _rows(outcomes: list[_Outcome]) -> list[_Outcome]:
         return outcomes
     half = MOST_ROWS // 2
     return outcomes[:half] + outcomes[-half:]
-
-
-def _draw_screen(axes: Any, screen: np.ndarray, alpha: float = 1.0) -> None:
-    """Draws a screen with a border and without ticks."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_color(GRAY)
-    axes.imshow(screen, interpolation="nearest", alpha=alpha)
 
 
 def _draw_returns(axes: Any, branches: Branches, outcomes: list[_Outcome]) -> None:
@@ -172,7 +160,7 @@ def _draw_row(panels: Any, branches: Branches, outcome: _Outcome) -> None:
     for axes, screen, step in zip(
         panels, branches.pictures[action], branches.picture_steps, strict=True
     ):
-        _draw_screen(axes, screen, alpha=1.0 if before < branches.lengths[action] else 0.3)
+        show_screen(axes, screen, alpha=1.0 if before < branches.lengths[action] else 0.3)
         reward = branches.rewards[action, before:step].sum()
         ended = before < branches.lengths[action] <= step
         notes = [f"reward {reward:+g}"] if reward else []

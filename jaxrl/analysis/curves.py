@@ -15,7 +15,15 @@ import numpy as np
 from jaxrl.analysis.curve_data import Band as Band
 from jaxrl.analysis.curve_data import band, curve
 from jaxrl.analysis.curve_data import time_to_score as time_to_score
-from jaxrl.analysis.drawing import GRAY, legend_below, legend_beside, line_style, save
+from jaxrl.analysis.drawing import (
+    GRAY,
+    explain,
+    legend_below,
+    legend_beside,
+    line_style,
+    new_figure,
+    save,
+)
 from jaxrl.analysis.groups import RunGroup, group_any_runs, short_labels, single_runs
 from jaxrl.analysis.units import LABELS as LABELS
 from jaxrl.analysis.units import Axis, Unit, unit_of
@@ -72,8 +80,6 @@ def comparison(
     differs between the names. Of more than `MOST_ROWS` games each has one panel, against the first
     axis. `each` draws a curve for each run in place of means over seeds.
     """
-    import matplotlib.figure
-
     run_dirs = list(run_dirs)
     alone = len(run_dirs) == 1
     groups = single_runs(run_dirs) if each or alone else group_any_runs(run_dirs)
@@ -82,8 +88,7 @@ def comparison(
     games, order = list(dict.fromkeys(group.game for group in groups)), list(short.values())
     if len(games) > MOST_ROWS:
         return _many_games(groups, games, columns[0], smooth)
-    size = (0.8 + 4.4 * len(columns), 0.4 + max(3.4, 2.7 * len(games)))
-    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+    figure = new_figure(0.8 + 4.4 * len(columns), 0.4 + max(3.4, 2.7 * len(games)))
     grid = figure.subplots(len(games), len(columns), squeeze=False, sharey="row")
     units = {axis: _common_unit(run_dirs, axis) for axis in columns}
     for row, game in zip(grid, games, strict=True):
@@ -143,13 +148,11 @@ def _many_games(
     groups: Sequence[RunGroup], games: Sequence[str], axis: Axis, smooth: int
 ) -> "matplotlib.figure.Figure":
     """Draws a panel for each of many games, with one legend below all of them."""
-    import matplotlib.figure
     from matplotlib.lines import Line2D
 
     order = list(dict.fromkeys(group.label for group in groups))
     rows = -(-len(games) // COLUMNS)
-    size = (3 * COLUMNS, 0.6 + 2.1 * rows)
-    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+    figure = new_figure(3 * COLUMNS, 0.6 + 2.1 * rows)
     panels = list(figure.subplots(rows, COLUMNS, squeeze=False).flat)
     unit = _common_unit([run_dir for group in groups for run_dir in group.run_dirs], axis)
     for axes, game in zip(panels, games, strict=False):
@@ -206,7 +209,7 @@ def _draw(
     axes.set_ylabel(_returns_label(smooth))
     axes.grid(alpha=0.3)
     if not _has_curve(axes):
-        _explain(axes, _no_curve_text(list(colors)))
+        explain(axes, _no_curve_text(list(colors)))
         return False
     return True
 
@@ -302,10 +305,3 @@ def _returns_label(smooth: int) -> str:
 def _has_curve(axes: "matplotlib.axes.Axes") -> bool:
     """Returns whether any line has a point."""
     return any(np.size(line.get_xdata()) for line in axes.lines)
-
-
-def _explain(axes: "matplotlib.axes.Axes", text: str) -> None:
-    """Writes a text into axes without a curve."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", parse_math=False)
-    axes.set_xticks([])
-    axes.set_yticks([])

@@ -20,6 +20,13 @@ CHARACTERS, LINE = 12.5, 0.18  # a legend's characters in an inch, and the inche
 PALE = "#9FB8C8"  # background curves and bars, behind those of interest
 
 
+def new_figure(width: float, height: float, **options: Any) -> "matplotlib.figure.Figure":
+    """Returns an empty figure of a size in inches, whose parts make room for each other."""
+    import matplotlib.figure
+
+    return matplotlib.figure.Figure(figsize=(width, height), layout="constrained", **options)
+
+
 def palette(number: int) -> list[Any]:
     """Returns `number` colors that are distinct also with defective color vision."""
     if number <= len(COLORS):
@@ -31,6 +38,23 @@ def line_style(place: int) -> dict[str, Any]:
     """Returns the color and the line of the curve with this number."""
     line = LINES[place // len(COLORS) % len(LINES)]
     return {"color": COLORS[place % len(COLORS)], "linestyle": line}
+
+
+def show_screen(
+    axes: "matplotlib.axes.Axes", screen: np.ndarray, alpha: float = 1.0
+) -> "matplotlib.image.AxesImage":
+    """Draws a screen with a border and without ticks."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_color(GRAY)
+    return axes.imshow(screen, interpolation="nearest", alpha=alpha)
+
+
+def explain(axes: "matplotlib.axes.Axes", text: str) -> None:
+    """Writes a text into axes without a curve."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", parse_math=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
 
 
 def legend_beside(axes: "matplotlib.axes.Axes", **options: Any) -> "matplotlib.legend.Legend":

@@ -9,9 +9,11 @@ from jaxrl.config import needs
 from jaxrl.config.algorithms import algorithm_config
 from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
 from jaxrl.formatting import count, duration, shell_word
 from jaxrl.runs import evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
+from jaxrl.runs.files import read_object
 
 
 def card(run_dir: Path, name: str, step: int) -> str:
@@ -104,7 +106,7 @@ def _training(run_dir: Path, config: Config, step: int) -> list[str]:
     if rows:
         items.append(f"- {duration(rows[-1]['seconds'])} of training")
     try:
-        provenance: dict[str, Any] = json.loads((run_dir / layout.PROVENANCE).read_text("utf-8"))
+        provenance: Any = read_object(run_dir / layout.PROVENANCE)
         packages = provenance.get("packages", {})
         versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
         for label, value in (
@@ -116,7 +118,7 @@ def _training(run_dir: Path, config: Config, step: int) -> list[str]:
         ):
             if value:
                 items.append(f"- {label}: {value}")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+    except (UserError, TypeError, AttributeError):
         items.append(f"- no {layout.PROVENANCE} can be read: commit and devices are unknown")
     return items
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GRAY, PALE, SHADES, legend_beside, save
+from jaxrl.analysis.drawing import (
+    COLORS,
+    GRAY,
+    PALE,
+    SHADES,
+    explain,
+    legend_beside,
+    new_figure,
+    save,
+)
 from jaxrl.config.variations import Settings, shown
 
 if TYPE_CHECKING:
@@ -55,19 +64,6 @@ class Scale(NamedTuple):
     ticks: list[tuple[float, str]]
 
 
-def _figure(width: float, height: float) -> tuple["matplotlib.figure.Figure", Any]:
-    import matplotlib.figure
-
-    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _say_nothing(axes: "matplotlib.axes.Axes") -> None:
-    axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", va="center")
-    axes.set_xticks([])
-    axes.set_yticks([])
-
-
 def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Path) -> None:
     """Draws the value of each trial, and the best so far.
 
@@ -77,10 +73,11 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
       label: of the objective.
       target: PNG to write.
     """
-    figure, axes = _figure(8, 4)
+    figure = new_figure(8, 4)
+    axes = figure.subplots()
     valued = [(trial.number, trial.value) for trial in trials if trial.value is not None]
     if not valued:
-        _say_nothing(axes)
+        explain(axes, NOTHING)
         save(figure, target)
         return
     numbers, values = (np.array(column) for column in zip(*valued, strict=True))
@@ -111,9 +108,10 @@ def importance(shares: dict[str, Importance], trials: int, label: str, target: P
       label: of the objective.
       target: PNG to write.
     """
-    figure, axes = _figure(8, 1.7 + 0.4 * max(len(shares), 2))
+    figure = new_figure(8, 1.7 + 0.4 * max(len(shares), 2))
+    axes = figure.subplots()
     if not shares:
-        _say_nothing(axes)
+        explain(axes, NOTHING)
         save(figure, target)
         return
     ordered = sorted(shares.items(), key=lambda item: item[1].share)
@@ -149,9 +147,10 @@ def parallel_coordinates(
     valued = [trial for trial in trials if trial.value is not None]
     # The best last: it is on top.
     valued.sort(key=lambda trial: (trial.value or 0.0) * (1 if maximize else -1))
-    figure, axes = _figure(2.6 + 1.7 * len(keys), 4.4)
+    figure = new_figure(2.6 + 1.7 * len(keys), 4.4)
+    axes = figure.subplots()
     if len(valued) < 2:
-        _say_nothing(axes)
+        explain(axes, NOTHING)
         save(figure, target)
         return
     columns = [_numbers([trial.value or 0.0 for trial in valued], log=False)]

@@ -16,7 +16,15 @@ import numpy as np
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, screen, set_up
+from jaxrl.evaluation.protocols import (
+    EvaluationSetup,
+    FireState,
+    GameRow,
+    check_protocol,
+    newest_row,
+    screen,
+    set_up,
+)
 from jaxrl.ops.returns import n_step_return
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, Choice, Prediction, PyTree, Trajectory
@@ -69,17 +77,6 @@ class Branches(NamedTuple):
     pictures: np.ndarray  # u8[A, K, H, W, 3], the screens then; after its end a branch's last
 
 
-class _Row(NamedTuple):
-    """One step of the one environment, on the host."""
-
-    action: int
-    score: float
-    terminated: bool
-    truncated: bool
-    game_over: bool
-    reset: bool
-
-
 class _Branch(NamedTuple):
     """One action of `Branches`, without the axis of actions."""
 
@@ -97,7 +94,7 @@ def start(config: Config, actor: ActorState, protocol: str, seed: int = 0) -> tu
     Args:
       config: configuration of the run that trained the policy.
       actor: the trained policy.
-      protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
+      protocol: a name of `evaluation_record.PROTOCOLS`.
       seed: seed of the game and the actions.
 
     Raises `UserError` if the engine cannot save its games.
@@ -124,7 +121,7 @@ def play_on(player: Player, moment: Moment, steps: int) -> Moment:
     """
     state, step, score = _go_back(player, moment), moment.step, moment.score
     while step < moment.step + steps or not _decides(state):
-        state, row = _play(player, state, POLICY)
+        state, _, row = _play(player, state, POLICY)
         step += not row.reset
         score += row.score
         if row.game_over:
@@ -155,7 +152,7 @@ def try_actions(
     state = _go_back(player, moment)
     shown = picture(player, state)
     prediction = jax.device_get(player.predict(state.observation))
-    _, row = _play(player, state, POLICY)
+    _, chosen, _ = _play(player, state, POLICY)
     picture_steps = np.linspace(1, horizon, min(num_pictures, horizon)).round().astype(np.int32)
     branches = [
         _try_action(player, moment, [action] * hold, horizon, picture_steps)
@@ -173,7 +170,7 @@ def try_actions(
         screen=shown,
         probabilities=prediction.probabilities[0],
         value=value,
-        chosen=row.action,
+        chosen=chosen,
         rewards=rewards,
         values=values,
         lengths=lengths.astype(np.int32),
@@ -212,7 +209,7 @@ def _decides(state: rollout.RolloutState) -> bool:
     """Returns whether the policy's next action reaches the game."""
     if isinstance(state.env, FireState) and np.asarray(state.env.steps_left)[0] > 0:
         return False
-    return not any(np.asarray(end)[0] for end in state.timestep[3:5])
+    return not newest_row(state).done
 
 
 def _step(
@@ -229,14 +226,11 @@ def _step(
 
 def _play(
     player: Player, state: rollout.RolloutState, action: int
-) -> tuple[rollout.RolloutState, _Row]:
-    """Plays one row and waits for it."""
+) -> tuple[rollout.RolloutState, int, GameRow]:
+    """Plays one row and waits for it; returns its action too."""
     state, played = jax.block_until_ready(player.step(state, np.int32(action)))
     player.setup.engine.check()
-    timestep = state.timestep
-    fields = (played.action, timestep.score, timestep.terminated, timestep.truncated,
-              timestep.game_over, timestep.reset)  # fmt: skip
-    return state, _Row(*(np.asarray(field)[0].item() for field in fields))
+    return state, np.asarray(played.action)[0].item(), newest_row(state)
 
 
 def _try_action(
@@ -250,11 +244,12 @@ def _try_action(
     clips = player.config.env.reward_clip
     length, ended = 0, False
     while length < horizon and not ended:
-        state, row = _play(player, state, actions[length] if length < len(actions) else POLICY)
+        action = actions[length] if length < len(actions) else POLICY
+        state, _, row = _play(player, state, action)
         rewards[length] = np.sign(row.score) if clips else row.score
         values[length] = np.asarray(player.predict(state.observation).value)[0]
         length += 1
-        ended = row.terminated or row.truncated
+        ended = row.done
         if ended or length in picture_steps:
             pictures[length] = picture(player, state)
     shown = np.stack([pictures[min(int(step), length)] for step in picture_steps])

@@ -85,7 +85,7 @@ def evaluate(
     Args:
       config: configuration of the run that trained the policy.
       actor: the trained policy.
-      protocol: one of `PROTOCOLS`.
+      protocol: a name of `evaluation_record.PROTOCOLS`.
       num_episodes: games, one per environment.
       seed: seed of the games and the actions.
       step: agent steps that the policy was trained for, for the record.

@@ -24,13 +24,6 @@ from jaxrl.formatting import fault, games, shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.files import check_writable, replace_text
 
-# Both play whole games of at most 108,000 frames (30 minutes on the console). These texts
-# describe evaluations whose conditions differ or are not recorded; `played` describes all others.
-PROTOCOLS = {
-    "noop": "up to 30 no-ops at the start, no sticky actions",
-    "sticky": "actions repeat with probability 0.25",
-}
-STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
 LARGEST = 1e12  # no game has a score near it
 
 
@@ -81,15 +74,38 @@ class Conditions:
         return ", ".join(phrases + ["frames in color"] * (not self.grayscale))
 
 
-# The conditions of the published scores that results are compared with.
-NOT_STICKY = Conditions((1, 30), False, 0, False, 0.0, False, 27_000).describe()
-PUBLISHED = {
-    "noop": f"{NOT_STICKY}; nothing pressed for the agent, at most 108,000 frames, where the "
-    "source does not say otherwise",
-    "sticky": "each action repeated with probability 0.25; actions, starts and time limit as each "
-    "source has them",
-}
 NOTHING_PRESSED = Conditions((0, 0), False, 0, False, 0.0, False, 0)  # Catch has no options
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Rules of an evaluation of whole games, at most 108,000 frames (30 minutes on the console)."""
+
+    noop_max: int  # most no-ops at the start; EnvPool takes at least one, or FIRE
+    stickiness: float  # probability that an action is repeated
+    summary: str  # describes evaluations whose conditions differ or are not recorded
+    published: str  # the conditions of the published scores that results are compared with
+
+
+NOT_STICKY = Conditions((1, 30), False, 0, False, 0.0, False, 27_000).describe()
+PROTOCOLS = {
+    # Mnih 2015
+    "noop": Protocol(
+        noop_max=30,
+        stickiness=0.0,
+        summary="up to 30 no-ops at the start, no sticky actions",
+        published=f"{NOT_STICKY}; nothing pressed for the agent, at most 108,000 frames, where the "
+        "source does not say otherwise",
+    ),
+    # Machado 2018
+    "sticky": Protocol(
+        noop_max=1,
+        stickiness=0.25,
+        summary="actions repeat with probability 0.25",
+        published="each action repeated with probability 0.25; actions, starts and time limit as "
+        "each source has them",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,11 @@ class Evaluation:
     epsilon: float | None = None  # probability of a random action of a value-based agent, else None
     conditions: Conditions | None = None  # None in files of an older jaxrl
 
+    @property
+    def is_default(self) -> bool:
+        """Whether the game's mode and difficulty are those of published scores."""
+        return self.conditions is None or not self.conditions.chooses_mode()
+
 
 def protocol_of(config: Config) -> str:
     """Returns the protocol whose games are like those of training."""
@@ -126,22 +147,28 @@ def summarize(
 ) -> Evaluation:
     """Summarizes games with these unclipped scores f[N] and lengths i[N]."""
     scores = scores.astype(float)
-    mean = float(scores.mean())
-    is_default = conditions is None or not conditions.chooses_mode()
-    return Evaluation(
-        game=game,
-        protocol=protocol,
-        step=step,
-        episodes=len(scores),
-        mean=mean,
-        median=float(np.median(scores)),
-        std=float(scores.std()),
-        human_normalized_mean=human_normalized(game, mean) if is_default else None,
-        scores=scores.tolist(),
-        lengths=lengths.tolist(),
-        epsilon=epsilon,
-        conditions=conditions,
+    return normalized(
+        Evaluation(
+            game=game,
+            protocol=protocol,
+            step=step,
+            episodes=len(scores),
+            mean=float(scores.mean()),
+            median=float(np.median(scores)),
+            std=float(scores.std()),
+            human_normalized_mean=None,
+            scores=scores.tolist(),
+            lengths=lengths.tolist(),
+            epsilon=epsilon,
+            conditions=conditions,
+        )
     )
+
+
+def normalized(result: Evaluation) -> Evaluation:
+    """Returns the evaluation with its human-normalized mean, where a human score is published."""
+    human = human_normalized(result.game, result.mean) if result.is_default else None
+    return dataclasses.replace(result, human_normalized_mean=human)
 
 
 def unwritable(run_dir: Path) -> str:
@@ -289,7 +316,7 @@ def played(results: Iterable[Evaluation]) -> str:
         r.conditions or (None if r.game in atari_games() else NOTHING_PRESSED) for r in evaluations
     }
     (only, *others) = conditions
-    return only.describe() if only and not others else PROTOCOLS[evaluations[0].protocol]
+    return only.describe() if only and not others else PROTOCOLS[evaluations[0].protocol].summary
 
 
 def describe(result: Evaluation) -> str:

@@ -2,13 +2,16 @@
 
 import contextlib
 import errno
+import json
 import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from jaxrl.errors import StorageError, UserError
 
+LARGEST_OBJECT = 50_000_000  # bytes; a run's JSON files are far smaller
 # Full, over quota, broken, larger than the file system or a limit allows: no mistake of the user.
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
@@ -47,6 +50,21 @@ def writing(target: Path) -> Iterator[Path]:
             raise
         kind = StorageError if error.errno in STORAGE_ERRORS else UserError
         raise kind(f"cannot write '{target}': {error.strerror or error}") from None
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Returns a JSON object, None without a file. Raises `UserError` for anything else."""
+    try:
+        if not path.is_file():  # a pipe would block
+            return None
+        if path.stat().st_size > LARGEST_OBJECT:
+            raise ValueError("it is too large")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path.name} cannot be read: it holds no object")
+    return value
 
 
 def check_writable(folder: Path) -> None:

@@ -27,7 +27,7 @@ from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_tables, evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.evaluation_record import PROTOCOLS
-from jaxrl.runs.files import writing
+from jaxrl.runs.files import read_object, writing
 from jaxrl.types import PyTree
 
 FORMAT = "jaxrl policy 1"
@@ -74,9 +74,9 @@ def checksum(table: dict[str, np.ndarray], texts: dict[str, str]) -> str:
 def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
     """Returns the texts of a run by file name, as those of a policy of this step."""
     texts = {layout.CONFIG: to_toml(config.replaced(run_dir=""))}
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        path = run_dir / layout.PROVENANCE
-        texts[layout.PROVENANCE] = json.dumps(json.loads(path.read_text(encoding="utf-8")))
+    with contextlib.suppress(UserError):
+        if provenance := read_object(run_dir / layout.PROVENANCE):
+            texts[layout.PROVENANCE] = json.dumps(provenance)
     rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
     texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in _thinned(rows))
     results = evaluation_record.read_all(run_dir)

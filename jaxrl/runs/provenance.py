@@ -11,8 +11,9 @@ from typing import Any
 
 from jaxrl.config import needs
 from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.files import replace_text
+from jaxrl.runs.files import read_object, replace_text
 from jaxrl.runtime import cpus
 
 PACKAGES = (
@@ -44,10 +45,10 @@ def git_commit() -> str | None:
 def overridden_values(run_dir: Path) -> dict[str, Any]:
     """Returns the values, by key, that the resumes of a run have overridden."""
     try:
-        provenance = json.loads((run_dir / layout.PROVENANCE).read_text(encoding="utf-8"))
+        provenance = read_object(run_dir / layout.PROVENANCE) or {}
         changes = [resumed.get("overridden", {}) for resumed in provenance.get("resumed", [])]
         return {key: now for change in changes for key, (_, now) in change.items()}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+    except (UserError, ValueError, TypeError, AttributeError):
         return {}
 
 

@@ -50,9 +50,9 @@ def legend(axes):
 
 def legend_of(figure):
     """The entries of the only legend of a figure, and its title."""
-    (found,) = figure.legends
+    (box,) = figure.legends
     assert not any(axes.get_legend() for axes in figure.axes)
-    return [text.get_text() for text in found.get_texts()], found.get_title().get_text()
+    return [text.get_text() for text in box.get_texts()], box.get_title().get_text()
 
 
 def test_a_curve_has_the_lines_with_games_in_the_units_of_its_label(tmp_path):
@@ -105,8 +105,8 @@ def test_runs_are_grouped_by_all_but_the_seed(tmp_path):
     two = make_run(tmp_path / "pong-mine-seed2-20261121-101500", [1.0], Config(seed=2))
     other = make_run(tmp_path / "a", [1.0], Config().replaced(optimizer=quick, log={"interval": 5}))
     boxing = make_run(tmp_path / "boxing-mine-seed1", [1.0], Config(game="boxing"))
-    found = groups.group_runs([one, other, boxing, two])
-    assert [(g.game, g.label, g.run_dirs) for g in found] == [
+    grouped = groups.group_runs([one, other, boxing, two])
+    assert [(g.game, g.label, g.run_dirs) for g in grouped] == [
         ("pong", "mine", [one, two]),
         ("boxing", "mine", [boxing]),
         ("pong", "a2c", [other]),
@@ -392,9 +392,9 @@ def test_shares_are_stacked_in_percent():
 def test_scaling_is_drawn_beside_the_multiple_of_one_device():
     rates, share = two_axes()
     bench_charts.draw_scaling((rates, share), {"a": {1: 100.0, 4: 300.0}})
-    ideal, found = rates.lines
+    ideal, measured = rates.lines
     assert list(ideal.get_ydata()) == [100, 400]
-    assert list(found.get_ydata()) == [100, 300]
+    assert list(measured.get_ydata()) == [100, 300]
     assert list(share.lines[0].get_ydata()) == [1.0, 0.75]
     assert math.isclose(share.get_ylim()[0], 0)
 

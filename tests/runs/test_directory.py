@@ -118,8 +118,8 @@ def test_starts_within_one_second_have_directories_of_their_own(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(directory.time, "strftime", lambda *_: "20261126-120000")
     config = Config(game="catch", seed=3)
-    with contextlib.ExitStack() as held, ThreadPoolExecutor() as pool:
-        futures = [pool.submit(directory.create_run, config, held) for _ in range(4)]
+    with contextlib.ExitStack() as locks, ThreadPoolExecutor() as pool:
+        futures = [pool.submit(directory.create_run, config, locks) for _ in range(4)]
         run_dirs = [future.result() for future in futures]
     first = "runs/catch-a2c-seed3-20261126-120000"
     assert sorted(map(str, run_dirs)) == [first, *(f"{first}-{n}" for n in (2, 3, 4))]
@@ -340,11 +340,11 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert main(["resume", str(tmp_path / "cut")]) == 0
     provenance = json.loads((tmp_path / "cut" / "provenance.json").read_text())
     assert len(provenance["resumed"]) == 1
-    kept = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
-    assert ("memory.ring.frame" in kept) == (
+    metadata = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
+    assert ("memory.ring.frame" in metadata) == (
         recipe in ("c51_fast", "rainbow_fast", "vtrace_cpu", "vtrace_lstm_cpu")
     )
-    assert ("memory.priorities" in kept) == (recipe == "rainbow_fast")
+    assert ("memory.priorities" in metadata) == (recipe == "rainbow_fast")
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):

@@ -85,8 +85,8 @@ def test_the_file_holds_what_is_known_of_the_run(exported):
     unpacked = run_dir_of(path)
     assert unpacked == run_dir_of(path)  # once
     for protocol in ("noop", "sticky"):
-        found = evaluation_record.read(unpacked, protocol)
-        assert found == evaluation_record.read(run_dir, protocol)
+        result = evaluation_record.read(unpacked, protocol)
+        assert result == evaluation_record.read(run_dir, protocol)
     assert evaluation_record.read(unpacked).protocol == "noop"  # as in training
     for name in (layout.METRICS, layout.PROVENANCE):
         lines = [(folder / name).read_text() for folder in (run_dir, unpacked)]
@@ -123,8 +123,8 @@ def test_long_logs_are_thinned_but_for_lines_that_say_more(exported, tmp_path, m
     ]
     (run_dir / layout.METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     policy_file.write(tmp_path / "x.safetensors", run_dir, actor, step)
-    kept = metrics.read(run_dir_of(tmp_path / "x.safetensors"))
-    assert [row["seconds"] for row in kept] == [0, 4, 5, 6, 7, 8, 10]
+    thinned = metrics.read(run_dir_of(tmp_path / "x.safetensors"))
+    assert [row["seconds"] for row in thinned] == [0, 4, 5, 6, 7, 8, 10]
 
 
 def test_the_card_says_what_the_policy_is(exported):
@@ -267,16 +267,16 @@ def test_a_policy_is_called_as_the_user_named_it(exported, tmp_path, monkeypatch
     (tmp_path / "a").mkdir()
     shutil.copy(path, "a/x.safetensors")
     assert main(["compare", "x.safetensors", "a/x.safetensors"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("x.safetensors against a/x.safetensors\n")
-    assert "jaxrl-" not in said
+    output = capsys.readouterr().out
+    assert output.startswith("x.safetensors against a/x.safetensors\n")
+    assert "jaxrl-" not in output
     assert main(["compare", "x.safetensors", str(run_dir), "--protocol", "noop", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["names"] == ["x.safetensors", str(run_dir)]
-    words = ["evaluate", "x.safetensors", "a/x.safetensors", "--recorded", "--json"]
-    assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)["evaluations"]
-    assert [one["run"] for one in found] == ["x.safetensors", "a/x.safetensors"]
-    assert distinct_names([run_dir_of(Path(word)) for word in words[1:3]]) == [
+    arguments = ["evaluate", "x.safetensors", "a/x.safetensors", "--recorded", "--json"]
+    assert main(arguments) == 0
+    result = json.loads(capsys.readouterr().out)["evaluations"]
+    assert [entry["run"] for entry in result] == ["x.safetensors", "a/x.safetensors"]
+    assert distinct_names([run_dir_of(Path(word)) for word in arguments[1:3]]) == [
         f"{tmp_path.name}/x.safetensors",
         "a/x.safetensors",
     ]
@@ -289,7 +289,7 @@ def test_a_policy_is_called_as_the_user_named_it(exported, tmp_path, monkeypatch
     with pytest.raises(UserError, match=f"^{refused}"):
         load_policy("x.safetensors")
     (other,) = reader.read([run_dir_of(Path("x.safetensors"))])
-    assert not any(str(run_dir_of(Path("x.safetensors"))) in one for one in other.warnings)
+    assert not any(str(run_dir_of(Path("x.safetensors"))) in entry for entry in other.warnings)
     rewritten(path, tmp_path / "y.safetensors", updates=None)
     with pytest.raises(UserError, match=r"^'y\.safetensors' does not fit its configuration"):
         load_policy("y.safetensors")

@@ -102,7 +102,7 @@ def runs_without_return(runs: list[ReportedRun]) -> list[str]:
     return [run.name for run in runs if run.game not in shown]
 
 
-def charts(
+def line_charts(
     entries: list[Entry], keys: list[str] | tuple[str, ...], prefix: str, units: Units
 ) -> list[Chart]:
     """Returns a chart for each key with a number in any run; their ids begin with `prefix`."""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxrl.analysis.drawing import COLORS, LINES
+from jaxrl.analysis.drawing import line_style
 from jaxrl.analysis.groups import distinct_names, group_any_runs, short_labels
 from jaxrl.analysis.report.reader import ReportedRun, distinct_texts
 
@@ -19,9 +19,9 @@ class Entry(NamedTuple):
 
 
 def style(place: int) -> tuple[str, str]:
-    """Returns color and dashes of the entry at this place."""
-    line = LINES[place // len(COLORS) % len(LINES)]
-    return COLORS[place % len(COLORS)], BOKEHS[line]
+    """Returns color and dashes of the entry with this number."""
+    line = line_style(place)
+    return line["color"], BOKEHS[line["linestyle"]]
 
 
 def entries_of(runs: list[ReportedRun]) -> list[Entry]:

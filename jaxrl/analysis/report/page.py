@@ -14,17 +14,14 @@ from jaxrl import formatting
 from jaxrl.analysis.report.charts import (
     POINTS,
     PROGRESS,
-    Chart,
-    Units,
+    line_charts,
     loss_keys,
     return_charts,
     runs_without_return,
     units_of,
 )
-from jaxrl.analysis.report.charts import charts as make_charts
 from jaxrl.analysis.report.entries import common_name, entries_of
 from jaxrl.analysis.report.reader import (
-    ReportedEvaluation,
     ReportedRun,
     number,
     read,
@@ -37,7 +34,8 @@ from jaxrl.analysis.statistics import Estimate
 from jaxrl.atari.games import atari_games
 from jaxrl.atari.scores import PublishedScore, published_scores
 from jaxrl.errors import UserError
-from jaxrl.runs import evaluation_record, layout
+from jaxrl.runs import layout
+from jaxrl.runs.evaluation_record import PROTOCOLS, Evaluation
 from jaxrl.runs.files import writing
 
 LARGEST_VIDEO = 8_000_000  # bytes; larger videos are left out
@@ -100,8 +98,10 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
     template = environment.from_string(_asset(TEMPLATE))
     entries, units = entries_of(runs), units_of(runs)
     main = return_charts(entries, units)
-    progress = make_charts(entries, PROGRESS, "progress", units)
-    losses = make_charts(entries, loss_keys(runs), "loss", units)
+    progress = line_charts(entries, PROGRESS, "progress", units)
+    losses = line_charts(entries, loss_keys(runs), "loss", units)
+    axes = {axis: unit.label for axis, unit in units.items()}
+    items = [{"target": c.target, "item": c.item} for c in main + progress + losses]
     thinned = any(len(run.rows) > POINTS for run in runs)
     return template.render(
         title=title(runs),
@@ -121,15 +121,15 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
         progress=progress,
         losses=losses,
         points=POINTS if thinned else 0,
-        axes=labels(units),
+        axes=axes,
         evaluated=[run for run in runs if run.evaluation],
         published=_published([run.evaluation for run in runs if run.evaluation]),
-        protocols=evaluation_record.PUBLISHED,
+        conditions={name: protocol.published for name, protocol in PROTOCOLS.items()},
         videos=[film for run in runs if (film := _video(run))] if video else [],
         style=_asset("page.css"),
         script=_asset("page.js"),
         bokeh=_bokeh(),
-        charts=_script_json(_chart_data(main + progress + losses, units)),
+        charts=_script_json({"axes": axes, "charts": items}),
     )
 
 
@@ -147,17 +147,6 @@ def _bokeh() -> str:
     from bokeh.resources import Resources
 
     return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
-
-
-def _chart_data(charts: list[Chart], units: Units) -> dict[str, Any]:
-    """Returns the data that assets/page.js draws."""
-    items = [{"target": chart.target, "item": chart.item} for chart in charts]
-    return {"axes": labels(units), "charts": items}
-
-
-def labels(units: Units) -> dict[str, str]:
-    """Returns the labels of the axes that a reader may choose from."""
-    return {axis: unit.label for axis, unit in units.items()}
 
 
 def _script_json(value: Any) -> str:
@@ -250,12 +239,14 @@ def ways(runs: list[ReportedRun]) -> dict[str, list[str]]:
     runs_by_way: dict[str, list[str]] = {}
     for run in runs:
         if run.evaluation:
-            way = f"{run.evaluation.protocol}: {run.evaluation.played or 'not recorded'}"
+            conditions = run.evaluation.conditions
+            played = conditions.describe() if conditions else "not recorded"
+            way = f"{run.evaluation.protocol}: {played}"
             runs_by_way.setdefault(way, []).append(run.name)
     return runs_by_way
 
 
-def _published(evaluations: list[ReportedEvaluation]) -> list[PublishedScores]:
+def _published(evaluations: list[Evaluation]) -> list[PublishedScores]:
     """Returns published scores, the best first, of each game and protocol of the evaluations."""
     # Papers publish scores of neither Catch nor other modes.
     atari = [e for e in evaluations if e.game in atari_games() and e.is_default]

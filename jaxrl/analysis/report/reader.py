@@ -1,17 +1,17 @@
 """Reads run directories for a report; their files may be missing, damaged or hostile."""
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jaxrl.analysis.groups import distinct_names, short_labels
-from jaxrl.atari.scores import human_normalized
 from jaxrl.errors import UserError
 from jaxrl.formatting import fault
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.directory import check_links, load_config, settings_by_key
+from jaxrl.runs.evaluation_record import PROTOCOLS, Evaluation
+from jaxrl.runs.files import read_object
 from jaxrl.runs.lock import is_locked
 from jaxrl.runs.paths import name_policies
 
@@ -19,25 +19,6 @@ UNKNOWN_GAME = "unknown game"
 SKIPPED = "loss/skipped_updates"
 LEAST_GOODPUT = 0.9  # below it, a warning
 LONG_RUN = 600  # seconds; compilation weighs too much in shorter runs
-LARGEST_FILE = 50_000_000  # bytes; a run's files beside its metrics are far smaller
-
-
-@dataclass(frozen=True)
-class ReportedEvaluation:
-    """The valid contents of an evaluation.json."""
-
-    game: str
-    protocol: str
-    step: int | None  # agent steps of training
-    episodes: int
-    mean: float
-    median: float
-    std: float
-    human_normalized: float | None
-    lowest: float | None
-    highest: float | None
-    played: str  # the conditions as text; empty if not recorded
-    is_default: bool  # the mode and difficulty of published scores
 
 
 @dataclass
@@ -49,7 +30,7 @@ class ReportedRun:
     rows: list[dict[str, Any]]  # the lines of metrics.jsonl, with finite axes
     config: dict[str, Any] = field(default_factory=dict)  # "agent.gamma" -> value; empty if unknown
     provenance: dict[str, Any] = field(default_factory=dict)
-    evaluation: ReportedEvaluation | None = None
+    evaluation: Evaluation | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -133,21 +114,6 @@ def _read(path: Path, name: str) -> ReportedRun:
     return run
 
 
-def _object(path: Path) -> dict[str, Any] | None:
-    """Returns a JSON object, None without a file. Raises `UserError` for anything else."""
-    if not path.is_file():
-        return None
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError("it is too large")
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path.name} cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{path.name} cannot be read: it holds no object")
-    return value
-
-
 def _config(run: ReportedRun) -> dict[str, Any]:
     """Returns the settings by key, except `run_dir`; an invalid file is shown as it stands."""
     try:
@@ -168,7 +134,7 @@ def _hide_path(error: Exception, run: ReportedRun) -> str:
 def _provenance(run: ReportedRun) -> dict[str, Any]:
     """Returns the contents of provenance.json; warns and returns none if it cannot be read."""
     try:
-        provenance = _object(run.path / layout.PROVENANCE)
+        provenance = read_object(run.path / layout.PROVENANCE)
     except UserError as error:
         run.warnings.append(str(error))
         return {}
@@ -177,43 +143,42 @@ def _provenance(run: ReportedRun) -> dict[str, Any]:
     return provenance or {}
 
 
-def _evaluation(run: ReportedRun) -> ReportedEvaluation | None:
+def _evaluation(run: ReportedRun) -> Evaluation | None:
     """Returns the evaluation; warns and returns None if it cannot be read."""
     try:
-        record = _object(run.path / layout.EVALUATION)
+        record = read_object(run.path / layout.EVALUATION)
         return None if record is None else _parse_evaluation(record)
     except UserError as error:
         run.warnings.append(str(error))
     return None
 
 
-def _parse_evaluation(record: dict[str, Any]) -> ReportedEvaluation:
-    """Returns the checked evaluation. Raises `UserError` if a required key is missing."""
+def _parse_evaluation(record: dict[str, Any]) -> Evaluation:
+    """Returns the evaluation, of any game and protocol, with the scores that are finite.
+
+    Raises `UserError` if a required key is missing.
+    """
     figures = {key: number(record.get(key)) for key in ("episodes", "mean", "median", "std")}
     names = {key: text(record.get(key)) for key in ("game", "protocol")}
     for key, value in (figures | names).items():
         if value is None or value == "":
             raise UserError(f"{layout.EVALUATION} cannot be read: it has no '{key}'")
     scores = record.get("scores")
-    good = [x for x in map(number, scores if isinstance(scores, list) else []) if x is not None]
+    listed = scores if isinstance(scores, list) else []
     step = number(record.get("step"))
-    conditions = _conditions(record.get("conditions"))
-    is_default = conditions is None or not conditions.chooses_mode()
-    human = human_normalized(names["game"], figures["mean"] or 0.0) if is_default else None
-    return ReportedEvaluation(
+    result = Evaluation(
         **names,
         step=None if step is None else int(step),
         episodes=int(figures["episodes"] or 0),
         mean=figures["mean"] or 0.0,
         median=figures["median"] or 0.0,
         std=figures["std"] or 0.0,
-        # Computed, because older files have it under another name.
-        human_normalized=human,
-        lowest=min(good, default=None),
-        highest=max(good, default=None),
-        played=conditions.describe() if conditions else "",
-        is_default=is_default,
+        human_normalized_mean=None,
+        scores=[x for x in map(number, listed) if x is not None],
+        lengths=[],
+        conditions=_conditions(record.get("conditions")),
     )
+    return evaluation_record.normalized(result)  # older files have it under another name
 
 
 def _conditions(recorded: Any) -> evaluation_record.Conditions | None:
@@ -258,11 +223,12 @@ def _stickiness(run: ReportedRun) -> str | None:
     """Returns a warning if training and evaluation repeat actions with different probability."""
     older = run.config.get("repeat_action_probability")  # from a configuration without sections
     trained = number(run.config.get("env.repeat_action_probability", older))
-    played = evaluation_record.STICKINESS.get(run.evaluation.protocol) if run.evaluation else None
-    if trained is None or played is None or trained == played:
+    protocol = PROTOCOLS.get(run.evaluation.protocol) if run.evaluation else None
+    if trained is None or protocol is None or trained == protocol.stickiness:
         return None
-    return (f"actions repeated with probability {trained:g} in training and {played:g} in the "
-            "evaluation: published agents have the same in both")  # fmt: skip
+    return (f"actions repeated with probability {trained:g} in training and "
+            f"{protocol.stickiness:g} in the evaluation: published agents have the same in "
+            "both")  # fmt: skip
 
 
 def overridden(run: ReportedRun) -> list[str]:

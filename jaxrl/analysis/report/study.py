@@ -67,7 +67,7 @@ def _table(entries: list[Entry], game: str) -> GameTable:
         run.evaluation for entry in entries for run in _runs_of(entry, game) if run.evaluation
     ]
     protocols = {e.protocol for e in evaluations}
-    ways = sorted({e.played for e in evaluations if e.played})
+    ways = sorted({e.conditions.describe() for e in evaluations if e.conditions})
     played = ""
     if len(protocols) == 1:
         played = ": ".join([f"protocol {protocols.pop()}", *filter(None, ["; or ".join(ways)])])
@@ -83,7 +83,7 @@ def _value(estimate: Estimate | None) -> float:
 
 def _row(entry: Entry, runs: list[ReportedRun], scored: bool) -> Row:
     evaluations = [run.evaluation for run in runs if run.evaluation and scored]
-    human = [e.human_normalized for e in evaluations if e.human_normalized is not None]
+    human = [e.human_normalized_mean for e in evaluations if e.human_normalized_mean is not None]
     return Row(
         entry,
         len(runs),
@@ -138,7 +138,7 @@ def _best_first(entries: list[Entry]) -> list[Entry]:
     played = [{run.game for run in entry.runs} for entry in entries]
     games = set.intersection(*played) or set.union(*played)
     evaluations = [run.evaluation for entry in entries for run in entry.runs if run.game in games]
-    known = any(e and e.human_normalized is not None for e in evaluations)
+    known = any(e and e.human_normalized_mean is not None for e in evaluations)
     normalized = len(games) > 1 and known
     return sorted(entries, key=lambda entry: _mean_score(entry, games, normalized), reverse=True)
 
@@ -149,7 +149,8 @@ def _mean_score(entry: Entry, games: set[str], normalized: bool) -> float:
     for run in entry.runs:
         if run.evaluation is None or run.game not in games:
             continue
-        score = run.evaluation.human_normalized if normalized else run.evaluation.mean
+        result = run.evaluation
+        score = result.human_normalized_mean if normalized else result.mean
         if score is not None:
             by_game.setdefault(run.game, []).append(score)
     means = [float(np.mean(scores)) for scores in by_game.values()]
