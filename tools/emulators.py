@@ -147,13 +147,11 @@ def ratio(rates_of: dict[str, list[float]]) -> float:
 
 def draw(results: dict[str, dict[str, Any]]) -> None:
     """Draws the ratio of every game, sorted, on one core and on two."""
-    import matplotlib.figure
-
-    from jaxrl.analysis.drawing import COLORS, GRAY, save
+    from jaxrl.analysis.drawing import COLORS, GRAY, new_figure, save
 
     kinds = [kind for kind in ("speed-1", "speed-2") if kind in results]
     games = sorted(results[kinds[-1]], key=lambda game: ratio(results[kinds[-1]][game]))
-    figure = matplotlib.figure.Figure(figsize=(8, 10), layout="constrained")
+    figure = new_figure(8, 10)
     axes = figure.subplots()
     for kind, marker, color in zip(kinds, "ox", COLORS, strict=False):
         cores = kind[-1]

@@ -111,21 +111,21 @@ def excesses(tests: list[MeasuredTest], allowed: dict[str, float]) -> list[str]:
 
 def tables(tests: list[MeasuredTest], most: int) -> str:
     """Returns the files and the fixtures that take the most seconds, as two tables."""
-    of_file = defaultdict(list)
+    by_file = defaultdict(list)
     for test in tests:
-        of_file[test.file].append(test)
+        by_file[test.file].append(test)
     lines = ["| file | tests | CPU s | s | slowest test |", "|---|---|---|---|---|"]
     total = sum(test.seconds for test in tests)
     for file, seconds in list(sums(tests).items())[:most]:
-        slowest = max(of_file[file], key=lambda test: test.seconds)
-        wall = sum(test.wall for test in of_file[file])
-        count = len(of_file[file])
+        slowest = max(by_file[file], key=lambda test: test.seconds)
+        wall = sum(test.wall for test in by_file[file])
+        count = len(by_file[file])
         lines.append(
             f"| {file} | {count} | {seconds:.0f} | {wall:.0f} | "
             f"{slowest.name} ({slowest.seconds:.0f}) |"
         )
     wall = sum(test.wall for test in tests)
-    lines.append(f"| all {len(of_file)} files | {len(tests)} | {total:.0f} | {wall:.0f} | |")
+    lines.append(f"| all {len(by_file)} files | {len(tests)} | {total:.0f} | {wall:.0f} | |")
     fixtures: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for test in tests:

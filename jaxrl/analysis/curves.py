@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxrl.analysis.curve_data import Band as Band
 from jaxrl.analysis.curve_data import band, curve
 from jaxrl.analysis.curve_data import time_to_score as time_to_score
 from jaxrl.analysis.drawing import (

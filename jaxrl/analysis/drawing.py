@@ -40,10 +40,8 @@ def line_style(place: int) -> dict[str, Any]:
     return {"color": COLORS[place % len(COLORS)], "linestyle": line}
 
 
-def show_screen(
-    axes: "matplotlib.axes.Axes", screen: np.ndarray, alpha: float = 1.0
-) -> "matplotlib.image.AxesImage":
-    """Draws a screen with a border and without ticks."""
+def show_screen(axes: "matplotlib.axes.Axes", screen: np.ndarray, alpha: float = 1.0) -> Any:
+    """Draws a screen with a border and without ticks; returns matplotlib's image."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_color(GRAY)

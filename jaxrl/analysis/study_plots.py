@@ -74,7 +74,7 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
       target: PNG to write.
     """
     figure = new_figure(8, 4)
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     valued = [(trial.number, trial.value) for trial in trials if trial.value is not None]
     if not valued:
         explain(axes, NOTHING)
@@ -109,7 +109,7 @@ def importance(shares: dict[str, Importance], trials: int, label: str, target: P
       target: PNG to write.
     """
     figure = new_figure(8, 1.7 + 0.4 * max(len(shares), 2))
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     if not shares:
         explain(axes, NOTHING)
         save(figure, target)
@@ -148,7 +148,7 @@ def parallel_coordinates(
     # The best last: it is on top.
     valued.sort(key=lambda trial: (trial.value or 0.0) * (1 if maximize else -1))
     figure = new_figure(2.6 + 1.7 * len(keys), 4.4)
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     if len(valued) < 2:
         explain(axes, NOTHING)
         save(figure, target)

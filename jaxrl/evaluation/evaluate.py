@@ -26,9 +26,8 @@ from jaxrl.runs.evaluation_record import Evaluation, summarize
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.types import ActorState, Agent, EnvEngine
 
-STEPS_PER_CALL = (
-    200  # agent steps of one compiled call, after which the host looks for unfinished games
-)
+# Agent steps of one compiled call, after which the host looks for unfinished games.
+STEPS_PER_CALL = 200
 SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # deadline of one call, with its compilation
 SEED_OFFSET = 1_000_003  # keeps the games of evaluation apart from those of training
 

@@ -1,4 +1,4 @@
-"""A trained policy that answers observations of anybody's environments."""
+"""A trained policy that answers observations of any environment."""
 
 import functools
 from dataclasses import dataclass, field

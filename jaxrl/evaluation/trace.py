@@ -88,7 +88,7 @@ def trace(
         rows.append(_nothing(row) if ignored else jax.device_get(row))
         chosen += not ignored
         newest = newest_row(state)
-        if newest.reset and newest.game_over:  # during the reset, so with the picture before
+        if newest.reset and newest.game_over:  # during the reset: the picture before was the last
             ends[-1] = True
         over += newest.game_over
         ended, ignored = newest.game_over and not newest.reset, newest.done

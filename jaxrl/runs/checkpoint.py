@@ -141,8 +141,8 @@ class Checkpoints:
         self._members = members
         self._keep = config.checkpoint.keep if members == 1 else max(config.checkpoint.keep, 3)
         self._empty_deleted()  # left by a kill
-        self._held = contextlib.ExitStack()
-        self._directory = self._held.enter_context(literal_directory(run_dir))
+        self._stack = contextlib.ExitStack()
+        self._directory = self._stack.enter_context(literal_directory(run_dir))
         self._manager = self._open()
         self._started: int | None = None  # step of the save that is being written
         self.newest = newest  # step of the newest complete checkpoint
@@ -240,10 +240,9 @@ class Checkpoints:
             step, self._started = self._started, None
             if jax.process_count() > 1 and _errno(error) is None:
                 raise  # another process may have been lost
+            failure = StorageError(f"checkpoint {step} could not be written: {_reason(error)}")
             if jax.process_count() > 1:  # all would have to restart together
-                raise StorageError(
-                    f"checkpoint {step} could not be written: {_reason(error)}"
-                ) from error
+                raise failure from error
             # Orbax leaves partial files, and has forgotten some checkpoints that are still there.
             with contextlib.suppress(OSError, ValueError):
                 self._manager.close()
@@ -253,9 +252,7 @@ class Checkpoints:
                 self.newest = step  # this one is complete; another could not be deleted
                 print(f"warning: after checkpoint {step}: {_reason(error)}", file=sys.stderr)
                 return
-            raise StorageError(
-                f"checkpoint {step} could not be written: {_reason(error)}"
-            ) from error
+            raise failure from error
 
     def restore(
         self,
@@ -294,20 +291,21 @@ class Checkpoints:
         exactly = same and (level is RestoreLevel.GAMES or not description.games)
         parts = () if exactly else ("local",)
         restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
-        actor, learner, local = restored["actor"], restored["learner"], restored.get("local", {})
+        learner, local = restored["learner"], restored.get("local", {})
         groups = local.get("games", groups)
         if level is RestoreLevel.STATISTICS:
             groups = tuple(
                 group._replace(**{name: getattr(new, name) for name in GAMES})
                 for group, new in zip(groups, template.games, strict=True)
             )
-        agent = AgentState(actor, learner["train_state"], local.get("memory", memory))
+        memory = local.get("memory", memory)
+        agent = AgentState(restored["actor"], learner["train_state"], memory)
         state = LoopState(agent, groups, learner["key"], learner["metrics"])
         return RestoredRun(state, description, level)
 
     def close(self) -> None:
         """Waits for the current save and closes. Raises `StorageError` if it failed."""
-        with self._held:
+        with self._stack:
             self.wait()
             self._manager.close()
 

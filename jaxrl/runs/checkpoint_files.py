@@ -138,8 +138,7 @@ def describe(run_dir: Path, step: int) -> Description:
     advice = "install a newer jaxrl" if form > FORMAT else "use the jaxrl that wrote it"
     raise UserError(
         f"checkpoint {step} of '{run_dir}' has format {form}, and this jaxrl reads "
-        f"{' and '.join(map(str, READABLE))}: "
-        f"{advice}"
+        f"{' and '.join(map(str, READABLE))}: {advice}"
     )
 
 
@@ -196,7 +195,7 @@ def drop_newer(run_dir: Path, step: int) -> None:
     for newer in (number for number in steps(run_dir) if number > step):
         print(f"'{run_dir}' is ahead with checkpoint {newer}: it goes back to {step}",
               file=sys.stderr)  # fmt: skip
-        target = directory(run_dir) / DELETED / str(newer)  # so that none is half a checkpoint
+        target = directory(run_dir) / DELETED / str(newer)  # moved first, as above
         target.parent.mkdir(exist_ok=True)
         (directory(run_dir) / str(newer)).replace(target)
         shutil.rmtree(target.parent)

@@ -1,7 +1,7 @@
 """The scores of a trained policy and how its games were played.
 
 evaluation.json is the newest evaluation; evaluations/noop.json and evaluations/sticky.json are the
-newest by each protocol, so that none destroys another's.
+newest by each protocol, so that none replaces another protocol's.
 """
 
 import contextlib

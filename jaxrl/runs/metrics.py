@@ -35,9 +35,9 @@ def num_envs_in(settings: dict[str, Any]) -> int | None:
 def covers_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list[bool]:
     """Returns for each row whether its mean covers first games of a session.
 
-    Games began together where the line says so in `new_games`. Older versions do not say it: there
-    they did with every session, which begins with the line that has `compile_seconds`, but for
-    Catch's, because no others could be saved.
+    Games began together where the row's `new_games` is 1. Rows of older versions lack it: there
+    they did with every session, whose first row has `compile_seconds`, except Catch's, because no
+    other games could be saved.
 
     Args:
       rows: the rows of metrics.jsonl.

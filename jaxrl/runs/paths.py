@@ -14,7 +14,7 @@ from jaxrl.errors import RunError, UserError
 from jaxrl.runs import layout
 from jaxrl.runs.hints import policy_path
 
-_GIVEN: dict[str, str] = {}  # directory of an unpacked policy -> path or name that the user gave
+_USER_NAMES: dict[str, str] = {}  # directory of an unpacked policy -> the user's path or name
 
 
 def run_dir_of(path: Path) -> Path:
@@ -24,14 +24,14 @@ def run_dir_of(path: Path) -> Path:
     if policy is None:
         return path
     run_dir = _unpacked(policy.absolute(), _state(policy))
-    _GIVEN[str(run_dir)] = str(path)
+    _USER_NAMES[str(run_dir)] = str(path)
     return run_dir
 
 
 def name_policies(text: object) -> str:
     """Returns a path or a message with policies named as the user did, not by where they lie."""
     message = str(text)
-    for run_dir, name in _GIVEN.items():
+    for run_dir, name in _USER_NAMES.items():
         message = message.replace(f"{run_dir}/{layout.POLICY}", name).replace(run_dir, name)
     return message
 

@@ -136,7 +136,7 @@ class PackageSink:
     def _naming_errors(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # whatever somebody else's code raises
+        except Exception as error:  # anything that another package raises
             raise RunError(
                 f"{SINKS}: '{self._name}' of the package {package_of(SINKS, self._name)} failed "
                 f"({type(error).__name__}: {first_line(error)}): resume when it works again, or "

@@ -31,8 +31,8 @@ def evaluated(
     """A run directory with a configuration and an evaluation of three games."""
     place.mkdir()
     loaded = load(recipe_file(recipe))
-    of_this = loaded.replaced(game=game, seed=seed, run_dir=str(place), **keys)
-    write_config(place, of_this)
+    config = loaded.replaced(game=game, seed=seed, run_dir=str(place), **keys)
+    write_config(place, config)
     played = np.array([mean - 1, mean, mean + 1])
     evaluation_record.write(
         place, evaluation_record.summarize(game, protocol, 1000, played, np.array([9, 9, 9]))
@@ -46,8 +46,8 @@ def four(tmp_path):
     means = {"a2c_fast": (RANDOM, HUMAN), "vtrace_cpu": (HUMAN, TWICE)}
     return [
         evaluated(tmp_path / f"{recipe}-{seed}", recipe, "pong", seed, mean)
-        for recipe, of_seeds in means.items()
-        for seed, mean in enumerate(of_seeds)
+        for recipe, seeds in means.items()
+        for seed, mean in enumerate(seeds)
     ]
 
 
@@ -324,6 +324,6 @@ def test_configurations_of_one_algorithm_are_named_by_what_differs(tmp_path):
 
 
 def test_configurations_are_named_as_their_directories_are(tmp_path):
-    of_sweep = evaluated(tmp_path / "fast-pong-seed1", "a2c_fast", "pong", 1, 0.0)
-    of_train = evaluated(tmp_path / "boxing-cpu-seed2", "vtrace_cpu", "boxing", 2, 0.0)
-    assert list(runs_by_configuration([of_sweep, of_train])) == ["fast", "cpu"]
+    swept = evaluated(tmp_path / "fast-pong-seed1", "a2c_fast", "pong", 1, 0.0)
+    trained = evaluated(tmp_path / "boxing-cpu-seed2", "vtrace_cpu", "boxing", 2, 0.0)
+    assert list(runs_by_configuration([swept, trained])) == ["fast", "cpu"]

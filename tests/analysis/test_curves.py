@@ -173,8 +173,8 @@ def test_a_comparison_has_a_row_for_each_game_and_one_color_for_each_configurati
     assert len(figure.axes) == 6
     assert [a.get_title(loc="left") for a in figure.axes[::3]] == ["pong", "boxing"]
     assert legend_of(figure) == (["a: 1 seed (pong)", "b: 1 seed"], "")
-    of_b = figure.axes[0].lines[1], figure.axes[3].lines[0]
-    assert of_b[0].get_color() == of_b[1].get_color() != figure.axes[0].lines[0].get_color()
+    second = figure.axes[0].lines[1], figure.axes[3].lines[0]
+    assert second[0].get_color() == second[1].get_color() != figure.axes[0].lines[0].get_color()
     assert [a.get_xlabel() for a in figure.axes[3:]] == [
         curves.LABELS[axis] for axis in ("step", "frames", "seconds")
     ]
@@ -298,12 +298,12 @@ def overlapping(figure):
     shown = [[a.xaxis.label, a.yaxis.label, *a.get_xticklabels()] for a in figure.axes]
     boxes = [[text.get_window_extent() for text in texts if text.get_text()] for texts in shown]
     return [
-        (one, other)
-        for place, of_axes in enumerate(boxes)
+        (box, other)
+        for place, panel_boxes in enumerate(boxes)
         for others in boxes[place + 1 :]
-        for one in of_axes
+        for box in panel_boxes
         for other in others
-        if one.overlaps(other)
+        if box.overlaps(other)
     ]
 
 

@@ -134,11 +134,11 @@ def test_a_difference_has_welchs_interval():
 
 def test_an_evaluation_of_the_end(tmp_path):
     assert not evaluation_record.is_of_end(tmp_path, 100)
-    for step, of_end in ((99, False), (100, True), (None, False)):
+    for step, expected in ((99, False), (100, True), (None, False)):
         evaluation_record.write(
             tmp_path, evaluation_record.summarize("pong", "noop", step, np.ones(1), np.ones(1))
         )
-        assert evaluation_record.is_of_end(tmp_path, 100) == of_end
+        assert evaluation_record.is_of_end(tmp_path, 100) == expected
 
 
 def test_a_pipe_keeps_nobody_waiting(tmp_path):

@@ -300,7 +300,7 @@ RECIPES = {
 }  # fmt: skip
 
 
-def of_recipe(name):
+def recipe_arguments(name):
     return ["--config", str(recipe_file(name)), *ON_CATCH, *SMALL, *RECIPES[name]]
 
 
@@ -324,7 +324,7 @@ RESUMED = (pytest.mark.slow, pytest.mark.rotating(5, group="resumed"))
 )
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     """Parameters, optimizer, schedules, replay, priorities, lag and keys, bit for bit."""
-    arguments = ["train", *of_recipe(recipe), "--parallel.order", order,
+    arguments = ["train", *recipe_arguments(recipe), "--parallel.order", order,
                  "--checkpoint.interval", "400",
                  "--total-steps", "1200", "--evaluation.episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(tmp_path / "cut")]) == 0
@@ -357,8 +357,9 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
 @pytest.mark.slow
 def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path, capsys):
     path = tmp_path / "x"
-    arguments = ["train", *of_recipe("c51_fast"), "--checkpoint.no-memory", "--total-steps", "1200",
-                 "--checkpoint.interval", "400", "--evaluation.episodes", "0"]  # fmt: skip
+    arguments = ["train", *recipe_arguments("c51_fast"), "--checkpoint.no-memory",
+                 "--total-steps", "1200", "--checkpoint.interval", "400",
+                 "--evaluation.episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(path)]) == 0
     (newest,) = [p for p in (path / "checkpoints").iterdir() if int(p.name) == 1200]
     assert "memory" not in (newest / "local" / "_METADATA").read_text()

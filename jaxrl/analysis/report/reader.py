@@ -167,7 +167,8 @@ def _parse_evaluation(record: dict[str, Any]) -> Evaluation:
     listed = scores if isinstance(scores, list) else []
     step = number(record.get("step"))
     result = Evaluation(
-        **names,
+        game=names["game"],
+        protocol=names["protocol"],
         step=None if step is None else int(step),
         episodes=int(figures["episodes"] or 0),
         mean=figures["mean"] or 0.0,

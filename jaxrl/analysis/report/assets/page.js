@@ -1,14 +1,14 @@
 "use strict";
 (async () => {
-  const given = JSON.parse(document.getElementById("charts").textContent);
+  const report = JSON.parse(document.getElementById("charts").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tip = document.getElementById("tip");
   const plots = [];  // {plot, place} of all drawn charts
   const hidden = new Set();  // names of hidden entries: runs, or all seeds of a configuration
-  let axis = Object.keys(given.axes)[0];
+  let axis = Object.keys(report.axes)[0];
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const brief = () => given.axes[axis].replace(/,[^)]*/, "");
+  const brief = () => report.axes[axis].replace(/,[^)]*/, "");
   const figure = (value) => String(Number(value.toPrecision(4)));
   const lines = (plot) => plot.renderers.filter((renderer) => renderer.glyph !== undefined);
 
@@ -33,7 +33,7 @@
     for (const renderer of lines(plot)) {
       renderer.glyph.x = {field: axis};
     }
-    plot.below[0].axis_label = plot.height < 300 ? brief() : given.axes[axis];
+    plot.below[0].axis_label = plot.height < 300 ? brief() : report.axes[axis];
     plot.reset.emit();  // a zoom is lost, because it belongs to the former axis
   }
 
@@ -85,7 +85,7 @@
   }
 
   async function draw(inside) {
-    for (const chart of given.charts) {
+    for (const chart of report.charts) {
       const place = document.getElementById(chart.target);
       if (!inside(place) || place.childElementCount > 0) {
         continue;
