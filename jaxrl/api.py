@@ -131,10 +131,10 @@ def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
     """
     from jaxrl.analysis.tables import load_table
     from jaxrl.runs.metrics import lacks_lines
-    from jaxrl.runs.paths import expand, naming_as_given
+    from jaxrl.runs.paths import expand, naming_policies
 
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    with naming_as_given():
+    with naming_policies():
         return load_table(expand(map(Path, given), lacks_lines))
 
 

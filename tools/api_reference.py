@@ -57,16 +57,16 @@ def _body(thing: Any) -> str:
 
 def _listed(text: str) -> str:
     """Returns the text with its arguments as a list."""
-    found = []
+    lines = []
     for line in text.splitlines():
         if line.strip() in ("Args:", "Raises:"):
             continue
         argument = re.match(r"^  (\w+): (.*)", line)
         if argument:
-            found.append(f"- `{argument[1]}`: {argument[2]}")
+            lines.append(f"- `{argument[1]}`: {argument[2]}")
         else:
-            found.append(line if not line.startswith("    ") else "  " + line.strip())
-    return "\n".join(found)
+            lines.append(line if not line.startswith("    ") else "  " + line.strip())
+    return "\n".join(lines)
 
 
 def _item(text: str) -> str:
@@ -76,15 +76,15 @@ def _item(text: str) -> str:
 
 def _members(kind: type) -> list[str]:
     """Returns the paragraphs about a class: its fields, properties and methods."""
-    found = []
+    paragraphs = []
     for name, member in vars(kind).items():
         if name.startswith("_"):
             continue
         if isinstance(member, property):
-            found.append(_item(f"`.{name}`: {_body(member)}"))
+            paragraphs.append(_item(f"`.{name}`: {_body(member)}"))
         elif inspect.isfunction(member):
-            found.append(_item(f"`.{_signature(name, member)}`: {_body(member)}"))
-    return found
+            paragraphs.append(_item(f"`.{_signature(name, member)}`: {_body(member)}"))
+    return paragraphs
 
 
 def markdown() -> str:

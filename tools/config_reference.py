@@ -33,7 +33,7 @@ def _values(kind: type, name: str, annotation: Any) -> str:
     """Returns the type of a field with its bounds: "whole number, at least 1"."""
     for bound in bounds.of_field(kind, name):
         if isinstance(bound, bounds.Names):
-            return ", ".join([*(f"`{one}`" for one in bound.builtin), "another package's"])
+            return ", ".join([*(f"`{name}`" for name in bound.builtin), "another package's"])
     return ", ".join(
         filter(None, (_type(annotation), bounds.describe(bounds.of_field(kind, name))))
     )

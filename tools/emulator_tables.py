@@ -76,7 +76,7 @@ MEMBERS = {
 class Handler(NamedTuple):
     """The arguments of a row of HANDLERS."""
 
-    code: str  # of the instruction, such as 0xA9
+    code: str  # the instruction's, such as 0xA9
     operation: str
     kind: str
     special: str

@@ -33,22 +33,22 @@ PAGE = ROOT / "docs/results/emulators.md"
 PICTURE = ROOT / "docs/images/emulators.png"
 LONG, SHORT = 3000, 600  # frames of the 57 games, and of the others
 NUM_ENVS = 60
-SECONDS, TURNS = 0.4, 3  # of each measurement
+SECONDS, TURNS = 0.4, 3  # seconds of each measurement, and turns of both emulators
 
 
 def read() -> dict[str, dict[str, Any]]:
     """Returns what has been measured: by kind (exact, speed-1, speed-2), by game."""
-    found: dict[str, dict[str, Any]] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
-    return found
+    return json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
 
 
 def add(kind: str, game: str, result: Any) -> None:
     """Writes one game's result beside the others."""
-    found = read()
-    found.setdefault(kind, {})[game] = result
-    found[kind] = dict(sorted(found[kind].items()))
-    found.setdefault("measured", {})[kind] = f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores"
-    replace_text(MEASURED, json.dumps(found, indent=1) + "\n")
+    results = read()
+    results.setdefault(kind, {})[game] = result
+    results[kind] = dict(sorted(results[kind].items()))
+    when = f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores"
+    results.setdefault("measured", {})[kind] = when
+    replace_text(MEASURED, json.dumps(results, indent=1) + "\n")
 
 
 def compare_frames(game: str, frames: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def compare_frames(game: str, frames: int) -> dict[str, Any]:
 
 
 def rates(game: str, cores: int) -> dict[str, list[float]]:
-    """Measures steps per second of EnvPool and of ours in turns, on so many cores."""
+    """Measures steps per second of EnvPool and of ours in turns, on `cores` cores."""
     import jax
 
     from jaxrl.config.schema import Config
@@ -130,13 +130,13 @@ def rates(game: str, cores: int) -> dict[str, list[float]]:
 
     for run in (ours, envpools):  # compilation, and the first games of both
         rate(run)
-    found: dict[str, list[float]] = {"envpool": [], "atari2600": []}
+    measured: dict[str, list[float]] = {"envpool": [], "atari2600": []}
     for _ in range(TURNS):
-        found["envpool"].append(rate(envpools))
-        found["atari2600"].append(rate(ours))
+        measured["envpool"].append(rate(envpools))
+        measured["atari2600"].append(rate(ours))
     engine.close()
     pool.close()
-    return found
+    return measured
 
 
 def ratio(rates_of: dict[str, list[float]]) -> float:
@@ -145,20 +145,18 @@ def ratio(rates_of: dict[str, list[float]]) -> float:
     return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
-def draw(found: dict[str, dict[str, Any]]) -> None:
+def draw(results: dict[str, dict[str, Any]]) -> None:
     """Draws the ratio of every game, sorted, on one core and on two."""
-    import matplotlib.figure
+    from jaxrl.analysis.drawing import COLORS, GRAY, new_figure, save
 
-    from jaxrl.analysis.drawing import COLORS, GRAY, save
-
-    kinds = [kind for kind in ("speed-1", "speed-2") if kind in found]
-    games = sorted(found[kinds[-1]], key=lambda game: ratio(found[kinds[-1]][game]))
-    figure = matplotlib.figure.Figure(figsize=(8, 10), layout="constrained")
+    kinds = [kind for kind in ("speed-1", "speed-2") if kind in results]
+    games = sorted(results[kinds[-1]], key=lambda game: ratio(results[kinds[-1]][game]))
+    figure = new_figure(8, 10)
     axes = figure.subplots()
     for kind, marker, color in zip(kinds, "ox", COLORS, strict=False):
         cores = kind[-1]
         label = f"{cores} core{'s' * (cores != '1')}"
-        ratios = [ratio(found[kind][game]) if game in found[kind] else np.nan for game in games]
+        ratios = [ratio(results[kind][game]) if game in results[kind] else np.nan for game in games]
         axes.plot(ratios, range(len(games)), marker, color=color, label=label, markersize=5)
     axes.set_yticks(range(len(games)), games, fontsize=7)
     axes.set_xlim(left=0)
@@ -171,10 +169,10 @@ def draw(found: dict[str, dict[str, Any]]) -> None:
     save(figure, PICTURE)
 
 
-def page(found: dict[str, dict[str, Any]]) -> str:
+def page(results: dict[str, dict[str, Any]]) -> str:
     """Returns the page: one row for each game."""
-    exact, measured = found["exact"], found["measured"]
-    speeds = [kind for kind in ("speed-1", "speed-2") if kind in found]
+    exact, measured = results["exact"], results["measured"]
+    speeds = [kind for kind in ("speed-1", "speed-2") if kind in results]
     equal = sum(row["equal"] == row["frames"] for row in exact.values())
     texts = [
         "Written by `python tools/emulators.py write`. Equal to ale-py in RAM, screen, reward, "
@@ -182,7 +180,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         f"({measured['exact']}).",
     ]
     for kind in speeds:
-        ratios = [ratio(row) for row in found[kind].values()]
+        ratios = [ratio(row) for row in results[kind].values()]
         mean = statistics.geometric_mean(ratios)
         cores = f"{kind[-1]} core{'s' * (kind[-1] != '1')}"
         texts.append(
@@ -202,7 +200,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     for game, row in exact.items():
         cells = [game, f"{row['equal']:,} of {row['frames']:,}", str(row["ends"])]
         for kind in speeds:
-            rates_of = found[kind].get(game)
+            rates_of = results[kind].get(game)
             cells += (
                 [f"{statistics.median(rates_of[name]):,.0f}" for name in ("envpool", "atari2600")]
                 + [f"{ratio(rates_of):.1f}"]
@@ -221,10 +219,10 @@ def main() -> int:
     parser.add_argument("--cores", type=int, default=2, help="of speed")
     arguments = parser.parse_args()
     if arguments.what == "write":
-        found = read()
-        if any(kind.startswith("speed") for kind in found):
-            draw(found)
-        replace_text(PAGE, page(found))
+        results = read()
+        if any(kind.startswith("speed") for kind in results):
+            draw(results)
+        replace_text(PAGE, page(results))
         return 0
     kind = "exact" if arguments.what == "exact" else f"speed-{arguments.cores}"
     every = atari_games() if kind == "exact" else atari57()

@@ -27,14 +27,14 @@ from jaxrl.config.validation import check_game  # noqa: E402
 from jaxrl.errors import UserError  # noqa: E402
 from tests.envs.atari2600.played import ACTIONS, Game, ale  # noqa: E402
 
-HELD = 4  # frames of an action
+ACTION_FRAMES = 4  # frames of an action
 CYCLES_PER_LINE, BLANK_CLOCKS = 76, 68  # of a scan line; a cycle is three clocks, a clock a pixel
 RAM_START = 0x80
 Pair = tuple[int, int]  # our value and the other's
 Write = tuple[int, str, int]  # cycle since the first line, register, value
 
 
-class Played(Protocol):
+class ComparedGame(Protocol):
     """An emulator with one game, frame by frame."""
 
     @property
@@ -119,11 +119,11 @@ class Difference(NamedTuple):
     write: tuple[Write | None, Write | None] | None  # ours and the other's first that differs
 
 
-def first_difference(ours: Game, other: Played, frames: int, seed: int) -> Difference | None:
+def first_difference(ours: Game, other: ComparedGame, frames: int, seed: int) -> Difference | None:
     """Returns the first difference of two games that play random actions, or None."""
     for played in _frames(ours, other, frames, seed):
         frame, action, after_reset, rewards = played
-        found = Difference(
+        difference = Difference(
             frame,
             action,
             after_reset,
@@ -132,8 +132,8 @@ def first_difference(ours: Game, other: Played, frames: int, seed: int) -> Diffe
             _compare_pictures(ours, other),
             *_compare_chips(ours, other),
         )
-        if any(found[3:]):
-            return found
+        if any(difference[3:]):
+            return difference
     return None
 
 
@@ -146,7 +146,7 @@ class _Frame(NamedTuple):
     rewards: Pair
 
 
-def _frames(ours: Game, other: Played, frames: int, seed: int) -> Iterator[_Frame]:
+def _frames(ours: Game, other: ComparedGame, frames: int, seed: int) -> Iterator[_Frame]:
     """Plays random actions in both, and stops after every frame and every reset."""
     ours.reset()  # as ALE does when it loads a cartridge
     if isinstance(other, Game):
@@ -158,7 +158,7 @@ def _frames(ours: Game, other: Played, frames: int, seed: int) -> Iterator[_Fram
     rng = np.random.default_rng(seed)
     action = 0
     for frame in range(1, frames + 1):
-        if frame % HELD == 1:
+        if frame % ACTION_FRAMES == 1:
             action = int(rng.integers(ACTIONS))
         yield _Frame(frame, action, False, (ours.act(action), other.act(action)))
         if ours.progress[2] or other.progress[2]:
@@ -167,7 +167,7 @@ def _frames(ours: Game, other: Played, frames: int, seed: int) -> Iterator[_Fram
             yield _Frame(frame, action, True, (0, 0))
 
 
-def _answers(game: Played, reward: int) -> dict[str, int]:
+def _answers(game: ComparedGame, reward: int) -> dict[str, int]:
     _, lives, over = game.progress
     return {"reward": reward, "lives": lives, "over": int(over)}
 
@@ -177,7 +177,7 @@ def _differing(ours: dict[Any, int], others: dict[Any, int]) -> dict[Any, Pair]:
 
 
 def _compare_chips(
-    ours: Game, other: Played
+    ours: Game, other: ComparedGame
 ) -> tuple[dict[str, Pair], tuple[Write | None, Write | None] | None]:
     """Returns the registers that differ and the first write that does, where both are ours."""
     if not isinstance(other, Game):
@@ -187,17 +187,17 @@ def _compare_chips(
     return _differing(ours.registers, other.registers), write
 
 
-def _compare_pictures(ours: Game, other: Played) -> Picture | None:
+def _compare_pictures(ours: Game, other: ComparedGame) -> Picture | None:
     """Returns the first row that differs, or None."""
-    one, two = ours.screen, other.screen
-    rows = np.flatnonzero((one != two).any(axis=1))
+    screen, other_screen = ours.screen, other.screen
+    rows = np.flatnonzero((screen != other_screen).any(axis=1))
     if not rows.size:
         return None
     row = int(rows[0])
     line = ours.first_line + row
     runs: list[Run] = []
-    for x in np.flatnonzero(one[row] != two[row]):
-        colors = (int(one[row, x]), int(two[row, x]))
+    for x in np.flatnonzero(screen[row] != other_screen[row]):
+        colors = (int(screen[row, x]), int(other_screen[row, x]))
         if runs and runs[-1].last == x - 1 and runs[-1].colors == colors:
             runs[-1] = runs[-1]._replace(last=int(x))
         else:
@@ -208,28 +208,28 @@ def _compare_pictures(ours: Game, other: Played) -> Picture | None:
 def _writes(log: list[Write], line: int) -> list[Write]:
     """Returns the writes of a scan line, or of the last line before it that has any."""
     lines = [cycle // CYCLES_PER_LINE for cycle, _, _ in log]
-    newest = max((found for found in lines if found <= line), default=-1)
-    return [write for write, found in zip(log, lines, strict=True) if found == newest]
+    newest = max((number for number in lines if number <= line), default=-1)
+    return [write for write, number in zip(log, lines, strict=True) if number == newest]
 
 
-def describe(game: str, against: str, found: Difference) -> str:
+def describe(game: str, against: str, difference: Difference) -> str:
     """Returns what differs, a line each."""
-    when = f"frame {found.frame} ({FULL_ACTIONS[found.action]})"
-    if found.after_reset:
-        when = f"the reset after {when}" if found.frame else "the first reset"
+    when = f"frame {difference.frame} ({FULL_ACTIONS[difference.action]})"
+    if difference.after_reset:
+        when = f"the reset after {when}" if difference.frame else "the first reset"
     lines = [f"{game}: {when} is the first that differs from {against}"]
-    for address, (one, two) in found.ram.items():
-        lines.append(f"  RAM ${address:02X}: ours ${one:02X}, {against} ${two:02X}")
-    for name, (one, two) in found.answers.items():
-        lines.append(f"  {name}: ours {one}, {against} {two}")
-    for name, (one, two) in found.registers.items():
-        lines.append(f"  {name}: ours ${one:02X}, {against} ${two:02X}")
-    if found.write:
+    for address, (mine, theirs) in difference.ram.items():
+        lines.append(f"  RAM ${address:02X}: ours ${mine:02X}, {against} ${theirs:02X}")
+    for name, (mine, theirs) in difference.answers.items():
+        lines.append(f"  {name}: ours {mine}, {against} {theirs}")
+    for name, (mine, theirs) in difference.registers.items():
+        lines.append(f"  {name}: ours ${mine:02X}, {against} ${theirs:02X}")
+    if difference.write:
         lines.append("  the first write to the TIA that differs")
-        for name, write in zip(("ours", against), found.write, strict=True):
+        for name, write in zip(("ours", against), difference.write, strict=True):
             lines.append(f"    {name}: {_describe_write(write) if write else 'none'}")
-    if found.picture:
-        lines += _describe_picture(against, found.picture)
+    if difference.picture:
+        lines += _describe_picture(against, difference.picture)
     return "\n".join(lines)
 
 
@@ -237,10 +237,10 @@ def _describe_picture(against: str, picture: Picture) -> list[str]:
     row, line, num_rows, runs, writes = picture
     lines = [f"  scan line {line} (row {row} of the screen), the first of {num_rows} that differ"]
     for run in runs:
-        one, two = run.colors
+        mine, theirs = run.colors
         many = f"pixels {run.first} to {run.last}"
         where = many if run.last > run.first else f"pixel {run.first}"
-        lines.append(f"    {where}: ours ${one:02X}, {against} ${two:02X}")
+        lines.append(f"    {where}: ours ${mine:02X}, {against} ${theirs:02X}")
     lines.append("  our writes to the TIA there, or last before it")
     return lines + [f"    {_describe_write(write)}" for write in writes]
 
@@ -256,10 +256,10 @@ def _describe_write(write: Write) -> str:
 def compare(game: str, against: str, frames: int, seed: int) -> int:
     """Plays both and prints what differs; returns the exit status."""
     check_game(game, atari_games())
-    other: Played = Ale(game) if against == "ale" else Game(game, plain=True)
-    found = first_difference(Game(game), other, frames, seed)
-    if found:
-        print(describe(game, against, found))
+    other: ComparedGame = Ale(game) if against == "ale" else Game(game, plain=True)
+    difference = first_difference(Game(game), other, frames, seed)
+    if difference:
+        print(describe(game, against, difference))
         return 1
     parts = "RAM, screens, rewards, lives and ends"
     parts = f"registers, writes to the TIA, {parts}" if against == "plain" else parts
@@ -277,11 +277,11 @@ def main(arguments: list[str] | None = None) -> int:
                         help="ale-py, or our interpreter of single instructions")  # fmt: skip
     parser.add_argument("--frames", type=int, default=3000, help="of random actions, 60 a second")
     parser.add_argument("--seed", type=int, default=0, help="of the actions")
-    given = parser.parse_args(arguments)
-    if given.frames < 1 or given.seed < 0:
+    options = parser.parse_args(arguments)
+    if options.frames < 1 or options.seed < 0:
         parser.error("--frames is from 1 on, --seed from 0 on")
     try:
-        return compare(given.game, given.against, given.frames, given.seed)
+        return compare(options.game, options.against, options.frames, options.seed)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status

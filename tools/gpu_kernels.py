@@ -26,8 +26,8 @@ GAMES = ("pong", "breakout", "seaquest", "montezuma_revenge", "tic_tac_toe_3d")
 # 59,136 are those that play at the same time on an H100.
 NUM_GAMES = (1024, 4096, 16_384, 59_136, 65_536)
 KERNELS = {"play": STEP, "play, draw": STEP | DRAW, "all": STEP | DRAW | AGAIN}
-STEPS = 32  # of a call
-SECONDS = 2.0  # of each measurement
+STEPS = 32  # steps of a call
+SECONDS = 2.0  # seconds of each measurement
 
 
 def rate(game: str, num_envs: int, kernels: int, seconds: float = SECONDS) -> float:
@@ -68,7 +68,7 @@ def main(games: list[str]) -> int:
             except UserError as error:
                 print(error, file=sys.stderr)
                 return error.status
-            print(f"| {num_envs:,} |" + "".join(f" {one:,.0f} |" for one in rates), flush=True)
+            print(f"| {num_envs:,} |" + "".join(f" {x:,.0f} |" for x in rates), flush=True)
     return 0
 
 

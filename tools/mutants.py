@@ -291,12 +291,12 @@ evaluation-counts-resets:
 # evaluation/protocols.py
 evaluation-noops-of-training:
     evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    "noop": {"noop_max": 30}, => "noop": {},
+    "noop_max": PROTOCOLS[protocol].noop_max, =>
 evaluation-limit-of-training:
     evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     "max_episode_steps": MOST_FRAMES // config.env.frame_skip, =>
 evaluation-is-not-sticky: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
-    STICKINESS[protocol] => 0.0
+    PROTOCOLS[protocol].stickiness => 0.0
 evaluation-clips-rewards: evaluation/test_protocols.py::test_settings_of_each_protocol_reach_envpool
     "reward_clip": False => "reward_clip": True
 evaluation-fires-once:
@@ -360,15 +360,15 @@ class Mutant:
     """One change of one file, and the test that fails with it."""
 
     name: str
-    file: str  # of jaxrl/
-    test: str  # of tests/, as pytest names it
+    file: str  # in jaxrl/
+    test: str  # in tests/, as pytest names it
     original: str
     changed: str
 
 
 def mutants() -> list[Mutant]:
     """Returns the table's mutants."""
-    found: list[Mutant] = []
+    entries: list[Mutant] = []
     file = ""
     for entry in re.split(r"\n(?=\S)", TABLE.strip()):
         if entry.startswith("# "):
@@ -377,14 +377,14 @@ def mutants() -> list[Mutant]:
         match = re.fullmatch(r"(\S+): (\S+) (.+) =>(.*)", " ".join(entry.split()))
         assert match, entry
         name, test, original, changed = (part.strip() for part in match.groups())
-        found.append(Mutant(name, file, test, original, changed))
-    return found
+        entries.append(Mutant(name, file, test, original, changed))
+    return entries
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:
     """Returns what the copy of a folder leaves out; jaxrl/runs and tests/runs are code."""
-    found = shutil.ignore_patterns(*LEFT_OUT)(folder, names)
-    return found if Path(folder) == ROOT else found - {"runs"}
+    ignored = shutil.ignore_patterns(*LEFT_OUT)(folder, names)
+    return ignored if Path(folder) == ROOT else ignored - {"runs"}
 
 
 def copy_tree(to: Path) -> None:
@@ -395,7 +395,7 @@ def copy_tree(to: Path) -> None:
 
 
 def run(copy: Path, *arguments: str) -> tuple[int, str]:
-    """Runs Python on the copy: the exit status, -1 past the deadline, and what it said."""
+    """Runs Python on the copy; returns the exit status, -1 past the deadline, and the output."""
     # Without bytecode: a mutant may have the size and the second of the file before it.
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *arguments]
@@ -422,12 +422,12 @@ def attempt(mutant: Mutant, copy: Path) -> str:
         return f"STALE: its text occurs {text.count(mutant.original)} times in {mutant.file}"
     path.write_text(text.replace(mutant.original, mutant.changed), encoding="utf-8")
     start = time.monotonic()
-    status, said = pytest(copy, [mutant.test])
+    status, output = pytest(copy, [mutant.test])
     seconds = time.monotonic() - start
     path.write_text(text, encoding="utf-8")
     # 1: a test failed. Other statuses say that none ran.
     verdict = {0: "SURVIVED", 1: "killed", -1: "killed"}.get(status, f"BROKEN, status {status}")
-    reason = re.search(r"^\S+:\d+: (.*)$", said, re.MULTILINE) if status == 1 else None
+    reason = re.search(r"^\S+:\d+: (.*)$", output, re.MULTILINE) if status == 1 else None
     return f"{verdict} in {seconds:.0f} s" + (f": {reason.group(1)[:100]}" if reason else "")
 
 
@@ -436,14 +436,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("parts", nargs="*", help="of names, files or tests; without any all")
     parser.add_argument("--list", action="store_true", help="show them and end")
-    given = parser.parse_args()
+    options = parser.parse_args()
 
     def is_meant(mutant: Mutant) -> bool:
         texts = mutant.name, mutant.file, mutant.test
-        return not given.parts or any(part in text for part in given.parts for text in texts)
+        return not options.parts or any(part in text for part in options.parts for text in texts)
 
     chosen = [mutant for mutant in mutants() if is_meant(mutant)]
-    if given.list or not chosen:
+    if options.list or not chosen:
         print("\n".join(f"{m.name:36} {m.file:18} {m.test}" for m in chosen) or "no such mutant")
         return 0 if chosen else 1
     with tempfile.TemporaryDirectory() as folder:
@@ -452,9 +452,9 @@ def main() -> int:
         _, imported = run(copy, "-c", "import jaxrl; print(jaxrl.__file__)")
         assert imported.startswith(str(copy)), f"the tests would import {imported}"
         print(f"{len(chosen)} mutants; first their tests without them ...", flush=True)
-        status, said = pytest(copy, [mutant.test for mutant in chosen])
+        status, output = pytest(copy, [mutant.test for mutant in chosen])
         if status:
-            print(f"{said[-2000:]}\nthese tests must pass before anything is broken")
+            print(f"{output[-2000:]}\nthese tests must pass before anything is broken")
             return 1
         left = []
         for mutant in chosen:

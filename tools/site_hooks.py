@@ -21,7 +21,7 @@ def adapted(markdown: str, path: str, repo_url: str) -> str:
     """Returns a page without the marks of tests, and without links that leave docs/.
 
     Args:
-      markdown: of the page.
+      markdown: the page's text.
       path: within docs/.
       repo_url: where the repository can be read; without one such a link becomes its text.
     """

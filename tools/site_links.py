@@ -22,9 +22,9 @@ class _Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.links += [value for name in ("href", "src") if (value := found.get(name))]
-        self.anchors |= {value for name in ("id", "name") if (value := found.get(name))}
+        attributes = dict(attrs)
+        self.links += [value for name in ("href", "src") if (value := attributes.get(name))]
+        self.anchors |= {value for name in ("id", "name") if (value := attributes.get(name))}
 
 
 def pages(site: Path) -> dict[Path, _Page]:
@@ -36,19 +36,19 @@ def pages(site: Path) -> dict[Path, _Page]:
 
 def broken(site: Path) -> Iterator[str]:
     """Yields each local link that leads nowhere, with its page."""
-    found = pages(site)
-    for path, page in found.items():
+    by_path = pages(site)
+    for path, page in by_path.items():
         for link in page.links:
             if link.startswith(EXTERNAL):
                 continue
             parts = urlsplit(link)
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if parts.path.startswith("/"):  # of the page for what is not found
+            if parts.path.startswith("/"):  # from the page for missing addresses
                 target = (site / unquote(parts.path[1:])).resolve()
             target = target / "index.html" if target.is_dir() else target
             missing = not target.exists()
-            if target in found:
-                missing = unquote(parts.fragment) not in found[target].anchors
+            if target in by_path:
+                missing = unquote(parts.fragment) not in by_path[target].anchors
             if missing:
                 yield f"{path.relative_to(site.resolve())}: {link}"
 

@@ -28,12 +28,12 @@ PERSONAL = re.compile(rf"{BEGINS}(?:/[\w.-]+)*?/(?:home|Users)/[^/\s]+")
 def section(folder: Path) -> str:
     """Returns the section: every machine of the folder, the newest first."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    files.sort(key=lambda found: found["date"], reverse=True)
-    parts = [f"### {found['name']}\n\n{markdown(found)}" for found in files]
+    files.sort(key=lambda results: results["date"], reverse=True)
+    parts = [f"### {results['name']}\n\n{markdown(results)}" for results in files]
     return "\n".join(parts) or "No machine has been measured yet.\n"
 
 
-def with_section(page: str, text: str) -> str:
+def replace_section(page: str, text: str) -> str:
     """Returns the page with the text between its two marks. Raises `UserError` without them."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -45,29 +45,29 @@ def with_section(page: str, text: str) -> str:
 def take_in(suite: Path, folder: Path, name: str = "") -> Path:
     """Copies the results of a suite into the folder as those of a machine; returns the file.
 
-    What the file has of the same machine and the suite has not is kept. Raises `UserError` where
+    Members of the file that the suite lacks stay. Raises `UserError` where
     the file is of another machine or size.
 
     Args:
       suite: output of `jaxrl bench --suite`.
-      folder: of one file for each machine.
-      name: of the machine; its devices, or its cores, without.
+      folder: holds one file for each machine.
+      name: the machine's; by default its devices, or its cores.
     """
     try:
-        found = json.loads((suite / RESULTS).read_text(encoding="utf-8"))
+        results = json.loads((suite / RESULTS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"'{suite}' holds no results of a suite: {error}") from None
-    machine = found["machine"]
+    machine = results["machine"]
     accelerated = f"{machine['num_devices']} x {machine['device_kind']}"
     named = name or (f"{machine['cores']} cores" if machine["platform"] == "cpu" else accelerated)
-    kept = {key: machine.get(key) for key in MACHINE_KEYS}
+    description = {key: machine.get(key) for key in MACHINE_KEYS}
     path = folder / f"{re.sub('[^a-z0-9]+', '-', named.lower()).strip('-')}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    found = {"name": named} | found | {"machine": kept}
-    found["members"] = [_without_paths(row) for row in found["members"]]
+    results = {"name": named} | results | {"machine": description}
+    results["members"] = [_hide_paths(row) for row in results["members"]]
     if path.exists():
-        found["members"] = _merged(json.loads(path.read_text(encoding="utf-8")), found, path)
-    replace_text(path, json.dumps(found, indent=2) + "\n")
+        results["members"] = _merged(json.loads(path.read_text(encoding="utf-8")), results, path)
+    replace_text(path, json.dumps(results, indent=2) + "\n")
     return path
 
 
@@ -88,7 +88,7 @@ def _merged(old: dict[str, Any], new: dict[str, Any], path: Path) -> list[dict[s
     return rows
 
 
-def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
+def _hide_paths(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row whose reason holds no path of a person, and is no longer than the table's."""
     if not row.get("reason"):
         return row
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
         if arguments:
             print(take_in(Path(arguments[0]), MEASUREMENTS, " ".join(arguments[1:])))
         page = PAGE.read_text(encoding="utf-8")
-        replace_text(PAGE, with_section(page, section(MEASUREMENTS)))
+        replace_text(PAGE, replace_section(page, section(MEASUREMENTS)))
     except UserError as error:
         print(f"jaxrl: {error}", file=sys.stderr)
         return error.status

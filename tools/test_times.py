@@ -42,7 +42,7 @@ class MeasuredTest:
         return f"{self.file}::{self.name}"
 
     @property
-    def own(self) -> float:
+    def unshared(self) -> float:
         """Seconds without fixtures, which others may share."""
         return self.seconds - sum(self.fixtures.values())
 
@@ -95,10 +95,10 @@ def budgets(path: Path = BUDGETS) -> dict[str, float]:
 def excesses(tests: list[MeasuredTest], allowed: dict[str, float]) -> list[str]:
     """Returns a line for each quick test and each file that is over its budget."""
     lines = [
-        f"{test.label} takes {test.own:.0f} s of the processor, a quick test "
+        f"{test.label} takes {test.unshared:.0f} s of the processor, a quick test "
         f"{allowed.get(test.label, QUICK_TEST):g}: mark it slow, or make it cheaper"
         for test in tests
-        if not test.slow and test.own > NOISE_OF_TEST * allowed.get(test.label, QUICK_TEST)
+        if not test.slow and test.unshared > NOISE_OF_TEST * allowed.get(test.label, QUICK_TEST)
     ]
     for file, seconds in sums(tests).items():
         if seconds > NOISE_OF_FILE * allowed.get(file, FILE):
@@ -111,21 +111,21 @@ def excesses(tests: list[MeasuredTest], allowed: dict[str, float]) -> list[str]:
 
 def tables(tests: list[MeasuredTest], most: int) -> str:
     """Returns the files and the fixtures that take the most seconds, as two tables."""
-    of_file = defaultdict(list)
+    by_file = defaultdict(list)
     for test in tests:
-        of_file[test.file].append(test)
+        by_file[test.file].append(test)
     lines = ["| file | tests | CPU s | s | slowest test |", "|---|---|---|---|---|"]
     total = sum(test.seconds for test in tests)
     for file, seconds in list(sums(tests).items())[:most]:
-        slowest = max(of_file[file], key=lambda test: test.seconds)
-        wall = sum(test.wall for test in of_file[file])
-        count = len(of_file[file])
+        slowest = max(by_file[file], key=lambda test: test.seconds)
+        wall = sum(test.wall for test in by_file[file])
+        count = len(by_file[file])
         lines.append(
             f"| {file} | {count} | {seconds:.0f} | {wall:.0f} | "
             f"{slowest.name} ({slowest.seconds:.0f}) |"
         )
     wall = sum(test.wall for test in tests)
-    lines.append(f"| all {len(of_file)} files | {len(tests)} | {total:.0f} | {wall:.0f} | |")
+    lines.append(f"| all {len(by_file)} files | {len(tests)} | {total:.0f} | {wall:.0f} | |")
     fixtures: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for test in tests:

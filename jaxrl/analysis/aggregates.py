@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxrl.analysis import statistics
-from jaxrl.analysis.groups import by_configuration
+from jaxrl.analysis.groups import runs_by_configuration
 from jaxrl.analysis.statistics import AGGREGATES, Estimate, GameScores
 from jaxrl.atari.games import atari_games
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
 from jaxrl.runs.evaluation_record import Conditions, Evaluation
-from jaxrl.runs.paths import as_given
+from jaxrl.runs.paths import name_policies
 
 FEW_SEEDS = 5  # with fewer, a bootstrap's intervals are too narrow to trust
 
@@ -36,12 +36,12 @@ class ScoreSummary(NamedTuple):
         return evaluation_record.played(self.evaluations.values())
 
 
-def summarize(found: dict[Path, Evaluation]) -> ScoreSummary:
+def summarize(evaluations: dict[Path, Evaluation]) -> ScoreSummary:
     """Sorts evaluations by configuration. Raises `UserError` if their protocols differ."""
-    protocol = common_protocol(found)
+    protocol = common_protocol(evaluations)
     scores, warnings = {}, []
-    for label, members in by_configuration(list(found)).items():
-        results = [found[run_dir] for run_dir in members]
+    for label, members in runs_by_configuration(list(evaluations)).items():
+        results = [evaluations[run_dir] for run_dir in members]
         without = sorted({r.game for r in results if r.human_normalized_mean is None})
         if without:
             warnings.append(f"{label}: no human score is published of {', '.join(without)}: "
@@ -49,18 +49,19 @@ def summarize(found: dict[Path, Evaluation]) -> ScoreSummary:
         by_game = scores_by_game([(r, r.human_normalized_mean) for r in results])
         if by_game:
             scores[label] = by_game
-    steps = sorted({result.step or 0 for result in found.values()})
+    steps = sorted({result.step or 0 for result in evaluations.values()})
     if len(steps) > 1:
         warnings.append(f"trained for different numbers of agent steps, {steps[0]:,} to "
                         f"{steps[-1]:,}")  # fmt: skip
-    warnings += epsilon_notes(found.values()) + condition_notes(found.values())
-    return ScoreSummary(protocol, found, scores, warnings + (_warnings(scores) if scores else []))
+    warnings += epsilon_notes(evaluations.values()) + condition_notes(evaluations.values())
+    warnings += _warnings(scores) if scores else []
+    return ScoreSummary(protocol, evaluations, scores, warnings)
 
 
-def common_protocol(found: dict[Path, Evaluation]) -> str:
+def common_protocol(evaluations: dict[Path, Evaluation]) -> str:
     """Returns the protocol of all evaluations. Raises `UserError` if there are several."""
     by_protocol: dict[str, list[Path]] = {}
-    for run_dir, result in found.items():
+    for run_dir, result in evaluations.items():
         by_protocol.setdefault(result.protocol, []).append(run_dir)
     if len(by_protocol) > 1:
         each = "; ".join(f"{name}: {', '.join(map(str, d))}" for name, d in by_protocol.items())
@@ -80,28 +81,28 @@ def scores_by_game(results: list[tuple[Evaluation, float | None]]) -> GameScores
 
 def _warnings(scores: dict[str, GameScores]) -> list[str]:
     """Returns reasons why the aggregates may mislead."""
-    found = []
+    warnings = []
     games = [set(by_game) for by_game in scores.values()]
     if any(other != games[0] for other in games):
-        found.append("the configurations were evaluated on different games: their aggregates "
-                     "cannot be compared")  # fmt: skip
+        warnings.append("the configurations were evaluated on different games: their aggregates "
+                        "cannot be compared")  # fmt: skip
     for label, by_game in scores.items():
         numbers = {game: len(seeds) for game, seeds in by_game.items()}
         if len(set(numbers.values())) > 1:
             each = ", ".join(f"{game} {number}" for game, number in numbers.items())
-            found.append(f"{label}: games with more seeds weigh more in the IQM and the "
-                         f"optimality gap ({each})")  # fmt: skip
+            warnings.append(f"{label}: games with more seeds weigh more in the IQM and the "
+                            f"optimality gap ({each})")  # fmt: skip
         if max(numbers.values()) > 1 and min(numbers.values()) < FEW_SEEDS:
-            found.append(f"{label}: intervals of fewer than {FEW_SEEDS} seeds are too narrow")
-    return found
+            warnings.append(f"{label}: intervals of fewer than {FEW_SEEDS} seeds are too narrow")
+    return warnings
 
 
 def epsilon_notes(results: Iterable[Evaluation]) -> list[str]:
     """Returns a note if value-based agents were evaluated with different epsilons."""
-    found = sorted({result.epsilon for result in results if result.epsilon is not None})
-    if len(found) < 2:
+    epsilons = sorted({result.epsilon for result in results if result.epsilon is not None})
+    if len(epsilons) < 2:
         return []
-    return [f"evaluated with different epsilons, {found[0]:g} to {found[-1]:g}"]
+    return [f"evaluated with different epsilons, {epsilons[0]:g} to {epsilons[-1]:g}"]
 
 
 def condition_notes(results: Iterable[Evaluation]) -> list[str]:
@@ -112,7 +113,7 @@ def condition_notes(results: Iterable[Evaluation]) -> list[str]:
             by_game.setdefault(result.game, set()).add(result.conditions)
     notes = []
     for game, conditions in by_game.items():
-        known = sorted(one.describe() for one in conditions if one)
+        known = sorted(way.describe() for way in conditions if way)
         if len(known) > 1:
             notes.append(f"{game} was played in different ways: {'; '.join(known)}")
         if known and None in conditions:
@@ -129,7 +130,7 @@ def to_json(summary: ScoreSummary) -> dict[str, Any]:
     return {
         "protocol": summary.protocol,
         "evaluations": [
-            {"run": as_given(run_dir)} | dataclasses.asdict(result)
+            {"run": name_policies(run_dir)} | dataclasses.asdict(result)
             for run_dir, result in summary.evaluations.items()
         ],
         "aggregates": {
@@ -168,7 +169,7 @@ def describe(summary: ScoreSummary) -> str:
     for label, by_game in summary.scores.items():
         runs = sum(map(len, by_game.values()))
         estimates = statistics.aggregate(by_game).values()
-        grid.add_row(label, str(len(by_game)), str(runs), *map(with_interval, estimates))
+        grid.add_row(label, str(len(by_game)), str(runs), *map(format_estimate, estimates))
     out = io.StringIO()
     terminal = Console()
     width = terminal.width if terminal.is_terminal else 120
@@ -176,7 +177,7 @@ def describe(summary: ScoreSummary) -> str:
     return "\n".join([out.getvalue().rstrip(), *lines])
 
 
-def with_interval(estimate: Estimate, form: str = ".2f") -> str:
+def format_estimate(estimate: Estimate, form: str = ".2f") -> str:
     """Returns the value as text, with its interval in brackets if there is one."""
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:{form}}"

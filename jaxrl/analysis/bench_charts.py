@@ -7,13 +7,13 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GRAY, legend_beside, line_style, save
+from jaxrl.analysis.drawing import COLORS, GRAY, legend_beside, line_style, new_figure, save
 
 
 def draw_throughput(
     axes: Sequence["matplotlib.axes.Axes"], rates: dict[int, dict[str, float]]
 ) -> None:
-    """Draws steps per second of each load into two axes: of all environments, and of one.
+    """Draws steps per second of each load into two axes: in total, and per environment.
 
     Args:
       axes: two.
@@ -51,9 +51,7 @@ def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> 
       target: the PNG. Raises `UserError` if it cannot be written.
       title: names the measurement.
     """
-    import matplotlib.figure
-
-    figure = matplotlib.figure.Figure(figsize=(10, 4), layout="constrained")
+    figure = new_figure(10, 4)
     draw_throughput(figure.subplots(1, 2), rates)
     figure.suptitle(title, fontsize="medium")
     save(figure, target)
@@ -87,13 +85,13 @@ def draw_scaling(
       rates: label -> number of devices -> agent steps per second. Each label needs a rate of 1
         device: the ideal is its multiple.
     """
-    for number, (label, found) in enumerate(rates.items()):
-        devices = sorted(found)
+    for number, (label, by_devices) in enumerate(rates.items()):
+        devices = sorted(by_devices)
         line = line_style(number) | {"marker": "."}
-        ideal = [found[1] * count for count in devices]
+        ideal = [by_devices[1] * count for count in devices]
         axes[0].plot(devices, ideal, color=GRAY, linestyle=":", label="_" if number else "ideal")
-        axes[0].plot(devices, [found[count] for count in devices], label=label, **line)
-        share = [found[count] / best for count, best in zip(devices, ideal, strict=True)]
+        axes[0].plot(devices, [by_devices[count] for count in devices], label=label, **line)
+        share = [by_devices[count] / best for count, best in zip(devices, ideal, strict=True)]
         axes[1].plot(devices, share, label=label, **line)
     axes[0].set_yscale("log")
     axes[0].yaxis.set_major_formatter("{x:,.0f}")

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GRAY, PALE, palette
+from jaxrl.analysis.drawing import COLORS, GRAY, PALE, new_figure, palette, show_screen
 from jaxrl.evaluation.branches import Branches
 
 WIDTH = 9.5  # inches
 TOP = 3.1  # inches of the screen and the curves above the pictures
-MOST_ROWS = 6  # of pictures; of more outcomes the best and the worst
+MOST_ROWS = 6  # rows of pictures; with more outcomes those of the best and the worst
 
 
 class _Outcome(NamedTuple):
@@ -27,18 +27,16 @@ def draw(branches: Branches) -> "matplotlib.figure.Figure":
 
     Actions that the game does not tell apart share a row of pictures, the best return first.
     """
-    import matplotlib.figure
-
     outcomes = _outcomes(branches)
     rows = _rows(outcomes)
     columns = len(branches.picture_steps)
     height, width = branches.screen.shape[:2]
     row_height = (WIDTH - 1.3) / max(columns, 4) * height / width + 0.25
     heights = [TOP, row_height * len(rows) + 0.3]
-    figure = matplotlib.figure.Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
+    figure = new_figure(WIDTH, sum(heights))
     top, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
     screen, returns, values = top.subplots(1, 3, width_ratios=[1.1, 1.6, 1.8])
-    _draw_screen(screen, branches.screen)
+    show_screen(screen, branches.screen)
     screen.set_title(f"step {branches.step:,}, score {branches.score:g}", fontsize="medium")
     _draw_returns(returns, branches, outcomes)
     _draw_values(values, branches, outcomes)
@@ -50,19 +48,17 @@ def draw(branches: Branches) -> "matplotlib.figure.Figure":
     return figure
 
 
-def draw_choices(found: Sequence[Branches]) -> "matplotlib.figure.Figure":
+def draw_choices(moments: Sequence[Branches]) -> "matplotlib.figure.Figure":
     """Draws the returns of all actions at several moments of a game, and the state's value there.
 
     Where the returns lie apart the choice matters.
     """
-    import matplotlib.figure
-
-    figure = matplotlib.figure.Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    figure = new_figure(WIDTH, 3.2)
     axes = figure.subplots()
-    steps = [branches.step for branches in found]
-    returns = np.stack([branches.returns for branches in found])
-    values = [branches.value for branches in found]
-    chosen = [branches.returns[branches.chosen] for branches in found]
+    steps = [moment.step for moment in moments]
+    returns = np.stack([moment.returns for moment in moments])
+    values = [moment.value for moment in moments]
+    chosen = [moment.returns[moment.chosen] for moment in moments]
     axes.plot(steps, values, color="black", linewidth=1, label="value of the state")
     axes.vlines(steps, returns.min(axis=1), returns.max(axis=1), color=PALE)
     others = np.repeat(steps, returns.shape[1])
@@ -78,24 +74,22 @@ def draw_choices(found: Sequence[Branches]) -> "matplotlib.figure.Figure":
 
 def _outcomes(branches: Branches) -> list[_Outcome]:
     """Returns the actions by what they lead to, the best return first."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for action in np.argsort(-branches.returns, kind="stable"):
-        same = (actions for actions in found if _are_equal(branches, actions[0], int(action)))
+        same = (actions for actions in groups if _are_equal(branches, actions[0], int(action)))
         if actions := next(same, None):
             actions.append(int(action))
         else:
-            found.append([int(action)])
-    names = [", ".join(branches.action_names[action] for action in sorted(a)) for a in found]
-    colors = palette(len(found))
-    return [_Outcome(*parts) for parts in zip(found, names, colors, strict=True)]
+            groups.append([int(action)])
+    names = [", ".join(branches.action_names[action] for action in sorted(a)) for a in groups]
+    colors = palette(len(groups))
+    return [_Outcome(*parts) for parts in zip(groups, names, colors, strict=True)]
 
 
-def _are_equal(branches: Branches, one: int, other: int) -> bool:
+def _are_equal(branches: Branches, first: int, second: int) -> bool:
     """Returns whether two actions lead to the same pictures, rewards and values."""
     parts = (branches.pictures, branches.rewards, branches.values)
-    return all(np.array_equal(part[one], part[other], equal_nan=True) for part in parts[1:]) and (
-        np.array_equal(parts[0][one], parts[0][other])
-    )
+    return all(np.array_equal(part[first], part[second], equal_nan=True) for part in parts)
 
 
 def _rows(outcomes: list[_Outcome]) -> list[_Outcome]:
@@ -106,23 +100,15 @@ def _rows(outcomes: list[_Outcome]) -> list[_Outcome]:
     return outcomes[:half] + outcomes[-half:]
 
 
-def _draw_screen(axes: Any, screen: np.ndarray, alpha: float = 1.0) -> None:
-    """Draws a screen with a border and without ticks."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_color(GRAY)
-    axes.imshow(screen, interpolation="nearest", alpha=alpha)
-
-
 def _draw_returns(axes: Any, branches: Branches, outcomes: list[_Outcome]) -> None:
     """Draws for each action its return, the value of the next state, and the policy."""
     rows = range(len(branches.action_names))
     for outcome in outcomes:
         for action in outcome.actions:
-            next_value, found = branches.values[action, 0], branches.returns[action]
-            axes.plot([next_value, found], [action] * 2, color=outcome.color, linewidth=1)
+            next_value, final = branches.values[action, 0], branches.returns[action]
+            axes.plot([next_value, final], [action] * 2, color=outcome.color, linewidth=1)
             axes.plot(next_value, action, "o", color=outcome.color, fillstyle="none")
-            axes.plot(found, action, "o", color=outcome.color)
+            axes.plot(final, action, "o", color=outcome.color)
     axes.axvline(branches.value, color="black", linestyle=":", linewidth=1, label="value here")
     axes.plot([], [], "o", color=GRAY, fillstyle="none", label="value of the next state")
     axes.plot([], [], "o", color=GRAY, label="return")
@@ -150,7 +136,7 @@ def _draw_values(axes: Any, branches: Branches, outcomes: list[_Outcome]) -> Non
         values = np.append(branches.value, branches.values[action])
         length = branches.lengths[action]
         if branches.terminated[action]:
-            values[length] = 0  # of a terminal state
+            values[length] = 0  # a terminal state's
         axes.plot(np.arange(horizon + 1), values, color=outcome.color, linewidth=1.3)
         for sign, marker in ((1, "^"), (-1, "v")):
             steps = np.flatnonzero(np.sign(branches.rewards[action]) == sign) + 1
@@ -174,15 +160,15 @@ def _draw_row(panels: Any, branches: Branches, outcome: _Outcome) -> None:
     for axes, screen, step in zip(
         panels, branches.pictures[action], branches.picture_steps, strict=True
     ):
-        _draw_screen(axes, screen, alpha=1.0 if before < branches.lengths[action] else 0.3)
+        show_screen(axes, screen, alpha=1.0 if before < branches.lengths[action] else 0.3)
         reward = branches.rewards[action, before:step].sum()
         ended = before < branches.lengths[action] <= step
-        said = [f"reward {reward:+g}"] if reward else []
+        notes = [f"reward {reward:+g}"] if reward else []
         if ended and branches.game_over[action]:
-            said.append("game over")
+            notes.append("game over")
         elif ended and branches.terminated[action]:
-            said.append("life lost")
-        axes.set_xlabel(", ".join(said), fontsize="small")
+            notes.append("life lost")
+        axes.set_xlabel(", ".join(notes), fontsize="small")
         before = step
     names = outcome.name.replace(", ", "\n")
     panels[0].set_ylabel(f"{names}\n{branches.returns[action]:.2f}", rotation=0, ha="right",

@@ -11,26 +11,26 @@ from jaxrl.analysis.aggregates import (
     common_protocol,
     condition_notes,
     epsilon_notes,
+    format_estimate,
     scores_by_game,
-    with_interval,
 )
-from jaxrl.analysis.groups import by_configuration
+from jaxrl.analysis.groups import runs_by_configuration
 from jaxrl.analysis.statistics import Comparison
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record
 from jaxrl.runs.evaluation_record import Evaluation
-from jaxrl.runs.paths import as_given
+from jaxrl.runs.paths import name_policies
 
 
 class ComparisonReport(NamedTuple):
-    """How two runs, or two configurations, compare."""
+    """The comparison of two runs, or of two configurations."""
 
     protocol: str
-    played: str  # the conditions of the games, in words
+    played: str  # the conditions of the games, as text
     names: tuple[str, str]
     games: list[str]
     resampled: str  # by the bootstrap: the games played by two policies, or seeds
-    unit: str  # of the means and their difference
+    unit: str  # "points" or "human-normalized", as the means and their difference are
     means: tuple[float, float]
     comparison: Comparison
     notes: list[str]
@@ -58,7 +58,7 @@ class ComparisonReport(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Which is better, in words."""
+        """Which is better, as a sentence."""
         if self.better is not None:
             return f"{self.better} is better: the 95 % interval of the difference excludes 0"
         if self.comparison.difference.low is None:
@@ -67,12 +67,12 @@ class ComparisonReport(NamedTuple):
 
     @property
     def figures(self) -> list[str]:
-        """The means with their difference, and the probability of improvement, in words."""
+        """The means with their difference, and the probability of improvement, as text."""
         difference, improvement = self.comparison
         return [
             f"mean {self.means[0]:.2f} against {self.means[1]:.2f} {self.unit}: difference "
-            f"{with_interval(difference, '+.2f')}",
-            f"the first scores higher with probability {with_interval(improvement)}",
+            f"{format_estimate(difference, '+.2f')}",
+            f"the first scores higher with probability {format_estimate(improvement)}",
         ]
 
     def describe(self) -> str:
@@ -95,27 +95,27 @@ def compare(run_dirs: list[Path], protocol: str | None = None) -> ComparisonRepo
 
     Raises `UserError` if they have no game in common, or are not of two configurations.
     """
-    found = {run_dir: evaluation_record.read(run_dir, protocol) for run_dir in run_dirs}
-    protocol = common_protocol(found)
+    evaluations = {run_dir: evaluation_record.read(run_dir, protocol) for run_dir in run_dirs}
+    protocol = common_protocol(evaluations)
     if len(run_dirs) == 2:
-        return _compare_runs(found, protocol)
-    groups = by_configuration(run_dirs)
+        return _compare_runs(evaluations, protocol)
+    groups = runs_by_configuration(run_dirs)
     if len(groups) != 2:
         raise UserError(
             f"{len(run_dirs)} runs of {len(groups)} configurations ({'; '.join(groups)}): give "
             "two runs, or runs of two configurations"
         )
-    by_label = {label: [found[run_dir] for run_dir in group] for label, group in groups.items()}
+    by_label = {label: [evaluations[r] for r in group] for label, group in groups.items()}
     return _compare_configurations(by_label, protocol)
 
 
-def _compare_runs(found: dict[Path, Evaluation], protocol: str) -> ComparisonReport:
+def _compare_runs(evaluations: dict[Path, Evaluation], protocol: str) -> ComparisonReport:
     """Compares two policies by the scores of their games."""
-    (first, x), (second, y) = found.items()
+    (first, x), (second, y) = evaluations.items()
     if x.game != y.game:
         raise UserError(f"'{first}' plays {x.game}, '{second}' {y.game}: give runs of one game, or "
                         "of two configurations on several games")  # fmt: skip
-    of_first, of_second = ({r.game: np.asarray(r.scores)} for r in (x, y))
+    first_scores, second_scores = ({r.game: np.asarray(r.scores)} for r in (x, y))
     notes = ["this is about these two policies; other seeds may turn out otherwise"]
     if x.step != y.step:
         steps = [f"{r.step:,}" if r.step is not None else "?" for r in (x, y)]
@@ -127,12 +127,12 @@ def _compare_runs(found: dict[Path, Evaluation], protocol: str) -> ComparisonRep
     return ComparisonReport(
         protocol=protocol,
         played=evaluation_record.played((x, y)),
-        names=(as_given(first), as_given(second)),
+        names=(name_policies(first), name_policies(second)),
         games=[x.game],
         resampled=f"the {x.episodes} and {y.episodes} games played",
         unit="points",
         means=(x.mean, y.mean),
-        comparison=statistics.compare(of_first, of_second),
+        comparison=statistics.compare(first_scores, second_scores),
         notes=notes,
     )
 
@@ -152,9 +152,9 @@ def _compare_configurations(groups: dict[str, list[Evaluation]], protocol: str) 
             raise UserError("no game in common has a published human score: compare one game")
     scores = []
     for results in (xs, ys):
-        of_these = [r for r in results if r.game in common]
-        figures = [r.human_normalized_mean if normalized else r.mean for r in of_these]
-        scores.append(scores_by_game(list(zip(of_these, figures, strict=True))))
+        shared = [r for r in results if r.game in common]
+        figures = [r.human_normalized_mean if normalized else r.mean for r in shared]
+        scores.append(scores_by_game(list(zip(shared, figures, strict=True))))
     numbers = [len(seeds) for by_game in scores for seeds in by_game.values()]
     if min(numbers) < FEW_SEEDS:
         notes.append(f"fewer than {FEW_SEEDS} seeds prove little: train more")

@@ -1,4 +1,4 @@
-"""The points of learning curves: of single runs, of means over seeds, and when a score came."""
+"""The points of learning curves: single runs, means over seeds, and when a score was reached."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from jaxrl.runs.directory import settings_by_key
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
-POINTS = 200  # of a mean over seeds
+POINTS = 200  # x values of a mean over seeds
 
 
 class Band(NamedTuple):
@@ -43,14 +43,6 @@ def curve(
         returns = [statistics.fmean(returns[max(0, end - smooth) : end]) for end in ends]
     size = (unit or LONGEST[axis]).size
     return [row[axis] / size for row in rows], returns
-
-
-def of_first_games(run_dir: Path) -> list[bool]:
-    """Returns whether each line's mean covers first games, which favor short ones.
-
-    Every line does where the run's number of environments is unknown.
-    """
-    return metrics.of_first_games(metrics.read(run_dir), settings_by_key(run_dir))
 
 
 def band(
@@ -82,7 +74,9 @@ def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.
 
     table = []
     for run_dir in run_dirs:
-        marked = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
+        rows = metrics.read(run_dir)
+        early = metrics.covers_first_games(rows, settings_by_key(run_dir))
+        marked = zip(rows, early, strict=True)
         rows = [row for row, first in marked if row["return_mean"] is not None and not first]
         for score in scores:
             reached = next((row for row in rows if row["return_mean"] >= score), None)

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxrl.analysis.curve_data import Band as Band
-from jaxrl.analysis.curve_data import band, curve, of_first_games
+from jaxrl.analysis.curve_data import band, curve
 from jaxrl.analysis.curve_data import time_to_score as time_to_score
-from jaxrl.analysis.drawing import GRAY, legend_below, legend_beside, line_style, save
-from jaxrl.analysis.groups import RunGroup, groups_of_any, short_labels, single_runs
+from jaxrl.analysis.drawing import (
+    GRAY,
+    explain,
+    legend_below,
+    legend_beside,
+    line_style,
+    new_figure,
+    save,
+)
+from jaxrl.analysis.groups import RunGroup, group_any_runs, short_labels, single_runs
 from jaxrl.analysis.units import LABELS as LABELS
 from jaxrl.analysis.units import Axis, Unit, unit_of
 from jaxrl.errors import UserError
@@ -29,11 +36,11 @@ if TYPE_CHECKING:
     import matplotlib
 
 MOST_ROWS = 6  # games that have a row of panels each; of more each has one panel
-COLUMNS = 4  # of the panels of many games
+COLUMNS = 4  # panels side by side where there are many games
 EARLY = "mean of first games only,\nwhich favors short ones"
 UNKNOWN = f"{EARLY}\n(all, where num_envs is unknown)"
 BAND = "band from lowest to highest"
-BANDS = "bands from lowest to highest"  # of a legend of all panels
+BANDS = "bands from lowest to highest"  # in a legend that all panels share
 CIRCLES = {label: f"circle: {' '.join(label.split())}" for label in (EARLY, UNKNOWN)}
 
 
@@ -55,7 +62,7 @@ def draw_seeds(
 
     `order` lists labels in the order of their colors; pictures side by side then agree.
     """
-    unit = _common_unit([run_dir for one in groups for run_dir in one.run_dirs], axis)
+    unit = _common_unit([run_dir for group in groups for run_dir in group.run_dirs], axis)
     if _draw(axes, groups, axis, smooth, order, unit):
         legend_beside(axes)
 
@@ -72,31 +79,28 @@ def comparison(
     differs between the names. Of more than `MOST_ROWS` games each has one panel, against the first
     axis. `each` draws a curve for each run in place of means over seeds.
     """
-    import matplotlib.figure
-
     run_dirs = list(run_dirs)
     alone = len(run_dirs) == 1
-    groups = single_runs(run_dirs) if each or alone else groups_of_any(run_dirs)
-    common, short = short_labels(list(dict.fromkeys(one.label for one in groups)))
-    groups = [one._replace(label=short[one.label]) for one in groups]
-    games, order = list(dict.fromkeys(one.game for one in groups)), list(short.values())
+    groups = single_runs(run_dirs) if each or alone else group_any_runs(run_dirs)
+    common, short = short_labels(list(dict.fromkeys(group.label for group in groups)))
+    groups = [group._replace(label=short[group.label]) for group in groups]
+    games, order = list(dict.fromkeys(group.game for group in groups)), list(short.values())
     if len(games) > MOST_ROWS:
         return _many_games(groups, games, columns[0], smooth)
-    size = (0.8 + 4.4 * len(columns), 0.4 + max(3.4, 2.7 * len(games)))
-    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+    figure = new_figure(0.8 + 4.4 * len(columns), 0.4 + max(3.4, 2.7 * len(games)))
     grid = figure.subplots(len(games), len(columns), squeeze=False, sharey="row")
     units = {axis: _common_unit(run_dirs, axis) for axis in columns}
     for row, game in zip(grid, games, strict=True):
-        of_game = [one for one in groups if one.game == game]
+        game_groups = [group for group in groups if group.game == game]
         for axes, axis in zip(row, columns, strict=True):
-            _draw(axes, of_game, axis, smooth, order, units[axis])
+            _draw(axes, game_groups, axis, smooth, order, units[axis])
         for axes in row[1 if len(games) == 1 else 0 :]:
             axes.set_ylabel("")
         row[0].set_title(game, loc="left", fontweight="bold", parse_math=False)
     for axes in grid[:-1].flat:
         axes.set_xlabel("")
     if len(games) > 1:
-        figure.supylabel(_of_returns(smooth), fontsize="medium")
+        figure.supylabel(_returns_label(smooth), fontsize="medium")
     if alone:
         _name_run(grid[0, 0], run_dirs[0])
     _legend_of_games(figure, dict(zip(games, grid[:, 0], strict=True)), common)
@@ -119,7 +123,7 @@ def _legend_of_games(
     drawn = {game: axes for game, axes in panels.items() if _has_curve(axes)}
     for game, axes in drawn.items():
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entry, note = _without_note(label)
+            entry, note = _split_note(label)
             notes += [note] if note and note not in notes else []
             handles |= {entry: handle} if entry else {}
             games.setdefault(entry, []).append(game)
@@ -131,8 +135,8 @@ def _legend_of_games(
         legend_below(figure, entries, "; ".join(notes))
 
 
-def _without_note(label: str) -> tuple[str, str]:
-    """Returns a label without what many have in common, and that as a note on all of them."""
+def _split_note(label: str) -> tuple[str, str]:
+    """Splits a label into its entry and the note that many entries share."""
     if label in CIRCLES:
         return "", CIRCLES[label]
     entry, is_band, _ = label.partition(f",\n{BAND}")
@@ -143,26 +147,24 @@ def _many_games(
     groups: Sequence[RunGroup], games: Sequence[str], axis: Axis, smooth: int
 ) -> "matplotlib.figure.Figure":
     """Draws a panel for each of many games, with one legend below all of them."""
-    import matplotlib.figure
     from matplotlib.lines import Line2D
 
-    order = list(dict.fromkeys(one.label for one in groups))
+    order = list(dict.fromkeys(group.label for group in groups))
     rows = -(-len(games) // COLUMNS)
-    size = (3 * COLUMNS, 0.6 + 2.1 * rows)
-    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+    figure = new_figure(3 * COLUMNS, 0.6 + 2.1 * rows)
     panels = list(figure.subplots(rows, COLUMNS, squeeze=False).flat)
-    unit = _common_unit([run_dir for one in groups for run_dir in one.run_dirs], axis)
+    unit = _common_unit([run_dir for group in groups for run_dir in group.run_dirs], axis)
     for axes, game in zip(panels, games, strict=False):
-        _draw(axes, [one for one in groups if one.game == game], axis, smooth, order, unit)
+        _draw(axes, [group for group in groups if group.game == game], axis, smooth, order, unit)
         axes.set_title(game, parse_math=False)
         axes.set(xlabel="", ylabel="")
     for axes in panels[len(games) :]:
         axes.set_axis_off()
     for axes in panels[max(0, len(games) - COLUMNS) : len(games)]:  # a legend is below the figure
         axes.set_xlabel(unit.label)
-    figure.supylabel(_of_returns(smooth), fontsize="medium")
+    figure.supylabel(_returns_label(smooth), fontsize="medium")
     lines = {label: Line2D([], [], **line_style(n)) for n, label in enumerate(order)}
-    seeds = any(len(one.run_dirs) > 1 for one in groups)
+    seeds = any(len(group.run_dirs) > 1 for group in groups)
     legend_below(figure, lines, f"means of seeds, {BANDS}; " * seeds + CIRCLES[EARLY])
     return figure
 
@@ -196,17 +198,17 @@ def _draw(
     unit: Unit,
 ) -> bool:
     """Draws groups into axes with labels, without a legend; returns whether there is a curve."""
-    order = list(dict.fromkeys([*order, *(one.label for one in groups)]))
-    lines = {one.label: line_style(order.index(one.label)) for one in groups}
-    for one in groups:
-        _draw_group(axes, one, axis, smooth, lines[one.label], unit)
-    colors = {run_dir: lines[one.label]["color"] for one in groups for run_dir in one.run_dirs}
+    order = list(dict.fromkeys([*order, *(group.label for group in groups)]))
+    lines = {group.label: line_style(order.index(group.label)) for group in groups}
+    for group in groups:
+        _draw_group(axes, group, axis, smooth, lines[group.label], unit)
+    colors = {path: lines[group.label]["color"] for group in groups for path in group.run_dirs}
     _mark_early(axes, colors, axis, smooth, unit)
     axes.set_xlabel(unit.label)
-    axes.set_ylabel(_of_returns(smooth))
+    axes.set_ylabel(_returns_label(smooth))
     axes.grid(alpha=0.3)
     if not _has_curve(axes):
-        _explain(axes, _without_curve(list(colors)))
+        explain(axes, _no_curve_text(list(colors)))
         return False
     return True
 
@@ -263,13 +265,14 @@ def _mark_early(
     marks: dict[str, Any] = {"s": 14, "facecolors": "white", "linewidths": 0.8, "zorder": 3}
     any_early, all_known = False, True
     for run_dir, color in colors.items():
-        lines = zip(metrics.read(run_dir), of_first_games(run_dir), strict=True)
+        rows, settings = metrics.read(run_dir), settings_by_key(run_dir)
+        lines = zip(rows, metrics.covers_first_games(rows, settings), strict=True)
         early = [first for row, first in lines if row["return_mean"] is not None]
         x, y = (np.asarray(values)[early] for values in curve(run_dir, axis, smooth, unit))
         if any(early):
             axes.scatter(x, y, edgecolors=color, **marks)
             any_early = True
-            all_known &= metrics.num_envs_in(settings_by_key(run_dir)) is not None
+            all_known &= metrics.num_envs_in(settings) is not None
     if any_early:
         label = EARLY if all_known else UNKNOWN
         axes.scatter([], [], edgecolors=GRAY, label=label, **marks)
@@ -281,18 +284,18 @@ def _has_ended(run_dir: Path) -> bool:
     return bool(rows) and type(goal) is int and rows[-1]["step"] >= goal
 
 
-def _without_curve(run_dirs: list[Path]) -> str:
+def _no_curve_text(run_dirs: list[Path]) -> str:
     """Returns why no run has a curve, and the mean scores of their evaluations."""
     lines = [no_game(bool(run_dirs) and all(map(_has_ended, run_dirs)))]
     for run_dir in run_dirs:
         with contextlib.suppress(UserError):
             mean = evaluation_record.read(run_dir).mean
-            of_run = f" of {run_dir.name}" * (len(run_dirs) > 1)
-            lines.append(f"evaluation{of_run}: mean score {mean:.1f}")
+            owner = f" of {run_dir.name}" * (len(run_dirs) > 1)
+            lines.append(f"evaluation{owner}: mean score {mean:.1f}")
     return "\n".join(lines)
 
 
-def _of_returns(smooth: int) -> str:
+def _returns_label(smooth: int) -> str:
     """Returns the label of the axis of returns."""
     smoothed = f",\ntrailing mean of {smooth} lines" if smooth > 1 else ""
     return f"return, mean of the last {WINDOW} games{smoothed}"
@@ -301,10 +304,3 @@ def _of_returns(smooth: int) -> str:
 def _has_curve(axes: "matplotlib.axes.Axes") -> bool:
     """Returns whether any line has a point."""
     return any(np.size(line.get_xdata()) for line in axes.lines)
-
-
-def _explain(axes: "matplotlib.axes.Axes", words: str) -> None:
-    """Writes a text into axes without a curve."""
-    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", parse_math=False)
-    axes.set_xticks([])
-    axes.set_yticks([])

@@ -16,8 +16,15 @@ LINES = ("-", "--", ":", "-.")  # a further round of the colors takes the next o
 GOOD, BAD = COLORS[2], COLORS[1]  # rewards and their opposite
 GRAY = "#808080"  # what curves are compared with: an ideal, a human, a frame around a screen
 SHADES = "cividis_r"  # from pale to dark, of values; distinct also with defective color vision
-CHARACTERS, LINE = 12.5, 0.18  # of a legend: how many are in an inch, inches of one line
-PALE = "#9FB8C8"  # what stands behind the thing that is meant
+CHARACTERS, LINE = 12.5, 0.18  # a legend's characters in an inch, and the inches of a line
+PALE = "#9FB8C8"  # background curves and bars, behind those of interest
+
+
+def new_figure(width: float, height: float, **options: Any) -> "matplotlib.figure.Figure":
+    """Returns an empty figure of a size in inches, whose parts make room for each other."""
+    import matplotlib.figure
+
+    return matplotlib.figure.Figure(figsize=(width, height), layout="constrained", **options)
 
 
 def palette(number: int) -> list[Any]:
@@ -28,15 +35,30 @@ def palette(number: int) -> list[Any]:
 
 
 def line_style(place: int) -> dict[str, Any]:
-    """Returns the color and the line of the curve at this place."""
+    """Returns the color and the line of the curve with this number."""
     line = LINES[place // len(COLORS) % len(LINES)]
     return {"color": COLORS[place % len(COLORS)], "linestyle": line}
+
+
+def show_screen(axes: "matplotlib.axes.Axes", screen: np.ndarray, alpha: float = 1.0) -> Any:
+    """Draws a screen with a border and without ticks; returns matplotlib's image."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_color(GRAY)
+    return axes.imshow(screen, interpolation="nearest", alpha=alpha)
+
+
+def explain(axes: "matplotlib.axes.Axes", text: str) -> None:
+    """Writes a text into axes without a curve."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", parse_math=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
 
 
 def legend_beside(axes: "matplotlib.axes.Axes", **options: Any) -> "matplotlib.legend.Legend":
     """Adds a legend to the right of the axes, where it covers no curve."""
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
-    return _without_formulas(axes.legend(**({"fontsize": "small"} | place | options)))
+    return _show_dollars(axes.legend(**({"fontsize": "small"} | place | options)))
 
 
 def legend_below(
@@ -47,10 +69,10 @@ def legend_below(
     Args:
       figure: with constrained layout.
       entries: label -> line or marker.
-      title: of the legend.
+      title: heading of the legend.
     """
     width, height = figure.get_size_inches()
-    most = int(CHARACTERS * width) - 8  # of a line, beside the marker
+    most = int(CHARACTERS * width) - 8  # characters of a line, beside the marker
     labels = [textwrap.fill(" ".join(label.split()), most) for label in entries]
     columns = max(1, min(len(labels), (most + 8) // (8 + max(map(len, labels), default=1))))
     lines = sum(label.count("\n") + 1 for label in labels) / columns + 2 * bool(title)
@@ -64,13 +86,13 @@ def legend_below(
         fontsize="small",
         title_fontsize="small",
     )
-    return _without_formulas(legend)
+    return _show_dollars(legend)
 
 
-def _without_formulas(legend: "matplotlib.legend.Legend") -> "matplotlib.legend.Legend":
-    """Returns the legend, which shows dollars as they are: a directory's name may have some."""
-    for words in (*legend.get_texts(), legend.get_title()):
-        words.set_parse_math(False)
+def _show_dollars(legend: "matplotlib.legend.Legend") -> "matplotlib.legend.Legend":
+    """Returns the legend with dollar signs shown: a directory's name may have some."""
+    for text in (*legend.get_texts(), legend.get_title()):
+        text.set_parse_math(False)
     return legend
 
 

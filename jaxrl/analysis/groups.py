@@ -12,7 +12,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.variations import short_names, shown
 from jaxrl.errors import UserError
 from jaxrl.runs.directory import load_config, settings_by_key
-from jaxrl.runs.paths import as_given
+from jaxrl.runs.paths import name_policies
 
 
 def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
@@ -25,7 +25,7 @@ def distinct_names(run_dirs: Sequence[Path]) -> list[str]:
         twice = next(path for path in paths if paths.count(path) > 1)
         raise UserError(f"'{twice.name}' is given twice: name each run directory once")
     names, depth = [path.name for path in paths], 1
-    paths = [Path(os.path.abspath(as_given(run_dir))) for run_dir in run_dirs]
+    paths = [Path(os.path.abspath(name_policies(run_dir))) for run_dir in run_dirs]
     while len(set(names)) < len(names):
         depth += 1
         names = [
@@ -49,7 +49,7 @@ class RunGroup(NamedTuple):
     """Runs of one game that differ only in their seeds."""
 
     game: str
-    label: str  # of the configuration, the same for all its games
+    label: str  # name of the configuration, the same for all its games
     run_dirs: list[Path]
     is_run: bool = False  # whether the label is the name of the only run
 
@@ -61,17 +61,17 @@ def group_runs(run_dirs: Iterable[Path]) -> list[RunGroup]:
     sweep` chose, and otherwise the algorithm. Equal labels are extended by the settings in which
     their configurations differ. Raises `UserError` if a directory has no configuration.
     """
-    found: dict[Config, dict[str, list[Path]]] = {}  # kind -> game -> directories
+    by_kind: dict[Config, dict[str, list[Path]]] = {}  # kind -> game -> directories
     names: dict[Config, str] = {}
     for run_dir in run_dirs:
         config = load_config(run_dir)
         kind = _kind(config)
-        found.setdefault(kind, {}).setdefault(config.game, []).append(run_dir)
+        by_kind.setdefault(kind, {}).setdefault(config.game, []).append(run_dir)
         names.setdefault(kind, _label(run_dir, config))
     labels = dict(zip(names, _distinct_labels(list(names), list(names.values())), strict=True))
     return [
         RunGroup(game, labels[kind], members)
-        for kind, games in found.items()
+        for kind, games in by_kind.items()
         for game, members in games.items()
     ]
 
@@ -84,10 +84,10 @@ def single_runs(run_dirs: Sequence[Path]) -> list[RunGroup]:
     ]
 
 
-def groups_of_any(run_dirs: Sequence[Path]) -> list[RunGroup]:
+def group_any_runs(run_dirs: Sequence[Path]) -> list[RunGroup]:
     """Groups runs; one whose configuration is missing or invalid is a group under its name."""
-    alone = [one for one in single_runs(run_dirs) if not _has_config(one.run_dirs[0])]
-    others = {one.run_dirs[0] for one in alone}
+    alone = [group for group in single_runs(run_dirs) if not _has_config(group.run_dirs[0])]
+    others = {group.run_dirs[0] for group in alone}
     return group_runs(run_dir for run_dir in run_dirs if run_dir not in others) + alone
 
 
@@ -101,7 +101,7 @@ def _has_config(run_dir: Path) -> bool:
 
 
 def _game(run_dir: Path) -> str:
-    """Returns a run's game, from whatever its configuration says."""
+    """Returns a run's game, also from a configuration that cannot be loaded."""
     game = settings_by_key(run_dir).get("game")
     return game if isinstance(game, str) else "unknown game"
 
@@ -121,10 +121,10 @@ def _kind(config: Config) -> Config:
 def _label(run_dir: Path, config: Config) -> str:
     """Returns the configuration's part of the directory name, or else the algorithm."""
     game, seed = re.escape(config.game), config.seed
-    of_train = re.fullmatch(rf"{game}-(.+?)-seed{seed}(-\d+-\d+)?", run_dir.name)
-    of_sweep = re.fullmatch(rf"(.+?)-{game}-seed{seed}", run_dir.name)
-    found = of_train or of_sweep
-    return found[1] if found else config.algorithm
+    trained = re.fullmatch(rf"{game}-(.+?)-seed{seed}(-\d+-\d+)?", run_dir.name)
+    swept = re.fullmatch(rf"(.+?)-{game}-seed{seed}", run_dir.name)
+    match = trained or swept
+    return match[1] if match else config.algorithm
 
 
 def _distinct_labels(kinds: list[Config], names: list[str]) -> list[str]:
@@ -145,19 +145,19 @@ def short_labels(labels: Sequence[str]) -> tuple[str, dict[str, str]]:
     Those of one sweep are "a2c_fast", and "learning_rate=0.001" and "learning_rate=0.003".
     """
     parts = [re.split(r"-(?!\d)", label) for label in labels]  # 1e-05 is one part
-    if len(set(labels)) < 2 or len({len(of_label) for of_label in parts}) > 1:
+    if len(set(labels)) < 2 or len({len(pieces) for pieces in parts}) > 1:
         return "", {label: label for label in labels}
     differs = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
     short = {
-        label: "-".join(itertools.compress(of_label, differs))
-        for label, of_label in zip(labels, parts, strict=True)
+        label: "-".join(itertools.compress(pieces, differs))
+        for label, pieces in zip(labels, parts, strict=True)
     }
-    return "-".join(itertools.compress(parts[0], [not one for one in differs])), short
+    return "-".join(itertools.compress(parts[0], [not part for part in differs])), short
 
 
-def by_configuration(run_dirs: Iterable[Path]) -> dict[str, list[Path]]:
+def runs_by_configuration(run_dirs: Iterable[Path]) -> dict[str, list[Path]]:
     """Returns the runs of each configuration, over all its games and seeds, by label."""
-    found: dict[str, list[Path]] = {}
-    for one in group_runs(run_dirs):
-        found.setdefault(one.label, []).extend(one.run_dirs)
-    return found
+    members: dict[str, list[Path]] = {}
+    for group in group_runs(run_dirs):
+        members.setdefault(group.label, []).extend(group.run_dirs)
+    return members

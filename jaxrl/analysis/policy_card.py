@@ -1,4 +1,4 @@
-"""The card of a trained policy: what it is, how it was trained and what it scores, in Markdown."""
+"""The card of a trained policy: its use, training and scores, in Markdown."""
 
 import dataclasses
 import json
@@ -9,17 +9,19 @@ from jaxrl.config import needs
 from jaxrl.config.algorithms import algorithm_config
 from jaxrl.config.diff import flat
 from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
 from jaxrl.formatting import count, duration, shell_word
 from jaxrl.runs import evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
+from jaxrl.runs.files import read_object
 
 
 def card(run_dir: Path, name: str, step: int) -> str:
     """Returns the card of a run's policy.
 
     Args:
-      run_dir: of the run; evaluations of other steps are left out.
-      name: of the policy's file, for the examples.
+      run_dir: the run's directory; evaluations of other steps are left out.
+      name: the policy's file, for the examples.
       step: agent steps that the policy was trained for.
     """
     config = load_config(run_dir)
@@ -68,7 +70,7 @@ def _acting(config: Config) -> list[str]:
     height, width = config.env.frame_shape
     shape = f"uint8[{height}, {width}, {config.env.stack}], the oldest frame first"
     if not config.env.grayscale:
-        shape += "; of each red, green and blue, one below the other"
+        shape += "; each frame red, green and blue, one below the other"
     if not config.network.remembers:
         return [f"action = policy.act(observation, seed=0)  # {shape}"]
     return [
@@ -98,13 +100,13 @@ def _scores(run_dir: Path, step: int) -> list[str]:
 
 
 def _training(run_dir: Path, config: Config, step: int) -> list[str]:
-    """Returns what is known of the training, as a list."""
-    found = [f"- seed {config.seed}, {config.num_envs} environments"]
+    """Returns the seed, time, versions and devices of the training, as a list in Markdown."""
+    items = [f"- seed {config.seed}, {config.num_envs} environments"]
     rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
     if rows:
-        found.append(f"- {duration(rows[-1]['seconds'])} of training")
+        items.append(f"- {duration(rows[-1]['seconds'])} of training")
     try:
-        provenance: dict[str, Any] = json.loads((run_dir / layout.PROVENANCE).read_text("utf-8"))
+        provenance: Any = read_object(run_dir / layout.PROVENANCE)
         packages = provenance.get("packages", {})
         versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
         for label, value in (
@@ -115,15 +117,15 @@ def _training(run_dir: Path, config: Config, step: int) -> list[str]:
             ("packages", versions),
         ):
             if value:
-                found.append(f"- {label}: {value}")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        found.append(f"- no {layout.PROVENANCE} can be read: commit and devices are unknown")
-    return found
+                items.append(f"- {label}: {value}")
+    except (UserError, TypeError, AttributeError):
+        items.append(f"- no {layout.PROVENANCE} can be read: commit and devices are unknown")
+    return items
 
 
 def _settings(config: Config) -> list[str]:
     """Returns the settings that differ from the defaults of the algorithm, as dotted keys."""
     defaults = Config(algorithm=config.algorithm, agent=algorithm_config(config.algorithm)())
     usual = flat(dataclasses.asdict(defaults))
-    given = flat(dataclasses.asdict(config.replaced(run_dir="")))
-    return [f"{key} = {json.dumps(value)}" for key, value in given.items() if value != usual[key]]
+    actual = flat(dataclasses.asdict(config.replaced(run_dir="")))
+    return [f"{key} = {json.dumps(value)}" for key, value in actual.items() if value != usual[key]]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl.analysis import statistics
-from jaxrl.analysis.drawing import GRAY, legend_beside, palette, save
+from jaxrl.analysis.drawing import GRAY, legend_beside, new_figure, palette, save
 from jaxrl.analysis.groups import short_labels
 from jaxrl.analysis.statistics import GameScores
 from jaxrl.errors import UserError
@@ -19,17 +19,15 @@ def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
 
     Args:
       scores: configuration -> game -> human-normalized scores.
-      protocol: of the evaluations, with its conditions.
+      protocol: name and conditions of the evaluations' protocol.
       target: the PNG. Raises `UserError` if it cannot be written, or there is nothing to draw.
     """
-    import matplotlib.figure
-
     if not scores:
         raise UserError("no game has a published human score: there is nothing to draw")
     common, short = short_labels(list(scores))
     scores = {short[label]: by_game for label, by_game in scores.items()}
     height = 3.4 + 0.3 * len(scores)
-    figure = matplotlib.figure.Figure(figsize=(11, height + 2.4), layout="constrained")
+    figure = new_figure(11, height + 2.4)
     parts: Any = figure.subfigures(2, 1, height_ratios=[1 + 0.3 * len(scores), 3])
     above, below = parts
     panels = above.subplots(1, len(statistics.AGGREGATES), sharey=True)

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 
 FEW_GAMES = 10  # fewer equal scores give no interval: they say nothing about chance
-REPETITIONS = 10_000  # of the bootstrap
+REPETITIONS = 10_000  # bootstrap samples
 INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
 GameScores = dict[str, np.ndarray]  # game -> scores f64[seeds], mostly human-normalized
 
@@ -27,12 +27,12 @@ def median(scores: list[np.ndarray]) -> np.ndarray:
 
     Like the other aggregates it takes scores f[..., seeds] of each game, and returns f[...].
     """
-    return np.median(np.stack([of_game.mean(-1) for of_game in scores]), axis=0)
+    return np.median(np.stack([seeds.mean(-1) for seeds in scores]), axis=0)
 
 
 def mean(scores: list[np.ndarray]) -> np.ndarray:
     """Returns the mean over games of the means over seeds."""
-    return np.mean(np.stack([of_game.mean(-1) for of_game in scores]), axis=0)
+    return np.mean(np.stack([seeds.mean(-1) for seeds in scores]), axis=0)
 
 
 def interquartile_mean(scores: list[np.ndarray]) -> np.ndarray:
@@ -109,7 +109,7 @@ def _shares_above(scores: list[np.ndarray], thresholds: np.ndarray) -> np.ndarra
 def mean_over_seeds(scores: np.ndarray) -> Estimate:
     """Returns the mean of scores f[seeds] ± t₀.₉₇₅(seeds - 1) · s/√seeds (Student).
 
-    There is no interval of a single score, or of equal ones that are fewer than `FEW_GAMES`.
+    A single score has no interval, nor have fewer than `FEW_GAMES` equal scores.
     """
     value, number = float(scores.mean()), len(scores)
     # The deviation of equal scores may be a rounding error.
@@ -125,9 +125,9 @@ def mean_over_seeds(scores: np.ndarray) -> Estimate:
 
 
 class Comparison(NamedTuple):
-    """How much better the first is than the second."""
+    """The advantage of the first over the second."""
 
-    difference: Estimate  # of the means over games, with Welch's interval
+    difference: Estimate  # difference of the means over games, with Welch's interval
     improvement: Estimate  # probability that a score of the first is higher; by the bootstrap
 
 
@@ -135,10 +135,10 @@ def compare(first: GameScores, second: GameScores, seed: int = 0) -> Comparison:
     """Compares scores of the same games, which need not be normalized."""
     second = {game: second[game] for game in first}
     x, y = list(first.values()), list(second.values())
-    found, drawn = difference(x, y), None
-    if found.low is not None:  # else the scores are too few
+    gap, drawn = difference(x, y), None
+    if gap.low is not None:  # else the scores are too few
         drawn = probability_of_improvement(resample(first, seed), resample(second, seed + 1))
-    return Comparison(found, _estimate(probability_of_improvement(x, y), drawn))
+    return Comparison(gap, _estimate(probability_of_improvement(x, y), drawn))
 
 
 def probability_of_improvement(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:
@@ -160,27 +160,28 @@ def difference(x: list[np.ndarray], y: list[np.ndarray]) -> Estimate:
     """Returns the difference of means over games, ± t₀.₉₇₅(ν) · √(Σ s²/n) / games (Welch).
 
     With three or five seeds a bootstrap would call one of two equals better in a fifth of cases,
-    where a twentieth is right. There is no interval if a game has a single score, or if all scores
-    of a game are equal and fewer than `FEW_GAMES`.
+    where a twentieth is right. The interval is missing if a game has a single score, or fewer than
+    `FEW_GAMES` which are all equal.
     """
     value = float(mean(x) - mean(y))
     samples = [*x, *y]
     if min(map(len, samples)) < 2:
         return Estimate(value, None, None)
     # The variance of equal scores may be a rounding error.
-    variances = [of_game.var(ddof=1) if np.ptp(of_game) else 0.0 for of_game in samples]
-    parts = np.array(variances) / [len(of_game) for of_game in samples] / len(x) ** 2
+    variances = [sample.var(ddof=1) if np.ptp(sample) else 0.0 for sample in samples]
+    parts = np.array(variances) / [len(sample) for sample in samples] / len(x) ** 2
     variance = parts.sum()
     if not variance:
         value = float(np.mean([a[0] - b[0] for a, b in zip(x, y, strict=True)]))  # no rounding
         bound = value if min(map(len, samples)) >= FEW_GAMES else None
         return Estimate(value, bound, bound)
     # Satterthwaite's degrees of freedom
-    freedom = variance**2 / np.sum(parts**2 / [len(of_game) - 1 for of_game in samples])
+    freedom = variance**2 / np.sum(parts**2 / [len(sample) - 1 for sample in samples])
     half = float(scipy.stats.t.ppf(INTERVAL[1] / 100, freedom) * np.sqrt(variance))
     return Estimate(value, value - half, value + half)
 
 
-def excludes_zero(found: Estimate) -> bool:
+def excludes_zero(estimate: Estimate) -> bool:
     """Returns whether the 95 % interval of a difference excludes zero."""
-    return found.low is not None and found.high is not None and not found.low <= 0 <= found.high
+    _, low, high = estimate
+    return low is not None and high is not None and not low <= 0 <= high

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxrl.analysis.drawing import COLORS, GRAY, PALE, SHADES, legend_beside, save
+from jaxrl.analysis.drawing import (
+    COLORS,
+    GRAY,
+    PALE,
+    SHADES,
+    explain,
+    legend_beside,
+    new_figure,
+    save,
+)
 from jaxrl.config.variations import Settings, shown
 
 if TYPE_CHECKING:
     import matplotlib
 
-PALEST = 0.12  # of the colors, which would be too pale on white
+PALEST = 0.12  # where the shades begin: paler ones vanish on white
 NOTHING = "too few trials with a value"
-TICKS = 5  # of a vertical axis of numbers, about
+TICKS = 5  # about as many on a vertical axis of numbers
 
 
 class StudyTrial(NamedTuple):
@@ -23,9 +32,9 @@ class StudyTrial(NamedTuple):
 
     number: int
     status: str  # done, repeated, pruned, diverged, refused, failed, stopped or begun
-    value: float | None  # of the objective; None unless it trained to its end
+    value: float | None  # the objective; None unless it trained to its end
     settings: Settings  # the values that are searched, by dotted key
-    scores: list[float]  # of the seeds that trained to their end
+    scores: list[float]  # scores of the seeds that trained to their end
     curve: dict[int, float]  # mean return at points of the training, over all seeds
     note: str  # why it ended so
     ended: bool  # whether nothing of it is left to train
@@ -55,32 +64,20 @@ class Scale(NamedTuple):
     ticks: list[tuple[float, str]]
 
 
-def _figure(width: float, height: float) -> tuple["matplotlib.figure.Figure", Any]:
-    import matplotlib.figure
-
-    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _say_nothing(axes: "matplotlib.axes.Axes") -> None:
-    axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", va="center")
-    axes.set_xticks([])
-    axes.set_yticks([])
-
-
 def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Path) -> None:
     """Draws the value of each trial, and the best so far.
 
     Args:
-      trials: of a search, in their order; the first is the recipe itself.
+      trials: a search's trials, in their order; the first is the recipe itself.
       maximize: whether higher values are better.
       label: of the objective.
       target: PNG to write.
     """
-    figure, axes = _figure(8, 4)
+    figure = new_figure(8, 4)
+    axes: Any = figure.subplots()
     valued = [(trial.number, trial.value) for trial in trials if trial.value is not None]
     if not valued:
-        _say_nothing(axes)
+        explain(axes, NOTHING)
         save(figure, target)
         return
     numbers, values = (np.array(column) for column in zip(*valued, strict=True))
@@ -111,9 +108,10 @@ def importance(shares: dict[str, Importance], trials: int, label: str, target: P
       label: of the objective.
       target: PNG to write.
     """
-    figure, axes = _figure(8, 1.7 + 0.4 * max(len(shares), 2))
+    figure = new_figure(8, 1.7 + 0.4 * max(len(shares), 2))
+    axes: Any = figure.subplots()
     if not shares:
-        _say_nothing(axes)
+        explain(axes, NOTHING)
         save(figure, target)
         return
     ordered = sorted(shares.items(), key=lambda item: item[1].share)
@@ -141,28 +139,29 @@ def importance(shares: dict[str, Importance], trials: int, label: str, target: P
 
 
 def parallel_coordinates(
-    trials: Sequence[StudyTrial], axes_of: Sequence[Axis], maximize: bool, label: str, target: Path
+    trials: Sequence[StudyTrial], keys: Sequence[Axis], maximize: bool, label: str, target: Path
 ) -> None:
     """Draws each trial with a value as a line through its settings, the better the darker."""
     import matplotlib
 
-    found = [trial for trial in trials if trial.value is not None]
+    valued = [trial for trial in trials if trial.value is not None]
     # The best last: it is on top.
-    found.sort(key=lambda trial: (trial.value or 0.0) * (1 if maximize else -1))
-    figure, axes = _figure(2.6 + 1.7 * len(axes_of), 4.4)
-    if len(found) < 2:
-        _say_nothing(axes)
+    valued.sort(key=lambda trial: (trial.value or 0.0) * (1 if maximize else -1))
+    figure = new_figure(2.6 + 1.7 * len(keys), 4.4)
+    axes: Any = figure.subplots()
+    if len(valued) < 2:
+        explain(axes, NOTHING)
         save(figure, target)
         return
-    columns = [_numbers([trial.value or 0.0 for trial in found], log=False)]
-    for axis in axes_of:
-        settings = [trial.settings[axis.key] for trial in found]
+    columns = [_numbers([trial.value or 0.0 for trial in valued], log=False)]
+    for axis in keys:
+        settings = [trial.settings[axis.key] for trial in valued]
         columns.append(_numbers(settings, axis.log) if axis.numbers else _words(settings))
-    shades = np.linspace(PALEST, 1, len(found))  # by rank: one bad trial would leave no contrast
+    shades = np.linspace(PALEST, 1, len(valued))  # by rank: one bad trial would leave no contrast
     for place, color in enumerate(matplotlib.colormaps[SHADES](shades)):
-        width = 3 if place == len(found) - 1 else 1.3
+        width = 3 if place == len(valued) - 1 else 1.3
         axes.plot([column.places[place] for column in columns], color=color, linewidth=width)
-    _label_axes(axes, columns, ["value", *(axis.name for axis in axes_of)])
+    _label_axes(axes, columns, ["value", *(axis.name for axis in keys)])
     axes.set_title(f"{label}: the better the darker", fontsize="medium", loc="left", pad=16)
     save(figure, target)
 

@@ -19,8 +19,8 @@ def load_table(run_dirs: Iterable[Path]) -> "pandas.DataFrame":
     Columns: `run`, the directory's name, with parent folders where two are equal; `game`,
     `algorithm` and `seed`; the settings in which the runs differ, by their keys
     (`optimizer.learning_rate`); every key of the lines; `minutes`, which is `seconds` / 60. Missing
-    values and those that are no finite number are NaN. Raises `UserError` if a directory is no run
-    directory or cannot be read.
+    values and those that are not finite numbers are NaN. Raises `UserError` if a directory is not a
+    run directory or cannot be read.
     """
     import pandas
 

@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
-from jaxrl.analysis.drawing import BAD, COLORS, GOOD, GRAY, PALE, legend_beside, palette
+from jaxrl.analysis.drawing import (
+    BAD,
+    COLORS,
+    GOOD,
+    PALE,
+    legend_beside,
+    new_figure,
+    palette,
+    show_screen,
+)
 from jaxrl.errors import UserError
 from jaxrl.evaluation.film import write as write_film
 from jaxrl.evaluation.trace import Trace
@@ -25,14 +34,12 @@ def draw(trace: Trace) -> "matplotlib.figure.Figure":
     C51 has two more panels: each action's mean return, and the return distribution of the chosen
     action.
     """
-    import matplotlib.figure
-
     curves = [_draw_policy, _draw_values]
     if trace.atoms.size:
         curves += [_draw_action_values, _draw_distribution]
     height, width = trace.frames.shape[1:3]
     heights = [0.4 + WIDTH / FRAMES_SHOWN * height / width, 1.5 * len(curves) + 0.3]
-    figure = matplotlib.figure.Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
+    figure = new_figure(WIDTH, sum(heights))
     top, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
     _draw_frames(top.subplots(1, FRAMES_SHOWN), trace)
     panels = below.subplots(len(curves), 1, sharex=True, squeeze=False)[:, 0]
@@ -47,15 +54,13 @@ def draw_step(trace: Trace, step: int) -> "matplotlib.figure.Figure":
 
     Raises `UserError` if no action was chosen at this step, or the agent is not C51.
     """
-    import matplotlib.figure
-
     _check_step(trace, step)
     columns = min(3, len(trace.action_names))
     rows = -(-len(trace.action_names) // columns)
-    figure = matplotlib.figure.Figure(figsize=(WIDTH, 0.8 + 1.9 * rows), layout="constrained")
+    figure = new_figure(WIDTH, 0.8 + 1.9 * rows)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1, 2.6]).flat
     screen = left.subplots()
-    _show(screen, trace.frames[step])
+    show_screen(screen, trace.frames[step])
     screen.set_title(f"step {step}", fontsize="medium")
     grid = right.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axes in grid.flat[len(trace.action_names) :]:
@@ -80,14 +85,13 @@ def film(trace: Trace, frames_per_second: float | None = None) -> bytes:
     15 steps of 4 frames per second are the speed of Atari's console, and the default, but for games
     of few steps.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     if frames_per_second is None:
         games = max(1, int(trace.ends.sum()))
         fastest = real_time(trace.frame_skip)
         frames_per_second = pictures_per_second(len(trace.frames) / games, fastest)
-    import matplotlib.figure
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure = matplotlib.figure.Figure(figsize=(7.2, 5.6), layout="constrained", dpi=80)
+    figure = new_figure(7.2, 5.6, dpi=80)
     canvas = FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic(
         [["screen", "now"], ["policy", "policy"], ["value", "value"]],
@@ -139,19 +143,11 @@ def _colors(trace: Trace) -> list[Any]:
     return palette(len(trace.action_names))
 
 
-def _show(axes: Any, frame: np.ndarray) -> Any:
-    """Draws a frame with a border and without ticks."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_color(GRAY)
-    return axes.imshow(frame, interpolation="nearest")
-
-
 def _draw_frames(panels: Any, trace: Trace) -> None:
     """Draws frames at equal distances in time, titled with their actions."""
     places = np.linspace(0, len(trace.frames) - 1, len(panels)).round().astype(int)
     for axes, step in zip(panels, places, strict=True):
-        _show(axes, trace.frames[step])
+        show_screen(axes, trace.frames[step])
         axes.set_title(f"{step}: {_action_name(trace, int(step))}", fontsize="small")
 
 
@@ -217,16 +213,16 @@ def _legend(axes: Any, trace: Trace) -> None:
     legend_beside(axes, fontsize="x-small", ncols=columns)
 
 
-class _Moving(NamedTuple):
+class _MovingPart(NamedTuple):
     """The artists of a panel that change in a film, and the function that draws a step."""
 
     artists: list[Any]
     move: Callable[[int], None]
 
 
-def _screen(axes: Any, trace: Trace) -> _Moving:
+def _screen(axes: Any, trace: Trace) -> _MovingPart:
     """Draws the game's frame under a caption with the score."""
-    picture = _show(axes, trace.frames[0])
+    picture = show_screen(axes, trace.frames[0])
     caption = axes.text(0.5, 1.02, "", transform=axes.transAxes, ha="center", fontsize=10)
     axes.set_title(" ", fontsize=10)  # room for the caption
 
@@ -236,16 +232,16 @@ def _screen(axes: Any, trace: Trace) -> _Moving:
         score = trace.rewards[began:step].sum()
         caption.set_text(f"{trace.game}, step {step}, score {score:g}")
 
-    return _Moving([picture, *axes.spines.values(), caption], move)
+    return _MovingPart([picture, *axes.spines.values(), caption], move)
 
 
-def _cursor(axes: Any) -> _Moving:
+def _cursor(axes: Any) -> _MovingPart:
     """Draws a vertical line at the current step."""
     line = axes.axvline(0, color="black")
-    return _Moving([line], lambda step: line.set_xdata([step + 0.5] * 2))
+    return _MovingPart([line], lambda step: line.set_xdata([step + 0.5] * 2))
 
 
-def _policy_now(axes: Any, trace: Trace) -> _Moving:
+def _policy_now(axes: Any, trace: Trace) -> _MovingPart:
     """Draws the policy at one step as bars, or C51's return distribution of each action."""
     if trace.atoms.size:
         return _return_distributions(axes, trace)
@@ -258,10 +254,10 @@ def _policy_now(axes: Any, trace: Trace) -> _Moving:
         for bar, probability in zip(bars, np.nan_to_num(trace.probabilities[step]), strict=True):
             bar.set_width(probability)
 
-    return _Moving(bars, move)
+    return _MovingPart(bars, move)
 
 
-def _return_distributions(axes: Any, trace: Trace) -> _Moving:
+def _return_distributions(axes: Any, trace: Trace) -> _MovingPart:
     """Draws C51's return distribution of each action at one step."""
     parts = zip(trace.distributions[0], _colors(trace), trace.action_names, strict=True)
     lines = [axes.plot(trace.atoms, y, color=color, label=name)[0] for y, color, name in parts]
@@ -274,4 +270,4 @@ def _return_distributions(axes: Any, trace: Trace) -> _Moving:
         for line, y in zip(lines, trace.distributions[step], strict=True):
             line.set_ydata(y)
 
-    return _Moving(lines, move)
+    return _MovingPart(lines, move)

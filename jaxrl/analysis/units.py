@@ -9,7 +9,7 @@ AXES: tuple[Axis, ...] = get_args(Axis)
 class Unit(NamedTuple):
     """The unit of an axis."""
 
-    size: float  # of what metrics.jsonl counts
+    size: float  # in what metrics.jsonl counts: frames, steps or seconds
     label: str
     least: float  # end of the shortest run that is drawn in it
 

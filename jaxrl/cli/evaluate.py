@@ -165,7 +165,7 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     chosen = checkpoint_step(run_dir, arguments.checkpoint)
     config, actor, step = evaluation.load_actor(run_dir, chosen)
     if arguments.epsilon is not None:
-        config = evaluation.with_epsilon(config, arguments.epsilon)
+        config = evaluation.replace_epsilon(config, arguments.epsilon)
     assert arguments.protocol is not None
     return evaluation.evaluate(
         config, actor, arguments.protocol, arguments.episodes, arguments.seed, step

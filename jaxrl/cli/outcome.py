@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jaxrl.errors import RunError, StorageError, UserError
 from jaxrl.runs.files import STORAGE_ERRORS
-from jaxrl.runs.paths import as_given
+from jaxrl.runs.paths import name_policies
 from jaxrl.runtime.launch import Launch
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def print_error(error: BaseException) -> int:
     if not isinstance(error, UserError | RunError):
         traceback.print_exception(error)
         return 1
-    print(f"jaxrl: {' '.join(as_given(error).split())}", file=sys.stderr)
+    print(f"jaxrl: {' '.join(name_policies(error).split())}", file=sys.stderr)
     return error.status
 
 

@@ -20,7 +20,7 @@ from jaxrl.cli.parsing import (
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
 from jaxrl.runs.metrics import lacks_lines
-from jaxrl.runs.paths import as_run_dir, is_policy, select
+from jaxrl.runs.paths import is_policy, run_dir_of, select
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def play(arguments: Play) -> int:
     at_least("seed", arguments.seed, 0)
     at_least("from_step", arguments.from_step, 0)
     at_least("max_seconds", arguments.max_seconds, 1)
-    run_dir = as_run_dir(arguments.run)
+    run_dir = run_dir_of(arguments.run)
     check_runs((run_dir,), "play")
     from jaxrl.evaluation.evaluate import load_actor
     from jaxrl.evaluation.video import record

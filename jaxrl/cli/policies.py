@@ -11,7 +11,7 @@ from jaxrl.cli.parsing import RunDir, check_runs, check_target, checkpoint_step
 from jaxrl.errors import UserError
 from jaxrl.formatting import shell_word
 from jaxrl.policies import SUFFIX, policies
-from jaxrl.runs.paths import as_run_dir
+from jaxrl.runs.paths import run_dir_of
 
 Target = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY.safetensors")]
 
@@ -82,7 +82,7 @@ def list_policies(arguments: Policies) -> int:
 
     print(f"{'policy':<16} {'algorithm':<10} {'agent steps':>12}   scores")
     for name in policies():
-        run_dir = as_run_dir(Path(name))
+        run_dir = run_dir_of(Path(name))
         config, results = load_config(run_dir), read_all(run_dir)
         scores = ", ".join(
             f"{protocol} {result.mean:.1f} ({games(result.episodes)})"

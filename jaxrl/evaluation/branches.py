@@ -16,7 +16,15 @@ import numpy as np
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, screen, set_up
+from jaxrl.evaluation.protocols import (
+    EvaluationSetup,
+    FireState,
+    GameRow,
+    check_protocol,
+    newest_row,
+    screen,
+    set_up,
+)
 from jaxrl.ops.returns import n_step_return
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, Choice, Prediction, PyTree, Trajectory
@@ -27,8 +35,8 @@ POLICY = -1  # in place of an action: the policy chooses it
 class Moment(NamedTuple):
     """A place in a game where the policy is about to decide."""
 
-    state: rollout.RolloutState  # of the one environment
-    snapshots: PyTree  # of an engine that holds its games itself, else ()
+    state: rollout.RolloutState  # the one environment's
+    snapshots: PyTree  # an engine's that holds its games itself, else ()
     step: int  # agent steps since the start of the game
     score: float  # since the start of the game, unclipped
 
@@ -36,11 +44,11 @@ class Moment(NamedTuple):
 class Player(NamedTuple):
     """A policy and the one environment that it plays in."""
 
-    config: Config  # of the run that trained the policy
+    config: Config  # the run's that trained the policy
     setup: EvaluationSetup
     # step(state, action i32[]) -> (state, row), compiled; POLICY lets the policy choose
     step: Callable[[rollout.RolloutState, np.int32], tuple[rollout.RolloutState, Trajectory]]
-    predict: Callable[[jax.Array], Prediction]  # of an observation, compiled
+    predict: Callable[[jax.Array], Prediction]  # from an observation, compiled
 
 
 class Branches(NamedTuple):
@@ -54,7 +62,7 @@ class Branches(NamedTuple):
     game: str
     action_names: tuple[str, ...]  # [A]
     step: int  # agent steps from the start of the game to the moment
-    score: float  # of the game so far, unclipped
+    score: float  # the game's so far, unclipped
     screen: np.ndarray  # u8[H, W, 3], at the moment
     probabilities: np.ndarray  # f32[A], of the policy
     value: float  # f32, of the state
@@ -67,17 +75,6 @@ class Branches(NamedTuple):
     returns: np.ndarray  # f32[A], discounted rewards, and the discounted value of the last state
     picture_steps: np.ndarray  # i32[K], steps after the moment
     pictures: np.ndarray  # u8[A, K, H, W, 3], the screens then; after its end a branch's last
-
-
-class _Row(NamedTuple):
-    """One step of the one environment, on the host."""
-
-    action: int
-    score: float
-    terminated: bool
-    truncated: bool
-    game_over: bool
-    reset: bool
 
 
 class _Branch(NamedTuple):
@@ -95,10 +92,10 @@ def start(config: Config, actor: ActorState, protocol: str, seed: int = 0) -> tu
     """Starts a game, and returns its player and its first decision.
 
     Args:
-      config: of the run that trained the policy.
+      config: configuration of the run that trained the policy.
       actor: the trained policy.
-      protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
-      seed: of the game and the actions.
+      protocol: a name of `evaluation_record.PROTOCOLS`.
+      seed: seed of the game and the actions.
 
     Raises `UserError` if the engine cannot save its games.
     """
@@ -124,7 +121,7 @@ def play_on(player: Player, moment: Moment, steps: int) -> Moment:
     """
     state, step, score = _go_back(player, moment), moment.step, moment.score
     while step < moment.step + steps or not _decides(state):
-        state, row = _play(player, state, POLICY)
+        state, _, row = _play(player, state, POLICY)
         step += not row.reset
         score += row.score
         if row.game_over:
@@ -141,7 +138,7 @@ def try_actions(
     """Tries every action from a moment, each followed by the policy.
 
     Args:
-      player: of the game.
+      player: the game's player.
       moment: from which all branches start.
       horizon: T, agent steps of a branch.
       num_pictures: K, screens of a branch to keep, at equal distances.
@@ -155,14 +152,14 @@ def try_actions(
     state = _go_back(player, moment)
     shown = picture(player, state)
     prediction = jax.device_get(player.predict(state.observation))
-    _, row = _play(player, state, POLICY)
+    _, chosen, _ = _play(player, state, POLICY)
     picture_steps = np.linspace(1, horizon, min(num_pictures, horizon)).round().astype(np.int32)
-    found = [
+    branches = [
         _try_action(player, moment, [action] * hold, horizon, picture_steps)
         for action in range(spec.num_actions)
     ]
     rewards, values, lengths, terminated, game_over, pictures = map(
-        np.stack, zip(*found, strict=True)
+        np.stack, zip(*branches, strict=True)
     )
     value = float(prediction.value[0])
     return Branches(
@@ -173,13 +170,13 @@ def try_actions(
         screen=shown,
         probabilities=prediction.probabilities[0],
         value=value,
-        chosen=row.action,
+        chosen=chosen,
         rewards=rewards,
         values=values,
         lengths=lengths.astype(np.int32),
         terminated=terminated,
         game_over=game_over,
-        returns=_returns(value, found, player.config.agent.gamma),
+        returns=_returns(value, branches, player.config.agent.gamma),
         picture_steps=picture_steps,
         pictures=pictures,
     )
@@ -212,7 +209,7 @@ def _decides(state: rollout.RolloutState) -> bool:
     """Returns whether the policy's next action reaches the game."""
     if isinstance(state.env, FireState) and np.asarray(state.env.steps_left)[0] > 0:
         return False
-    return not any(np.asarray(end)[0] for end in state.timestep[3:5])
+    return not newest_row(state).done
 
 
 def _step(
@@ -229,14 +226,11 @@ def _step(
 
 def _play(
     player: Player, state: rollout.RolloutState, action: int
-) -> tuple[rollout.RolloutState, _Row]:
-    """Plays one row and waits for it."""
+) -> tuple[rollout.RolloutState, int, GameRow]:
+    """Plays one row and waits for it; returns its action too."""
     state, played = jax.block_until_ready(player.step(state, np.int32(action)))
     player.setup.engine.check()
-    timestep = state.timestep
-    fields = (played.action, timestep.score, timestep.terminated, timestep.truncated,
-              timestep.game_over, timestep.reset)  # fmt: skip
-    return state, _Row(*(np.asarray(field)[0].item() for field in fields))
+    return state, np.asarray(played.action)[0].item(), newest_row(state)
 
 
 def _try_action(
@@ -250,28 +244,29 @@ def _try_action(
     clips = player.config.env.reward_clip
     length, ended = 0, False
     while length < horizon and not ended:
-        state, row = _play(player, state, actions[length] if length < len(actions) else POLICY)
+        action = actions[length] if length < len(actions) else POLICY
+        state, _, row = _play(player, state, action)
         rewards[length] = np.sign(row.score) if clips else row.score
         values[length] = np.asarray(player.predict(state.observation).value)[0]
         length += 1
-        ended = row.terminated or row.truncated
+        ended = row.done
         if ended or length in picture_steps:
             pictures[length] = picture(player, state)
     shown = np.stack([pictures[min(int(step), length)] for step in picture_steps])
     return _Branch(rewards, values, length, row.terminated, row.game_over, shown)
 
 
-def _returns(value: float, found: list[_Branch], gamma: float) -> np.ndarray:
+def _returns(value: float, branches: list[_Branch], gamma: float) -> np.ndarray:
     """Returns f32[A], the return of each branch from a state of this value."""
-    steps = np.arange(len(found[0].rewards))[:, None]
-    lengths = np.array([branch.length for branch in found])
-    ends = (steps == lengths - 1) & [branch.terminated for branch in found]
-    values = np.nan_to_num(np.stack([branch.values for branch in found], axis=1))
+    steps = np.arange(len(branches[0].rewards))[:, None]
+    lengths = np.array([branch.length for branch in branches])
+    ends = (steps == lengths - 1) & [branch.terminated for branch in branches]
+    values = np.nan_to_num(np.stack([branch.values for branch in branches], axis=1))
     returns = jax.jit(n_step_return)(
-        np.stack([branch.rewards for branch in found], axis=1),
+        np.stack([branch.rewards for branch in branches], axis=1),
         (1 - ends).astype(np.float32),
         steps < lengths,
-        np.concatenate([np.full((1, len(found)), value, np.float32), values]),
+        np.concatenate([np.full((1, len(branches)), value, np.float32), values]),
         gamma,
     )
     return np.asarray(returns[0])

@@ -26,9 +26,8 @@ from jaxrl.runs.evaluation_record import Evaluation, summarize
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.types import ActorState, Agent, EnvEngine
 
-STEPS_PER_CALL = (
-    200  # agent steps of one compiled call, after which the host looks for unfinished games
-)
+# Agent steps of one compiled call, after which the host looks for unfinished games.
+STEPS_PER_CALL = 200
 SECONDS_PER_CALL = 60.0 + STEPS_PER_CALL  # deadline of one call, with its compilation
 SEED_OFFSET = 1_000_003  # keeps the games of evaluation apart from those of training
 
@@ -59,7 +58,7 @@ def start_games(agent: Agent, engine: EnvEngine, seed: int) -> rollout.RolloutSt
 
 
 def _step(agent: Agent, engine: EnvEngine, actor: ActorState, games: _FirstGames) -> _FirstGames:
-    """Plays one step everywhere; scores and lengths are kept where a first game ends."""
+    """Plays one step everywhere; notes scores and lengths where a first game ends."""
     before = games.state.episodes
     state, _ = rollout.step(agent, engine, actor, games.state)
     ends = state.timestep.game_over & ~games.finished
@@ -83,15 +82,15 @@ def evaluate(
     """Plays `num_episodes` games with actions drawn from the policy.
 
     Args:
-      config: of the run that trained the policy.
+      config: configuration of the run that trained the policy.
       actor: the trained policy.
-      protocol: one of `PROTOCOLS`.
+      protocol: a name of `evaluation_record.PROTOCOLS`.
       num_episodes: games, one per environment.
-      seed: of the games and the actions.
+      seed: seed of the games and the actions.
       step: agent steps that the policy was trained for, for the record.
-      give_up: asked about once a second; where it says yes, `GaveUpError` is raised.
+      give_up: called about once a second; `GaveUpError` is raised where it returns true.
 
-    Raises `UserError` for an unknown protocol, or if there is no game to play.
+    Raises `UserError` for an unknown protocol, or without a game to play.
     """
     if num_episodes < 1:
         raise UserError(f"episodes = {num_episodes}: must be at least 1")
@@ -120,7 +119,7 @@ def evaluate(
     return summarize(config.game, protocol, step, scores, lengths, epsilon, conditions)
 
 
-def with_epsilon(config: Config, epsilon: float) -> Config:
+def replace_epsilon(config: Config, epsilon: float) -> Config:
     """Returns the configuration with another evaluation epsilon.
 
     Raises `UserError` if the agent is not value-based.

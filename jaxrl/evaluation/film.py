@@ -15,7 +15,7 @@ import numpy as np
 from jaxrl.errors import StorageError, UserError
 from jaxrl.runs.files import writing
 
-# Of the encoder: from pictures on its standard input to an mp4 that every browser plays.
+# The encoder's options: from pictures on its standard input to an mp4 that every browser plays.
 FROM_PICTURES = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-i", "-")
 TO_MP4 = ("-vcodec", "libx264", "-pix_fmt", "yuv420p", "-crf", "25", "-f", "mp4")
 
@@ -90,7 +90,7 @@ def _feed(encoder: "subprocess.Popen[bytes]", pictures: Iterator[np.ndarray]) ->
             encoder.stdin.write(np.ascontiguousarray(picture).data)
         encoder.stdin.close()
         return True
-    except BrokenPipeError:  # it has ended: its status and its words tell why
+    except BrokenPipeError:  # it has ended: its status and its output tell why
         return False
     except BaseException:
         encoder.kill()

@@ -1,4 +1,4 @@
-"""A trained policy that answers observations of anybody's environments."""
+"""A trained policy that answers observations of any environment."""
 
 import functools
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from jaxrl.formatting import listed
 from jaxrl.networks.core import first_observation
 from jaxrl.runs import checkpoint_files
 from jaxrl.runs.evaluation_record import Evaluation, protocol_of
-from jaxrl.runs.paths import as_run_dir, naming_as_given
+from jaxrl.runs.paths import naming_policies, run_dir_of
 from jaxrl.runtime import jax_settings
 from jaxrl.types import (
     ActorState,
@@ -52,13 +52,13 @@ class RecurrentState:
     def observe(self, reward: Any, new_game: Any) -> None:
         """Notes the rewards of a step f32[B], and where the next observation begins a game, b[B].
 
-        The rewards are the game's own: policies see them clipped to +-1. With `network.core_resets`
+        The rewards are unclipped: policies see them clipped to +-1. With `network.core_resets`
         "life" a lost life begins a game, too. Raises `UserError` for another number of games.
         """
         size = self.steps.fresh.shape
-        for given in (np.shape(reward), np.shape(new_game)):
-            if given not in ((), size):
-                raise UserError(f"observe: {given} values for a state of {size[0]} games")
+        for shape in (np.shape(reward), np.shape(new_game)):
+            if shape not in ((), size):
+                raise UserError(f"observe: {shape} values for a state of {size[0]} games")
         fresh = jnp.broadcast_to(jnp.asarray(new_game, bool), size)
         reward = jnp.broadcast_to(jnp.asarray(reward, jnp.float32), size)
         self.steps = RecurrentObservation(
@@ -81,7 +81,7 @@ class Policy:
     policy with `network.core` needs a `state` beside it, from `new_state`.
     """
 
-    config: Config  # of the run that trained it
+    config: Config  # the run's that trained it
     actor: ActorState = field(repr=False)  # its parameters
     step: int  # agent steps of training
 
@@ -129,7 +129,7 @@ class Policy:
         if isinstance(state, RecurrentState) and state.acted:
             raise UserError("act: call state.observe(reward, new_game) after each step of the game")
         keys = jax.random.split(jax.random.key(seed), len(batch))
-        choice = Choice(*self._act(self.actor, self._with_state(batch, state), keys))
+        choice = Choice(*self._act(self.actor, self._attach_state(batch, state), keys))
         if state is not None:
             state.steps = state.steps._replace(core=choice.core, last_action=choice.action)
             state.acted = True
@@ -153,11 +153,11 @@ class Policy:
 
         Raises `UserError` if the policy has none.
         """
-        found = self._predicted(observation, state)
-        if not found.support.size:
+        prediction = self._predicted(observation, state)
+        if not prediction.support.size:
             algorithms = listed(that("has_distributions"))
             raise UserError(f"distribution: {self.config.algorithm} learns none; {algorithms} does")
-        return Distribution(found.support, found.distributions)
+        return Distribution(prediction.support, prediction.distributions)
 
     def evaluate(
         self, protocol: str | None = None, episodes: int = 30, seed: int = 0
@@ -169,7 +169,7 @@ class Policy:
         chosen = protocol_of(self.config) if protocol is None else protocol
         return evaluate.evaluate(self.config, self.actor, chosen, episodes, seed, self.step)
 
-    def _with_state(self, batch: np.ndarray, state: RecurrentState | None) -> PyTree:
+    def _attach_state(self, batch: np.ndarray, state: RecurrentState | None) -> PyTree:
         """Returns observations as the agent takes them. Raises `UserError` without their state."""
         core = self._made[0].core
         if core is None:
@@ -181,9 +181,9 @@ class Policy:
             raise UserError("state: is not one of this policy's; begin with policy.new_state()")
         games = 0 if state is None else len(state.steps.fresh)
         if state is None or games != len(batch):
-            given = f"of {games} games, not {len(batch)}" if state else "missing"
+            problem = f"of {games} games, not {len(batch)}" if state else "missing"
             raise UserError(
-                f"state is {given}: this policy is recurrent; begin with state = "
+                f"state is {problem}: this policy is recurrent; begin with state = "
                 f"policy.new_state({len(batch)}), and call state.observe after each step"
             )
         return state.steps._replace(stack=batch)
@@ -191,11 +191,11 @@ class Policy:
     def _predicted(self, observation: np.ndarray, state: RecurrentState | None = None) -> Any:
         """Returns the `Prediction`, on the host, without the batch's axis where none was given."""
         batch, single = self._batch(observation)
-        found = jax.device_get(self._predict(self.actor, self._with_state(batch, state)))
+        prediction = jax.device_get(self._predict(self.actor, self._attach_state(batch, state)))
         if not single:
-            return found
-        alone = jax.tree.map(lambda x: x[0], found._replace(support=()))
-        return alone._replace(support=found.support)
+            return prediction
+        alone = jax.tree.map(lambda x: x[0], prediction._replace(support=()))
+        return alone._replace(support=prediction.support)
 
     def _batch(self, observation: np.ndarray) -> tuple[np.ndarray, bool]:
         """Returns a batch, and whether it is of one observation. Raises `UserError`."""
@@ -224,6 +224,6 @@ def load_policy(path: str | Path, checkpoint: int | str | None = None) -> Policy
 
     Raises `UserError` if there is none, `DamagedError` if it has changed since it was written.
     """
-    with naming_as_given():
-        run_dir = as_run_dir(Path(path))
+    with naming_policies():
+        run_dir = run_dir_of(Path(path))
         return Policy(*evaluate.load_actor(run_dir, checkpoint_files.named(run_dir, checkpoint)))

@@ -1,7 +1,7 @@
 """Evaluation protocols: how games start, whether actions stick, who presses FIRE."""
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,21 +16,12 @@ from jaxrl.envs.base import presses_fire
 from jaxrl.envs.flicker import screens
 from jaxrl.errors import UserError
 from jaxrl.program.rollout import RolloutState
-from jaxrl.runs.evaluation_record import NOTHING_PRESSED, STICKINESS, Conditions
+from jaxrl.runs.evaluation_record import NOTHING_PRESSED, PROTOCOLS, Conditions
 from jaxrl.types import Agent, EnvEngine, EnvSpec, PyTree, TimeStep
 
 # Frames of FIRE after a reset, whose own FIRE sticky actions may swallow: all of them are swallowed
 # once in 65,000 resets.
 FIRE_FRAMES = 8
-
-ProtocolName = Literal["noop", "sticky"]
-# Settings that differ from training; both play whole games of `MOST_FRAMES`, unclipped.
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    # Up to 30 no-ops at the start, no sticky actions (Mnih 2015)
-    "noop": {"noop_max": 30},
-    # Machado 2018: actions repeat with probability 0.25. EnvPool takes at least one no-op or FIRE.
-    "sticky": {"noop_max": 1},
-}
 
 
 class EvaluationSetup(NamedTuple):
@@ -53,7 +44,7 @@ class FireState(NamedTuple):
 
 
 def check_protocol(protocol: str) -> None:
-    """Raises `UserError` if there is no protocol of this name."""
+    """Raises `UserError` for an unknown protocol."""
     if protocol not in PROTOCOLS:
         raise UserError(f"protocol '{protocol}': must be one of {', '.join(PROTOCOLS)}")
 
@@ -63,18 +54,18 @@ def protocol_config(config: Config, protocol: str) -> Config:
 
     Settings that the policy depends on stay as in training: the set of actions, blank frames, and
     whether the engine presses FIRE at the start and after a lost life (`episodic_life`,
-    `fire_reset`). A value-based agent explores with `evaluation_epsilon`. Raises `UserError` if
-    there is no such protocol.
+    `fire_reset`). A value-based agent explores with `evaluation_epsilon`. Raises `UserError`
+    for an unknown protocol.
     """
     check_protocol(protocol)
-    whole_games: dict[str, Any] = {
+    games: dict[str, Any] = {
         "reward_clip": False,
         "random_start_steps": 0,
         "max_episode_steps": MOST_FRAMES // config.env.frame_skip,
         "exact_resets": True,
-        "repeat_action_probability": STICKINESS[protocol],
+        "repeat_action_probability": PROTOCOLS[protocol].stickiness,
+        "noop_max": PROTOCOLS[protocol].noop_max,
     }
-    games = whole_games | PROTOCOLS[protocol]
     return config.replaced(env=games, agent=config.agent.for_evaluation())
 
 
@@ -117,6 +108,29 @@ def conditions(config: Config, protocol: str) -> Conditions:
     )
 
 
+class GameRow(NamedTuple):
+    """The newest row of environment 0, on the host."""
+
+    score: float  # unclipped reward of the step
+    terminated: bool
+    truncated: bool
+    game_over: bool
+    reset: bool  # nothing was decided: the environment was reset
+
+    @property
+    def done(self) -> bool:
+        """Whether an episode of the learner ended: a game or a life."""
+        return self.terminated or self.truncated
+
+
+def newest_row(state: RolloutState) -> GameRow:
+    """Waits for environment 0, and returns the row that its last step led to."""
+    timestep = state.timestep
+    fields = (timestep.score, timestep.terminated, timestep.truncated, timestep.game_over,
+              timestep.reset)  # fmt: skip
+    return GameRow(*(np.asarray(field)[0].item() for field in fields))
+
+
 def screen(engine: EnvEngine, state: RolloutState) -> np.ndarray:
     """Returns the screen u8[H, W, 3] of environment 0 in its newest state, never blank."""
     if engine.render:
@@ -129,7 +143,7 @@ def press_fire(engine: EnvEngine, steps: int) -> EnvEngine:
     """Returns the engine with FIRE in place of the first `steps` actions after every reset.
 
     With sticky actions the emulator may ignore the FIRE of the reset itself, and a policy that
-    never had to press FIRE would stand still. An agent that remembers takes its own choice for the
+    never had to press FIRE would stand still. An agent that remembers takes its choice for the
     last action there.
     """
 

@@ -9,9 +9,16 @@ import numpy as np
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import EvaluationSetup, FireState, check_protocol, screen, set_up
+from jaxrl.evaluation.protocols import (
+    EvaluationSetup,
+    FireState,
+    check_protocol,
+    newest_row,
+    screen,
+    set_up,
+)
 from jaxrl.program import rollout
-from jaxrl.types import ActorState, Prediction, TimeStep
+from jaxrl.types import ActorState, Prediction
 
 
 class Trace(NamedTuple):
@@ -55,10 +62,10 @@ def trace(
     """Plays, and records the observations, actions and predictions of a policy.
 
     Args:
-      config: of the run that trained the policy.
+      config: configuration of the run that trained the policy.
       actor: the trained actor.
-      protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
-      seed: of the games and the actions.
+      protocol: a name of `evaluation_record.PROTOCOLS`.
+      seed: seed of the games and the actions.
       max_steps: decisions to keep; a picture of an Atari game takes 100 KB of host memory.
       games: to play one after another, if `max_steps` allows.
     """
@@ -80,11 +87,11 @@ def trace(
         engine.check()
         rows.append(_nothing(row) if ignored else jax.device_get(row))
         chosen += not ignored
-        reset, over_now, done = _flags(state.timestep)
-        if reset and over_now:  # the game ended during the reset, so with the picture before
+        newest = newest_row(state)
+        if newest.reset and newest.game_over:  # during the reset: the picture before was the last
             ends[-1] = True
-        over += over_now
-        ended, ignored = over_now and not reset, done
+        over += newest.game_over
+        ended, ignored = newest.game_over and not newest.reset, newest.done
     engine.close()
     played = _join(config.game, engine.spec.action_meanings, frames, rows, ends)
     return played._replace(frame_skip=config.env.frame_skip)
@@ -111,12 +118,6 @@ def _step(
         ),
     )
     return state, row
-
-
-def _flags(timestep: TimeStep) -> tuple[bool, bool, bool]:
-    """Returns of the one environment whether it was reset, its game is over, its episode ended."""
-    done = timestep.terminated | timestep.truncated
-    return bool(timestep.reset[0]), bool(timestep.game_over[0]), bool(done[0])
 
 
 def _nothing(row: _Row) -> _Row:

@@ -14,14 +14,14 @@ from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.evaluation import film
 from jaxrl.evaluation.evaluate import start_games
-from jaxrl.evaluation.protocols import screen, set_up
+from jaxrl.evaluation.protocols import newest_row, screen, set_up
 from jaxrl.program import rollout
 from jaxrl.types import ActorState, EnvEngine
 
 CONSOLE = 60  # frames per second
 SHORTEST = 5.0  # seconds of film, so that a game of a few steps can be seen
 SLOWEST = 2  # pictures per second
-HEIGHT = 420  # of the game, in pixels: twice an Atari game's, which is then 320 wide
+HEIGHT = 420  # height of the game in pixels: twice an Atari game's, which is then 320 wide
 CAPTION = 28  # height of the text above the game, in pixels
 
 Step = Callable[[rollout.RolloutState], rollout.RolloutState]
@@ -50,7 +50,7 @@ def _picture(game: np.ndarray, caption: str) -> np.ndarray:
 
 
 class _Progress(NamedTuple):
-    """How far the one game has been played."""
+    """The progress of the one game."""
 
     state: rollout.RolloutState
     score: float
@@ -71,12 +71,12 @@ def record(
     """Plays one game; returns its score, its length in agent steps, and whether it ended.
 
     Args:
-      config: of the run that trained the policy.
+      config: configuration of the run that trained the policy.
       actor: the trained policy.
-      protocol: one of `jaxrl.evaluation.protocols.PROTOCOLS`.
+      protocol: a name of `evaluation_record.PROTOCOLS`.
       target: the mp4 or GIF.
-      seed: of the game and the actions.
-      max_seconds: of video; a longer game is cut. One of few steps is slowed within this limit.
+      seed: seed of the game and the actions.
+      max_seconds: longest video; a longer game is cut, one of few steps slowed within the limit.
       from_step: agent steps to play before the video begins.
 
     Raises `UserError`, and writes nothing, if the game ends before `from_step`.
@@ -102,11 +102,10 @@ def _advance(engine: EnvEngine, step: Step, game: _Progress) -> _Progress:
     """Plays one row of the game."""
     state = jax.block_until_ready(step(game.state))
     engine.check()
-    row = jax.device_get(state.timestep)
-    over, reset = bool(row.game_over[0]), bool(row.reset[0])
-    return _Progress(
-        state, game.score + float(row.score[0]), game.length + (not reset), over, over and reset
-    )
+    row = newest_row(state)
+    over_during_reset = row.game_over and row.reset
+    score, length = game.score + row.score, game.length + (not row.reset)
+    return _Progress(state, score, length, row.game_over, over_during_reset)
 
 
 def _play_unseen(engine: EnvEngine, step: Step, game: _Progress, from_step: int) -> _Progress:
@@ -119,7 +118,7 @@ def _play_unseen(engine: EnvEngine, step: Step, game: _Progress, from_step: int)
                 f"from_step = {from_step}: the game ended at agent step {game.length}; take an "
                 "earlier one, or another seed"
             )
-        done = bool((game.state.timestep.terminated | game.state.timestep.truncated)[0])
+        done = newest_row(game.state).done
     return game
 
 

@@ -84,7 +84,7 @@ def _fair_means(rows: list[dict[str, Any]], config: Config) -> list[float | None
     Those favor short games, the more the more environments there are, which a search may vary.
     """
     settings = {"num_envs": config.num_envs, "game": config.game}
-    early = metrics.of_first_games(rows, settings)
+    early = metrics.covers_first_games(rows, settings)
     return [None if first else row["return_mean"] for row, first in zip(rows, early, strict=True)]
 
 

@@ -3,7 +3,7 @@
 A checkpoint is three flat tables of arrays and `progress`, a JSON object. `actor` is enough
 to play; `learner` is the rest that is the same on every device; `local` differs between devices
 (games, their statistics and keys, memory). Arrays are named by their path, so the format does not
-depend on the classes that held them. On another number of devices the memory is not read, and games
+depend on their classes. On another number of devices the memory is not read, and games
 come in the layout of those that saved them.
 
 A checkpoint is complete when its directory has its final name, and good when its SHA256SUMS holds.
@@ -33,7 +33,7 @@ from jaxrl.runs.checkpoint_tables import ITEMS, flatten, literal_directory, vaca
 from jaxrl.runtime import malloc
 from jaxrl.types import AgentState, LoopState, PyTree
 
-GAMES = ("env", "timestep", "observation", "sent")  # of a group; saved if the engine can
+GAMES = ("env", "timestep", "observation", "sent")  # fields of a group; saved if the engine can
 
 # Orbax logs a traceback for every thread of a save that fails, and TensorStore prints one for every
 # write that Orbax no longer waits for; this module reports the failure in one line.
@@ -50,7 +50,7 @@ def _hook(raised: Any) -> None:
 sys.unraisablehook = _hook
 
 
-class _Summed(ocp.path.atomicity.AtomicRenameTemporaryPath):
+class _SummedDirectory(ocp.path.atomicity.AtomicRenameTemporaryPath):
     """Orbax's directory of a save; it gets its final name when its checksums are on the disk."""
 
     _final_path: Any
@@ -76,7 +76,7 @@ def _learner(state: LoopState) -> dict[str, PyTree]:
     return {"train_state": state.agent.train_state, "key": state.key, "metrics": state.metrics}
 
 
-def without_games(groups: Any) -> Any:
+def drop_games(groups: Any) -> Any:
     """Returns groups of games with their statistics and keys alone."""
     nothing: Any = dict.fromkeys(GAMES, ())
     return tuple(group._replace(**nothing) for group in groups)
@@ -87,20 +87,20 @@ def num_devices(state: LoopState) -> int:
     return len(state.key.sharding.device_set)
 
 
-class Kept(enum.Enum):
-    """What of the games a checkpoint provides."""
+class RestoreLevel(enum.Enum):
+    """The part of the games that a checkpoint provides."""
 
     GAMES = enum.auto()  # everything
     STATISTICS = enum.auto()  # the statistics and keys alone, for new games
     NOTHING = enum.auto()
 
 
-class Restored(NamedTuple):
-    """What a checkpoint provides."""
+class RestoredRun(NamedTuple):
+    """The state that a checkpoint provides, with its description."""
 
     state: LoopState
-    described: checkpoint_files.Described
-    kept: Kept
+    description: checkpoint_files.Description
+    level: RestoreLevel
 
 
 def restore_actor(run_dir: Path, template: PyTree, step: int | None = None) -> tuple[PyTree, int]:
@@ -109,10 +109,10 @@ def restore_actor(run_dir: Path, template: PyTree, step: int | None = None) -> t
     A directory that was unpacked from a policy's file holds that one policy.
     """
     if (run_dir / layout.POLICY).is_file():
-        actor, found = policy_file.restore(run_dir / layout.POLICY, template)
-        if step not in (None, found):
-            raise UserError(f"no checkpoint {step}: the file holds the policy of step {found}")
-        return actor, found
+        actor, saved_step = policy_file.restore(run_dir / layout.POLICY, template)
+        if step not in (None, saved_step):
+            raise UserError(f"no checkpoint {step}: the file holds the policy of step {saved_step}")
+        return actor, saved_step
     step = checkpoint_files.newest_good(run_dir, step)
     checkpoint_files.describe(run_dir, step)
     return checkpoint_tables.restore(run_dir, step, {"actor": template})["actor"], step
@@ -141,24 +141,26 @@ class Checkpoints:
         self._members = members
         self._keep = config.checkpoint.keep if members == 1 else max(config.checkpoint.keep, 3)
         self._empty_deleted()  # left by a kill
-        self._held = contextlib.ExitStack()
-        self._directory = self._held.enter_context(literal_directory(run_dir))
+        self._stack = contextlib.ExitStack()
+        self._directory = self._stack.enter_context(literal_directory(run_dir))
         self._manager = self._open()
         self._started: int | None = None  # step of the save that is being written
         self.newest = newest  # step of the newest complete checkpoint
 
     def _open(self) -> ocp.CheckpointManager:
-        def by_mean(metrics: dict[str, float | None]) -> float:
+        def comparable_mean(metrics: dict[str, float | None]) -> float:
             mean = metrics[checkpoint_files.RANKED_BY]
             same_kind = bool(metrics.get(checkpoint_files.EVALUATED)) == self._evaluated
             return mean if mean is not None and same_kind else float("-inf")
 
         newest = policies.LatestN(self._keep)
-        best = policies.BestN(get_metric_fn=by_mean, n=1, keep_checkpoints_without_metrics=False)
+        best = policies.BestN(
+            get_metric_fn=comparable_mean, n=1, keep_checkpoints_without_metrics=False
+        )
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policies.AnyPreservationPolicy([newest, best]),
-            best_fn=by_mean,  # without it Orbax does not store the means that it compares
-            temporary_path_class=_Summed,
+            best_fn=comparable_mean,  # without it Orbax does not store the means that it compares
+            temporary_path_class=_SummedDirectory,
             todelete_subdir=checkpoint_files.DELETED,
             cleanup_tmp_directories=True,  # left by a kill
         )
@@ -169,7 +171,7 @@ class Checkpoints:
     ) -> None:
         """Starts writing and returns; the state may be donated afterwards.
 
-        `mean` ranks the checkpoint: of its evaluation, where the run has evaluations, or return.
+        `mean` ranks the checkpoint: its evaluation's, where the run has evaluations, or the return.
 
         A memory may be too large to copy: with one, the call returns when everything is written.
         Raises `StorageError` if this save cannot begin, or the previous one has failed.
@@ -178,12 +180,12 @@ class Checkpoints:
         if progress.step == self.newest:
             return
         memory = state.agent.memory if self._config.checkpoint.memory else ()
-        local = {"games": state.games if self._games else without_games(state.games)}
+        local = {"games": state.games if self._games else drop_games(state.games)}
         # Copied on the device: the next compiled call overwrites these buffers in place.
         actor, learner, games = jax.tree.map(
             jnp.copy, (state.agent.actor, _learner(state), local["games"])
         )
-        described = dataclasses.asdict(progress) | {
+        description = dataclasses.asdict(progress) | {
             "format": checkpoint_files.FORMAT,
             "devices": num_devices(state),
             "games": self._games,
@@ -198,7 +200,7 @@ class Checkpoints:
                     actor=ocp.args.StandardSave(flatten(actor)),
                     learner=ocp.args.StandardSave(flatten(learner)),
                     local=ocp.args.StandardSave(flatten({"games": games, "memory": memory})),
-                    progress=ocp.args.JsonSave(described),
+                    progress=ocp.args.JsonSave(description),
                 ),
                 metrics={
                     checkpoint_files.RANKED_BY: mean,
@@ -238,10 +240,9 @@ class Checkpoints:
             step, self._started = self._started, None
             if jax.process_count() > 1 and _errno(error) is None:
                 raise  # another process may have been lost
+            failure = StorageError(f"checkpoint {step} could not be written: {_reason(error)}")
             if jax.process_count() > 1:  # all would have to restart together
-                raise StorageError(
-                    f"checkpoint {step} could not be written: {_reason(error)}"
-                ) from error
+                raise failure from error
             # Orbax leaves partial files, and has forgotten some checkpoints that are still there.
             with contextlib.suppress(OSError, ValueError):
                 self._manager.close()
@@ -251,69 +252,68 @@ class Checkpoints:
                 self.newest = step  # this one is complete; another could not be deleted
                 print(f"warning: after checkpoint {step}: {_reason(error)}", file=sys.stderr)
                 return
-            raise StorageError(
-                f"checkpoint {step} could not be written: {_reason(error)}"
-            ) from error
+            raise failure from error
 
     def restore(
         self,
         template: LoopState,
         step: int,
         as_saved: Callable[[Any, int], Any] | None = None,
-    ) -> Restored:
+    ) -> RestoredRun:
         """Reads the checkpoint of `step` in the layout of the template, which is used up.
 
         The template provides what the checkpoint does not hold. From another number of devices
         comes no memory, and games only where `as_saved(groups, devices)` gives the layout to read
         them in, which they keep.
         """
-        described = checkpoint_files.describe(self._run_dir, step)
-        same = described.devices == num_devices(template)
-        saved_config = from_table(described.config)
+        description = checkpoint_files.describe(self._run_dir, step)
+        same = description.devices == num_devices(template)
+        saved_config = from_table(description.config)
         # The overlapped order holds a step under way, which the strict one cannot receive.
         same_order = saved_config.parallel.order == self._config.parallel.order
-        kept = Kept.STATISTICS if same else Kept.NOTHING
-        if described.games == self._games != "" and same_order and (same or as_saved):
-            kept = Kept.GAMES
+        level = RestoreLevel.STATISTICS if same else RestoreLevel.NOTHING
+        if description.games == self._games != "" and same_order and (same or as_saved):
+            level = RestoreLevel.GAMES
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         groups, memory = template.games, template.agent.memory
         memory_saved = same and saved_config.checkpoint.memory
         local: dict[str, PyTree] = {}
-        if kept is not Kept.NOTHING:
-            local["games"] = groups if kept is Kept.GAMES else without_games(groups)
+        if level is not RestoreLevel.NOTHING:
+            local["games"] = groups if level is RestoreLevel.GAMES else drop_games(groups)
             if as_saved and not same:
-                local["games"] = as_saved(local["games"], described.devices)
+                local["games"] = as_saved(local["games"], description.devices)
         if memory_saved:
             # A device may have no room for a second memory.
             local["memory"] = jax.tree.map(vacate, memory)
         if jax.tree.leaves(local):
             tables["local"] = local
         # Otherwise the checkpoint holds games that are not read.
-        exactly = same and (kept is Kept.GAMES or not described.games)
+        exactly = same and (level is RestoreLevel.GAMES or not description.games)
         parts = () if exactly else ("local",)
         restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
-        actor, learner, found = restored["actor"], restored["learner"], restored.get("local", {})
-        groups = found.get("games", groups)
-        if kept is Kept.STATISTICS:
+        learner, local = restored["learner"], restored.get("local", {})
+        groups = local.get("games", groups)
+        if level is RestoreLevel.STATISTICS:
             groups = tuple(
-                kept._replace(**{name: getattr(new, name) for name in GAMES})
-                for kept, new in zip(groups, template.games, strict=True)
+                group._replace(**{name: getattr(new, name) for name in GAMES})
+                for group, new in zip(groups, template.games, strict=True)
             )
-        agent = AgentState(actor, learner["train_state"], found.get("memory", memory))
+        memory = local.get("memory", memory)
+        agent = AgentState(restored["actor"], learner["train_state"], memory)
         state = LoopState(agent, groups, learner["key"], learner["metrics"])
-        return Restored(state, described, kept)
+        return RestoredRun(state, description, level)
 
     def close(self) -> None:
         """Waits for the current save and closes. Raises `StorageError` if it failed."""
-        with self._held:
+        with self._stack:
             self.wait()
             self._manager.close()
 
 
 def _errno(error: BaseException) -> int | None:
     """Returns the system's number of an error, which TensorStore writes in its message."""
-    found = str(error).partition("os_error_code='")[2].partition("'")[0]
-    return int(found) if found.isdecimal() else getattr(error, "errno", None)
+    number = str(error).partition("os_error_code='")[2].partition("'")[0]
+    return int(number) if number.isdecimal() else getattr(error, "errno", None)
 
 
 def _reason(error: BaseException) -> str:

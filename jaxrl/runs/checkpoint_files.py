@@ -12,14 +12,14 @@ from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checksums, layout
 
 FORMAT = 7
-READABLE = (6, 7)  # format 6 did not say whose games it held
-RANKED_BY = "return_mean"  # the metric of Orbax by which the best checkpoint is kept
+READABLE = (6, 7)  # format 6 did not name the engine of its games
+RANKED_BY = "return_mean"  # the metric of Orbax by which the best checkpoint is chosen
 EVALUATED = "evaluated"  # whether it is an evaluation's mean; the two kinds are never compared
 DAMAGED = "damaged"  # directory of checkpoints that have changed since they were written
 # A checkpoint is moved here before its files are deleted, so a step's directory is always whole.
 DELETED = "deleted"
 TABLES = ("actor", "learner", "local")  # items of a checkpoint that hold arrays
-MANIFEST = "manifest.ocdbt"  # of a table: without it none of its arrays can be read
+MANIFEST = "manifest.ocdbt"  # a table's file without which none of its arrays can be read
 
 
 @dataclass(frozen=True)
@@ -28,25 +28,25 @@ class Progress:
 
     step: int  # agent steps over all devices
     updates: int
-    seconds: float  # of training, compilation excluded
+    seconds: float  # training time, compilation excluded
     episodes: int  # games that have ended
-    ended_before: int = 0  # of them, those that ended before the games in progress began together
-    new_games: int = 0  # 1 where they began together, and no line of the log has said so yet
+    ended_before: int = 0  # those that ended before the games in progress began together
+    new_games: int = 0  # 1 where they began together, and no line of the log has recorded it yet
 
 
-class Found(NamedTuple):
+class Survey(NamedTuple):
     """The checkpoints of a run directory."""
 
     good: list[int]  # agent steps, oldest first
     damaged: dict[int, str]  # agent step -> damage
 
 
-class Described(NamedTuple):
+class Description(NamedTuple):
     """The description in a checkpoint."""
 
     progress: Progress
     devices: int  # number it was saved on
-    config: dict[str, Any]  # of the run, as a table
+    config: dict[str, Any]  # the run's, as a table
     games: str  # their `EnvEngine.state_format`; "" if it holds none
     members: int  # runs that trained together, each with a checkpoint of this step
 
@@ -83,11 +83,12 @@ def best(run_dir: Path) -> int:
     for step in reversed(steps(run_dir)):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             path = directory(run_dir) / str(step) / "metrics" / "metrics"
-            found = json.loads(path.read_text(encoding="utf-8"))
-            evaluated = bool(found.get(EVALUATED))
+            metrics = json.loads(path.read_text(encoding="utf-8"))
+            evaluated = bool(metrics.get(EVALUATED))
             kind = evaluated if kind is None else kind
             if evaluated == kind:
-                ranked.append((float(found[RANKED_BY]), step))  # none where too few games had ended
+                # None where too few games had ended.
+                ranked.append((float(metrics[RANKED_BY]), step))
     if not ranked:
         raise UserError(
             f"no checkpoint of '{run_dir}' can be called the best: until enough games have ended "
@@ -110,19 +111,19 @@ def named(run_dir: Path, checkpoint: int | str | None) -> int | None:
     return int(checkpoint)
 
 
-def describe(run_dir: Path, step: int) -> Described:
+def describe(run_dir: Path, step: int) -> Description:
     """Reads a checkpoint's description. Raises `UserError` if it has another format."""
     try:
         path = directory(run_dir) / str(step) / "progress" / "metadata"
-        said = json.loads(path.read_text(encoding="utf-8"))
-        form = int(said.pop("format"))
+        table = json.loads(path.read_text(encoding="utf-8"))
+        form = int(table.pop("format"))
         if form in READABLE:
-            devices, config = int(said.pop("devices")), dict(said.pop("config"))
-            seconds = float(said.pop("seconds"))
+            devices, config = int(table.pop("devices")), dict(table.pop("config"))
+            seconds = float(table.pop("seconds"))
             only_catch = "catch 1" if config.get("game") == "catch" else ""
-            games, members = str(said.pop("games", only_catch)), int(said.pop("members", 1))
-            progress = Progress(seconds=seconds, **{name: int(said[name]) for name in said})
-            return Described(progress, devices, config, games, members)
+            games, members = str(table.pop("games", only_catch)), int(table.pop("members", 1))
+            progress = Progress(seconds=seconds, **{name: int(table[name]) for name in table})
+            return Description(progress, devices, config, games, members)
     except (
         OSError,
         ValueError,
@@ -137,16 +138,15 @@ def describe(run_dir: Path, step: int) -> Described:
     advice = "install a newer jaxrl" if form > FORMAT else "use the jaxrl that wrote it"
     raise UserError(
         f"checkpoint {step} of '{run_dir}' has format {form}, and this jaxrl reads "
-        f"{' and '.join(map(str, READABLE))}: "
-        f"{advice}"
+        f"{' and '.join(map(str, READABLE))}: {advice}"
     )
 
 
 def unreadable(checkpoint: Path) -> str:
     """Returns why the arrays in a checkpoint's directory cannot be read; empty if they can.
 
-    Sums are of the files that were written, and say nothing of one that was not. A kept policy has
-    no table but the actor's.
+    Sums cover the files that were written, not one that is missing. A policy that was kept alone
+    has no table but the actor's.
     """
     for name in (name for name in TABLES if name == "actor" or (checkpoint / name).is_dir()):
         manifest = checkpoint / name / MANIFEST
@@ -161,21 +161,21 @@ def damage(run_dir: Path, step: int) -> str:
     Raises `UserError` if it has another format.
     """
     checkpoint = directory(run_dir) / str(step)
-    found = checksums.damage(checkpoint) or unreadable(checkpoint)
-    if found == f"{layout.CHECKSUMS} is missing":  # older formats had none
+    reason = checksums.damage(checkpoint) or unreadable(checkpoint)
+    if reason == f"{layout.CHECKSUMS} is missing":  # older formats had none
         with contextlib.suppress(DamagedError):
             describe(run_dir, step)
-    return found
+    return reason
 
 
-def survey(run_dir: Path) -> Found:
+def survey(run_dir: Path) -> Survey:
     """Checks every checkpoint. Raises `DamagedError` if there are some and none is good."""
     states = {step: damage(run_dir, step) for step in steps(run_dir)}
     damaged = {step: wrong for step, wrong in states.items() if wrong}
-    found = Found([step for step in states if step not in damaged], damaged)
-    if damaged and not found.good:
+    good = [step for step in states if step not in damaged]
+    if damaged and not good:
         raise _all_damaged(run_dir, damaged)
-    return found
+    return Survey(good, damaged)
 
 
 def _all_damaged(run_dir: Path, damaged: dict[int, str]) -> DamagedError:
@@ -192,10 +192,10 @@ def drop_newer(run_dir: Path, step: int) -> None:
 
     A member may be one ahead of the others where the process was killed, and saves it again.
     """
-    for newer in (found for found in steps(run_dir) if found > step):
+    for newer in (number for number in steps(run_dir) if number > step):
         print(f"'{run_dir}' is ahead with checkpoint {newer}: it goes back to {step}",
               file=sys.stderr)  # fmt: skip
-        target = directory(run_dir) / DELETED / str(newer)  # so that none is half a checkpoint
+        target = directory(run_dir) / DELETED / str(newer)  # moved first, as above
         target.parent.mkdir(exist_ok=True)
         (directory(run_dir) / str(newer)).replace(target)
         shutil.rmtree(target.parent)
@@ -237,8 +237,8 @@ def newest_good(run_dir: Path, step: int | None) -> int:
     for candidate in reversed(present):
         wrong = damage(run_dir, candidate)
         if not wrong:
-            for number, found in damaged.items():
-                print(f"warning: checkpoint {number} is damaged ({found})", file=sys.stderr)
+            for number, reason in damaged.items():
+                print(f"warning: checkpoint {number} is damaged ({reason})", file=sys.stderr)
             return candidate
         damaged[candidate] = wrong
     raise _all_damaged(run_dir, damaged)

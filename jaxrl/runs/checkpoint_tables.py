@@ -100,8 +100,8 @@ def restore(
         ocp.CheckpointManager(directory, options=options, item_names=ITEMS) as manager,
     ):
         try:
-            found = manager.restore(step, args=ocp.args.Composite(**arguments))
-            return {name: unflatten(tree, found[name]) for name, tree in tables.items()}
+            saved = manager.restore(step, args=ocp.args.Composite(**arguments))
+            return {name: unflatten(tree, saved[name]) for name, tree in tables.items()}
         except (ValueError, KeyError, TypeError) as error:
             raise _unreadable(run_dir, step, error) from error
 

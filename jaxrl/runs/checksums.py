@@ -8,8 +8,9 @@ from pathlib import Path
 
 from jaxrl.runs import layout
 
-SIZE = "# bytes: "  # of a comment with a file's size; a line without a sum is no line to sha256sum
-OF_DAMAGE = (None, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ELOOP)  # others may be temporary
+SIZE = "# bytes: "  # opens a comment with a file's size, which sha256sum skips
+# Other errors may be temporary.
+DAMAGE_ERRORS = (None, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ELOOP)
 
 
 def _files(directory: Path) -> dict[str, Path]:
@@ -57,7 +58,7 @@ def sync_directory(path: Path) -> None:
         os.close(number)
 
 
-def _by_name(lines: Iterable[str]) -> dict[str, str]:
+def _parse_lines(lines: Iterable[str]) -> dict[str, str]:
     """Returns the first column of lines by their second one, a file's name."""
     return {name: value for value, _, name in (line.partition("  ") for line in lines)}
 
@@ -76,8 +77,8 @@ def damage(directory: Path) -> str:
         lines = (directory / layout.CHECKSUMS).read_text(encoding="utf-8").splitlines()
         files = _files(directory)
         # Only files that are there are opened: no name in SHA256SUMS leads anywhere else.
-        expected = _by_name(line for line in lines if not line.startswith(SIZE))
-        sizes = _by_name(line.removeprefix(SIZE) for line in lines if line.startswith(SIZE))
+        expected = _parse_lines(line for line in lines if not line.startswith(SIZE))
+        sizes = _parse_lines(line.removeprefix(SIZE) for line in lines if line.startswith(SIZE))
         if missing := expected.keys() - files.keys():
             return f"{min(missing)} is missing"
         if unknown := files.keys() - expected.keys():
@@ -88,7 +89,7 @@ def damage(directory: Path) -> str:
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except (OSError, UnicodeDecodeError) as error:
-        if getattr(error, "errno", None) not in OF_DAMAGE:
+        if getattr(error, "errno", None) not in DAMAGE_ERRORS:
             raise
         return " ".join(str(error).split())
     return ""

@@ -99,8 +99,8 @@ def _clear(run_dir: Path) -> None:
             path.unlink()
 
 
-def create_run(config: Config, held: contextlib.ExitStack) -> Path:
-    """Makes the directory, locks it until `held` closes and writes config.toml.
+def create_run(config: Config, locks: contextlib.ExitStack) -> Path:
+    """Makes the directory, locks it until `locks` closes and writes config.toml.
 
     Without a `run_dir` in the configuration it is a new one. Raises `UserError` rather than
     overwrite anything.
@@ -111,7 +111,7 @@ def create_run(config: Config, held: contextlib.ExitStack) -> Path:
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         check_links(run_dir)
-        held.enter_context(hold_lock(run_dir))
+        locks.enter_context(hold_lock(run_dir))
         check_new_run(config)  # another process may have been first
         if _names(run_dir):
             _clear(run_dir)

@@ -1,7 +1,7 @@
 """The scores of a trained policy and how its games were played.
 
 evaluation.json is the newest evaluation; evaluations/noop.json and evaluations/sticky.json are the
-newest by each protocol, so that none destroys another's.
+newest by each protocol, so that none replaces another protocol's.
 """
 
 import contextlib
@@ -24,13 +24,6 @@ from jaxrl.formatting import fault, games, shell_word
 from jaxrl.runs import layout
 from jaxrl.runs.files import check_writable, replace_text
 
-# Both play whole games of at most 108,000 frames (30 minutes on the console). These words are
-# of evaluations whose conditions differ or are not recorded; `played` has those of all others.
-PROTOCOLS = {
-    "noop": "up to 30 no-ops at the start, no sticky actions",
-    "sticky": "actions repeat with probability 0.25",
-}
-STICKINESS = {"noop": 0.0, "sticky": 0.25}  # probability that an action is repeated
 LARGEST = 1e12  # no game has a score near it
 
 
@@ -48,7 +41,7 @@ class Conditions:
     # Older files have none of these.
     flicker: float = 0.0  # probability that the agent sees a blank frame
     frame_skip: int = 4  # emulator frames of a step
-    mode: int = -1  # of the game; -1 is the default
+    mode: int = -1  # the game's; -1 is the default
     difficulty: int = -1
     grayscale: bool = True
 
@@ -70,26 +63,49 @@ class Conditions:
         sticks = "no sticky actions"
         if self.stickiness:
             sticks = f"actions repeat with probability {self.stickiness:g}"
-        said = [f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions
+        phrases = [f"{begins} {when}", sticks] + ["all 18 actions"] * self.all_actions
         if self.flicker:
-            said.append(f"frames are blank with probability {self.flicker:g}")
+            phrases.append(f"frames are blank with probability {self.flicker:g}")
         if self.frame_skip != 4:
-            said.append(f"steps of {self.frame_skip} frame{'s' * (self.frame_skip > 1)}")
+            phrases.append(f"steps of {self.frame_skip} frame{'s' * (self.frame_skip > 1)}")
         for name in ("mode", "difficulty"):
             if getattr(self, name) >= 0:
-                said.append(f"{name} {getattr(self, name)}")
-        return ", ".join(said + ["frames in color"] * (not self.grayscale))
+                phrases.append(f"{name} {getattr(self, name)}")
+        return ", ".join(phrases + ["frames in color"] * (not self.grayscale))
 
 
-# The conditions of the published scores that results are compared with.
-NOT_STICKY = Conditions((1, 30), False, 0, False, 0.0, False, 27_000).describe()
-PUBLISHED = {
-    "noop": f"{NOT_STICKY}; nothing pressed for the agent, at most 108,000 frames, where the "
-    "source does not say otherwise",
-    "sticky": "each action repeated with probability 0.25; actions, starts and time limit as each "
-    "source has them",
-}
 NOTHING_PRESSED = Conditions((0, 0), False, 0, False, 0.0, False, 0)  # Catch has no options
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Rules of an evaluation of whole games, at most 108,000 frames (30 minutes on the console)."""
+
+    noop_max: int  # most no-ops at the start; EnvPool takes at least one, or FIRE
+    stickiness: float  # probability that an action is repeated
+    summary: str  # describes evaluations whose conditions differ or are not recorded
+    published: str  # the conditions of the published scores that results are compared with
+
+
+NOT_STICKY = Conditions((1, 30), False, 0, False, 0.0, False, 27_000).describe()
+PROTOCOLS = {
+    # Mnih 2015
+    "noop": Protocol(
+        noop_max=30,
+        stickiness=0.0,
+        summary="up to 30 no-ops at the start, no sticky actions",
+        published=f"{NOT_STICKY}; nothing pressed for the agent, at most 108,000 frames, where the "
+        "source does not say otherwise",
+    ),
+    # Machado 2018
+    "sticky": Protocol(
+        noop_max=1,
+        stickiness=0.25,
+        summary="actions repeat with probability 0.25",
+        published="each action repeated with probability 0.25; actions, starts and time limit as "
+        "each source has them",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,11 @@ class Evaluation:
     epsilon: float | None = None  # probability of a random action of a value-based agent, else None
     conditions: Conditions | None = None  # None in files of an older jaxrl
 
+    @property
+    def is_default(self) -> bool:
+        """Whether the game's mode and difficulty are those of published scores."""
+        return self.conditions is None or not self.conditions.chooses_mode()
+
 
 def protocol_of(config: Config) -> str:
     """Returns the protocol whose games are like those of training."""
@@ -126,22 +147,28 @@ def summarize(
 ) -> Evaluation:
     """Summarizes games with these unclipped scores f[N] and lengths i[N]."""
     scores = scores.astype(float)
-    mean = float(scores.mean())
-    is_default = conditions is None or not conditions.chooses_mode()
-    return Evaluation(
-        game=game,
-        protocol=protocol,
-        step=step,
-        episodes=len(scores),
-        mean=mean,
-        median=float(np.median(scores)),
-        std=float(scores.std()),
-        human_normalized_mean=human_normalized(game, mean) if is_default else None,
-        scores=scores.tolist(),
-        lengths=lengths.tolist(),
-        epsilon=epsilon,
-        conditions=conditions,
+    return normalized(
+        Evaluation(
+            game=game,
+            protocol=protocol,
+            step=step,
+            episodes=len(scores),
+            mean=float(scores.mean()),
+            median=float(np.median(scores)),
+            std=float(scores.std()),
+            human_normalized_mean=None,
+            scores=scores.tolist(),
+            lengths=lengths.tolist(),
+            epsilon=epsilon,
+            conditions=conditions,
+        )
     )
+
+
+def normalized(result: Evaluation) -> Evaluation:
+    """Returns the evaluation with its human-normalized mean, where a human score is published."""
+    human = human_normalized(result.game, result.mean) if result.is_default else None
+    return dataclasses.replace(result, human_normalized_mean=human)
 
 
 def unwritable(run_dir: Path) -> str:
@@ -205,21 +232,21 @@ def read(run_dir: Path, protocol: str | None = None) -> Evaluation:
 
 def read_all(run_dir: Path) -> dict[str, Evaluation]:
     """Returns the evaluations of a run that can be read, by protocol."""
-    found = {}
+    evaluations = {}
     for protocol in PROTOCOLS:
         with contextlib.suppress(UserError):
-            found[protocol] = read(run_dir, protocol)
-    return found
+            evaluations[protocol] = read(run_dir, protocol)
+    return evaluations
 
 
 def _read(run_dir: Path, path: Path) -> Evaluation:
     """Reads one file. Raises `UserError`."""
     try:
         if path.exists() and not path.is_file():  # a pipe would block
-            raise ValueError("it is no file")
-        found = json.loads(path.read_text(encoding="utf-8"))
-        scores, lengths = _numbers(found["scores"]), _numbers(found["lengths"])
-        step, protocol, game = found["step"], found["protocol"], found["game"]
+            raise ValueError("it is not a file")
+        record = json.loads(path.read_text(encoding="utf-8"))
+        scores, lengths = _numbers(record["scores"]), _numbers(record["lengths"])
+        step, protocol, game = record["step"], record["protocol"], record["game"]
         if len(lengths) != len(scores):
             raise ValueError("the numbers of lengths and scores differ")
         if protocol not in PROTOCOLS:
@@ -227,11 +254,11 @@ def _read(run_dir: Path, path: Path) -> Evaluation:
         if game not in known_games() and not extensions.engine_of(game):
             raise ValueError(f"unknown game {game!r}")
         if not (step is None or type(step) is int):
-            raise ValueError("'step' is no number")
-        epsilon = found.get("epsilon")  # older files have none
+            raise ValueError("'step' is not a number")
+        epsilon = record.get("epsilon")  # older files have none
         if not (epsilon is None or (type(epsilon) in (int, float) and 0 <= epsilon <= 1)):
-            raise ValueError("'epsilon' is no probability")
-        conditions = read_conditions(found.get("conditions"))
+            raise ValueError("'epsilon' is not a probability")
+        conditions = read_conditions(record.get("conditions"))
         return summarize(game, protocol, step, scores, lengths.astype(int), epsilon, conditions)
     except FileNotFoundError:
         raise UserError(
@@ -243,37 +270,37 @@ def _read(run_dir: Path, path: Path) -> Evaluation:
         ) from None
 
 
-def _numbers(given: Any) -> np.ndarray:
-    if not (isinstance(given, list) and given):
+def _numbers(listed: Any) -> np.ndarray:
+    if not (isinstance(listed, list) and listed):
         raise ValueError("no list of scores")
-    if not all(type(x) in (int, float) and abs(x) < LARGEST for x in given):  # also not NaN
-        raise ValueError("a score is no number")
-    return np.asarray(given, float)
+    if not all(type(x) in (int, float) and abs(x) < LARGEST for x in listed):  # also not NaN
+        raise ValueError("a score is not a number")
+    return np.asarray(listed, float)
 
 
-def read_conditions(given: Any) -> Conditions | None:
+def read_conditions(recorded: Any) -> Conditions | None:
     """Reads the conditions of a file; an older file has none.
 
     Raises `ValueError`, `KeyError` or `TypeError` if they make no sense.
     """
-    if given is None:
+    if recorded is None:
         return None
-    if not isinstance(given, dict):
-        raise ValueError("'conditions' is no object")
-    found = Conditions(**given | {"noops": tuple(given["noops"])})
-    flags = found.fire, found.life_resets, found.all_actions
-    counts = *found.noops, found.fire_steps, found.max_steps, found.frame_skip
-    modes = found.mode, found.difficulty
-    probabilities = found.stickiness, found.flicker
+    if not isinstance(recorded, dict):
+        raise ValueError("'conditions' is not an object")
+    conditions = Conditions(**recorded | {"noops": tuple(recorded["noops"])})
+    flags = conditions.fire, conditions.life_resets, conditions.all_actions
+    counts = *conditions.noops, conditions.fire_steps, conditions.max_steps, conditions.frame_skip
+    modes = conditions.mode, conditions.difficulty
+    probabilities = conditions.stickiness, conditions.flicker
     if not (
-        len(found.noops) == 2
+        len(conditions.noops) == 2
         and all(type(x) is bool for x in flags)
         and all(type(x) is int and 0 <= x < 2**31 for x in counts)
         and all(type(x) is int and -1 <= x < 2**31 for x in modes)
         and all(type(x) in (int, float) and 0 <= x <= 1 for x in probabilities)
     ):
         raise ValueError("'conditions' make no sense")
-    return found
+    return conditions
 
 
 def is_of_end(run_dir: Path, total_steps: int) -> bool:
@@ -283,13 +310,13 @@ def is_of_end(run_dir: Path, total_steps: int) -> bool:
 
 
 def played(results: Iterable[Evaluation]) -> str:
-    """Returns the conditions of evaluations by one protocol, in words for a line's brackets."""
-    found = list(results)
+    """Returns the conditions of evaluations by one protocol, as text for a line's brackets."""
+    evaluations = list(results)
     conditions = {
-        r.conditions or (None if r.game in atari_games() else NOTHING_PRESSED) for r in found
+        r.conditions or (None if r.game in atari_games() else NOTHING_PRESSED) for r in evaluations
     }
     (only, *others) = conditions
-    return only.describe() if only and not others else PROTOCOLS[found[0].protocol]
+    return only.describe() if only and not others else PROTOCOLS[evaluations[0].protocol].summary
 
 
 def describe(result: Evaluation) -> str:

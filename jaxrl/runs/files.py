@@ -1,14 +1,17 @@
-"""Files that are whole or not there: a temporary name beside their own until they are written."""
+"""Files that are whole or absent: written under a temporary name beside the final one."""
 
 import contextlib
 import errno
+import json
 import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from jaxrl.errors import StorageError, UserError
 
+LARGEST_OBJECT = 50_000_000  # bytes; a run's JSON files are far smaller
 # Full, over quota, broken, larger than the file system or a limit allows: no mistake of the user.
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
@@ -29,7 +32,7 @@ def replacing(target: Path) -> Iterator[Path]:
             raise
         raise OSError(error.errno, error.strerror, str(target)) from None
     finally:
-        with contextlib.suppress(OSError):  # there is no such file, or no such directory
+        with contextlib.suppress(OSError):  # the file or its directory does not exist
             temporary.unlink()
 
 
@@ -47,6 +50,21 @@ def writing(target: Path) -> Iterator[Path]:
             raise
         kind = StorageError if error.errno in STORAGE_ERRORS else UserError
         raise kind(f"cannot write '{target}': {error.strerror or error}") from None
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Returns a JSON object, None without a file. Raises `UserError` for anything else."""
+    try:
+        if not path.is_file():  # a pipe would block
+            return None
+        if path.stat().st_size > LARGEST_OBJECT:
+            raise ValueError("it is too large")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path.name} cannot be read: it holds no object")
+    return value
 
 
 def check_writable(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Hints for messages about a path that is no run directory: the run or policy that is meant."""
+"""Hints for messages about a path that is not a run directory: the run or policy that is meant."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from jaxrl.errors import nearest
 from jaxrl.policies import SUFFIX, policies
 from jaxrl.runs import layout
 
-NEWEST = ("latest", "newest", "last")  # words for a run; the path must be named
+NEWEST = ("latest", "newest", "last")  # what users call a run, whose path must be named
 
 
 def policy_path(path: Path) -> Path | None:
@@ -21,7 +21,7 @@ def policy_path(path: Path) -> Path | None:
 
 
 def remedy(path: Path) -> str:
-    """Returns what a path probably means that is no run directory, for messages; empty if unknown.
+    """Returns what a path that is not a run directory probably means; empty if unknown.
 
     It offers runs inside the path, a run of its folder or of runs/, or a policy.
     """
@@ -55,8 +55,8 @@ def remedy(path: Path) -> str:
 
 def _runs_in(folder: Path) -> list[Path]:
     """Returns the runs in a folder, the newest first."""
-    found = folder.glob(f"*/{layout.CONFIG}") if os.path.isdir(folder) else ()
-    configs = [config for config in found if os.path.isfile(config)]
+    paths = folder.glob(f"*/{layout.CONFIG}") if os.path.isdir(folder) else ()
+    configs = [config for config in paths if os.path.isfile(config)]
     return [config.parent for config in sorted(configs, key=os.path.getmtime, reverse=True)]
 
 

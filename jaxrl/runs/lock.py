@@ -78,8 +78,8 @@ def hold_directory(directory: Path, option: str, parts: Sequence[str] = ()) -> I
     """Makes a directory with its parts, and holds its lock. Raises `UserError`.
 
     Args:
-      directory: of a sweep, a search or a suite.
-      option: of the command, which chooses another directory.
+      directory: a sweep's, a search's or a suite's.
+      option: the command's option that chooses another directory.
       parts: directories within it.
     """
     with contextlib.ExitStack() as lock:

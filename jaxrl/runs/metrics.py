@@ -32,37 +32,37 @@ def num_envs_in(settings: dict[str, Any]) -> int | None:
     return number if type(number) is int and 0 < number < LARGEST else None
 
 
-def of_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list[bool]:
-    """Returns for each line whether its mean is of the first games of a session.
+def covers_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list[bool]:
+    """Returns for each row whether its mean covers first games of a session.
 
-    Games began together where the line says so in `new_games`. Older versions do not say it: there
-    they did with every session, which begins with the line that has `compile_seconds`, but for
-    Catch's, because no others could be saved.
+    Games began together where the row's `new_games` is 1. Rows of older versions lack it: there
+    they did with every session, whose first row has `compile_seconds`, except Catch's, because no
+    other games could be saved.
 
     Args:
-      rows: of metrics.jsonl.
-      settings: of the run by key; without a number of environments all lines count as early.
+      rows: the rows of metrics.jsonl.
+      settings: the run's, by key; without a number of environments all rows count as early.
     """
-    num_envs, unsaid = num_envs_in(settings), settings.get("game") not in CATCH_GAMES
+    num_envs, restarted = num_envs_in(settings), settings.get("game") not in CATCH_GAMES
     if num_envs is None:
         return [True] * len(rows)
-    found, ended, before = [], 0, 0  # games, now and when the session began
+    early, ended, before = [], 0, 0  # games, now and when the session began
     for row in rows:
-        if row.get("new_games", "compile_seconds" in row and unsaid):
+        if row.get("new_games", "compile_seconds" in row and restarted):
             before = ended
         ended = int(row.get("episodes") or 0)
-        found.append(ended - before < games_needed(num_envs))
-    return found
+        early.append(ended - before < games_needed(num_envs))
+    return early
 
 
 def read(run_dir: Path) -> list[dict[str, Any]]:
     """Reads the rows of a run, oldest first, without a last line that a crash cut off.
 
-    Raises `UserError` if there is no such file, or a line is no row of metrics.
+    Raises `UserError` without such a file, or a line is not a row of metrics.
     """
     try:
         if (run_dir / layout.METRICS).exists() and not (run_dir / layout.METRICS).is_file():
-            raise OSError("it is no file")
+            raise OSError("it is not a file")
         text = (run_dir / layout.METRICS).read_text(encoding="utf-8")
     except FileNotFoundError:
         hint = "" if (run_dir / layout.CONFIG).exists() else hints.remedy(run_dir)
@@ -91,12 +91,12 @@ def lacks_lines(run_dir: Path) -> str:
 def _row(row: Any) -> dict[str, Any]:
     """Returns the row. Raises `ValueError` if it cannot be plotted."""
     if not isinstance(row, dict):
-        raise ValueError("is no object")
+        raise ValueError("is not an object")
     for name in ("step", "frames", "seconds"):
         if _finite(row.get(name)) is None:
             raise ValueError(f"has no number '{name}'")
     if type(row.get("return_mean")) not in (int, float, type(None)):
-        raise ValueError("'return_mean' is no number")
+        raise ValueError("'return_mean' is not a number")
     return {"return_mean": None} | {name: _finite(value) for name, value in row.items()}
 
 

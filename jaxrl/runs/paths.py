@@ -1,4 +1,4 @@
-"""What a path on the command line stands for: a run directory, a folder of them, or a policy."""
+"""Paths of the command line: each is a run directory, a folder of them, or a policy."""
 
 import contextlib
 import functools
@@ -14,47 +14,47 @@ from jaxrl.errors import RunError, UserError
 from jaxrl.runs import layout
 from jaxrl.runs.hints import policy_path
 
-_GIVEN: dict[str, str] = {}  # directory of an unpacked policy -> path or name that the user gave
+_USER_NAMES: dict[str, str] = {}  # directory of an unpacked policy -> the user's path or name
 
 
-def as_run_dir(path: Path) -> Path:
-    """Returns a run directory: of a policy, one that lasts until this process ends."""
+def run_dir_of(path: Path) -> Path:
+    """Returns a run directory: a policy's is temporary, and lasts until this process ends."""
     check_local(path)
-    found = policy_path(path)
-    if found is None:
+    policy = policy_path(path)
+    if policy is None:
         return path
-    run_dir = _unpacked(found.absolute(), _state(found))
-    _GIVEN[str(run_dir)] = str(path)
+    run_dir = _unpacked(policy.absolute(), _state(policy))
+    _USER_NAMES[str(run_dir)] = str(path)
     return run_dir
 
 
-def as_given(text: object) -> str:
-    """Returns a path or a message with policies as the user named them, not where they lie."""
-    said = str(text)
-    for run_dir, given in _GIVEN.items():
-        said = said.replace(f"{run_dir}/{layout.POLICY}", given).replace(run_dir, given)
-    return said
+def name_policies(text: object) -> str:
+    """Returns a path or a message with policies named as the user did, not by where they lie."""
+    message = str(text)
+    for run_dir, name in _USER_NAMES.items():
+        message = message.replace(f"{run_dir}/{layout.POLICY}", name).replace(run_dir, name)
+    return message
 
 
 @contextlib.contextmanager
-def naming_as_given() -> Iterator[None]:
+def naming_policies() -> Iterator[None]:
     """Lets the errors of a block name policies as the user did."""
     try:
         yield
     except (UserError, RunError) as error:
-        said = as_given(error)
-        if said == str(error):
+        message = name_policies(error)
+        if message == str(error):
             raise
-        raise type(error)(said) from error
+        raise type(error)(message) from error
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """Returns numbers that change with a file's content; none of a file that is not there."""
+    """Returns numbers that change with a file's content; none for a missing file."""
     try:
-        found = path.stat()
-    except (OSError, ValueError):  # who reads it says so
+        status = path.stat()
+    except (OSError, ValueError):  # its reader reports this
         return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @functools.cache
@@ -78,54 +78,54 @@ def is_policy(run_dir: Path) -> bool:
     return os.path.isfile(run_dir / layout.POLICY)
 
 
-class Selected(NamedTuple):
+class Selection(NamedTuple):
     """The runs that paths stand for."""
 
     run_dirs: tuple[Path, ...]
     left_out: dict[Path, str]  # runs of folders that are not ready, with the reason
 
 
-Lacks = Callable[[Path], str]  # what a run lacks; empty if nothing
+ReadyCheck = Callable[[Path], str]  # what a run lacks; empty if nothing
 
 
-def expand(paths: Iterable[Path], lacks: Lacks | None = None) -> tuple[Path, ...]:
+def expand(paths: Iterable[Path], lacks: ReadyCheck | None = None) -> tuple[Path, ...]:
     """Returns the run directories that are meant, as `select` does, without those left out."""
     return select(paths, lacks).run_dirs
 
 
-def select(paths: Iterable[Path], lacks: Lacks | None = None) -> Selected:
-    """Returns the run directories that are meant: of a folder of runs or sweeps, those within.
+def select(paths: Iterable[Path], lacks: ReadyCheck | None = None) -> Selection:
+    """Returns the run directories that are meant: a folder of runs or sweeps means those within.
 
     Policies are unpacked. The logs of a sweep's members, which a shell's `*` gives too, are left
     out. So are, with a line, runs of a folder that are not ready: those of which `lacks` says why.
     A run that is named itself is never left out. Raises `UserError` if a sweep has begun no member,
     or no run of a folder is ready.
     """
-    found: list[Path] = []
+    run_dirs: list[Path] = []
     left_out: dict[Path, str] = {}
-    for path in map(as_run_dir, paths):
+    for path in map(run_dir_of, paths):
         if path.suffix == ".log" and os.path.isfile(path):
             continue
-        # `os.path` answers no for a name that no file system takes; who reads the run says so.
+        # `os.path` returns false for a name that no file system takes; the run's reader reports it.
         if os.path.isfile(path / layout.CONFIG) or not os.path.isdir(path):
-            found.append(path)
+            run_dirs.append(path)
             continue
         configs = (*path.glob(f"*/{layout.CONFIG}"), *path.glob(f"*/*/{layout.CONFIG}"))
         members = sorted({config.parent for config in configs})
         if not members and os.path.isfile(path / layout.SWEEP):
             raise UserError(f"the sweep in '{path}' has no run yet: wait for its first member")
-        young = _not_ready(path, members, lacks) if lacks else {}
-        left_out |= young
-        found += [member for member in members if member not in young] or [path]
-    return Selected(tuple(found), left_out)
+        unready = _not_ready(path, members, lacks) if lacks else {}
+        left_out |= unready
+        run_dirs += [member for member in members if member not in unready] or [path]
+    return Selection(tuple(run_dirs), left_out)
 
 
-def _not_ready(folder: Path, members: list[Path], lacks: Lacks) -> dict[Path, str]:
+def _not_ready(folder: Path, members: list[Path], lacks: ReadyCheck) -> dict[Path, str]:
     """Returns the members that lack something, with a line each. Raises `UserError` if all do."""
-    young = {member: lacking for member in members if (lacking := lacks(member))}
-    if members and len(young) == len(members):
-        name, reason = members[0].name, young[members[0]]
+    unready = {member: lacking for member in members if (lacking := lacks(member))}
+    if members and len(unready) == len(members):
+        name, reason = members[0].name, unready[members[0]]
         raise UserError(f"no run in '{folder}' is ready; '{name}': {reason}")
-    for member, reason in young.items():
+    for member, reason in unready.items():
         print(f"jaxrl: left out '{member.name}': {reason}", file=sys.stderr)
-    return young
+    return unready

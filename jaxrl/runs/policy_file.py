@@ -1,4 +1,4 @@
-"""A trained policy as one safe file: its parameters, and what is known of its training.
+"""A trained policy as one safe file: its parameters, and the record of its training.
 
 The format is safetensors: arrays by their path in the actor, and the texts of the run directory by
 the names of their files, with a checksum of all. Reading it runs no code of the file. Where a run
@@ -27,12 +27,12 @@ from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_tables, evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.evaluation_record import PROTOCOLS
-from jaxrl.runs.files import writing
+from jaxrl.runs.files import read_object, writing
 from jaxrl.types import PyTree
 
 FORMAT = "jaxrl policy 1"
-CHECKSUM = "sha256"  # of everything else in the file; older files have none
-MOST_LINES = 500  # of metrics.jsonl, evenly spread, beside those that say more than a curve's point
+CHECKSUM = "sha256"  # key of the checksum of everything else in the file; older files have none
+MOST_LINES = 500  # evenly spread lines of metrics.jsonl, beside those that say more than a point
 EVALUATIONS = [f"{layout.EVALUATIONS}/{protocol}.json" for protocol in PROTOCOLS]
 TEXTS = [layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.EVALUATION, *EVALUATIONS]
 
@@ -42,7 +42,7 @@ def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
 
     Args:
       target: file to write, which must not exist.
-      run_dir: of the run; evaluations of other steps than `step` are left out.
+      run_dir: the run's directory; evaluations of other steps than `step` are left out.
       actor: the policy.
       step: agent steps that it was trained for.
 
@@ -74,9 +74,9 @@ def checksum(table: dict[str, np.ndarray], texts: dict[str, str]) -> str:
 def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
     """Returns the texts of a run by file name, as those of a policy of this step."""
     texts = {layout.CONFIG: to_toml(config.replaced(run_dir=""))}
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        path = run_dir / layout.PROVENANCE
-        texts[layout.PROVENANCE] = json.dumps(json.loads(path.read_text(encoding="utf-8")))
+    with contextlib.suppress(UserError):
+        if provenance := read_object(run_dir / layout.PROVENANCE):
+            texts[layout.PROVENANCE] = json.dumps(provenance)
     rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
     texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in _thinned(rows))
     results = evaluation_record.read_all(run_dir)
@@ -93,12 +93,12 @@ def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns lines at equal distances, and all that readers look for.
 
     These are the last line, those of evaluations, and where a session begins its line and the one
-    before, by which `metrics.of_first_games` counts the games of a session.
+    before, by which `metrics.covers_first_games` counts the games of a session.
     """
     distance = -(-len(rows) // MOST_LINES) or 1
     starts = {number for number, row in enumerate(rows) if "compile_seconds" in row}
-    kept = {len(rows) - 1, *range(0, len(rows), distance), *starts, *(n - 1 for n in starts)}
-    return [row for n, row in enumerate(rows) if n in kept or "evaluation/mean" in row]
+    numbers = {len(rows) - 1, *range(0, len(rows), distance), *starts, *(n - 1 for n in starts)}
+    return [row for n, row in enumerate(rows) if n in numbers or "evaluation/mean" in row]
 
 
 @contextlib.contextmanager
@@ -106,13 +106,13 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     """Opens a policy's file and reads its texts. Raises `UserError`, or `DamagedError`."""
     try:
         if not path.is_file():  # a pipe would block
-            raise OSError("it is no file")
+            raise OSError("it is not a file")
         with safetensors.safe_open(path, framework="numpy") as file:
             texts = file.metadata() or {}
-            found = texts.get("format", "")
-            if found != FORMAT or not texts.get("step", "").isdecimal():
-                raise UserError(f"'{path}' is no policy of this jaxrl: its format is "
-                                f"'{found[:40]}', not '{FORMAT}'")  # fmt: skip
+            form = texts.get("format", "")
+            if form != FORMAT or not texts.get("step", "").isdecimal():
+                raise UserError(f"'{path}' is not a policy of this jaxrl: its format "
+                                f"is '{form[:40]}', not '{FORMAT}'")  # fmt: skip
             yield file, texts
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read the policy '{path}': {error}") from None

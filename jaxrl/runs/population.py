@@ -21,8 +21,8 @@ def configs_of(config: Config, seeds: Sequence[int], root: Path) -> tuple[Config
     """Returns the configuration of each member. Raises `UserError` where they cannot be one.
 
     Args:
-      config: of all members, with the default seed.
-      seeds: of the members.
+      config: configuration of all members, with the default seed.
+      seeds: the members' seeds.
       root: directory of the population.
     """
     if len(seeds) < 2:
@@ -47,7 +47,8 @@ def configs_of(config: Config, seeds: Sequence[int], root: Path) -> tuple[Config
 
 def check_alike(configs: Sequence[Config]) -> None:
     """Refuses members of other settings, as of one that was resumed alone. Raises `UserError`."""
-    keys = {key for own in differences(list(configs)) for key in own} - {"seed", "run_dir"}
+    keys = {key for differing in differences(list(configs)) for key in differing}
+    keys -= {"seed", "run_dir"}
     if keys:
         raise UserError(
             f"the runs of the seeds differ in {', '.join(sorted(keys))}: resume each by its own "
@@ -85,11 +86,11 @@ def check_new(root: Path, configs: Sequence[Config]) -> None:
             ) from None
 
 
-def create(root: Path, configs: Sequence[Config], held: contextlib.ExitStack) -> None:
-    """Makes the run directories of all members, locks them until `held` closes, and lists them."""
+def create(root: Path, configs: Sequence[Config], locks: contextlib.ExitStack) -> None:
+    """Makes the run directories of all members, locks them until `locks` closes, and lists them."""
     check_new(root, configs)
     for config in configs:
-        create_run(config, held)
+        create_run(config, locks)
     listed = json.dumps({"seeds": [config.seed for config in configs]}) + "\n"
     replace_text(root / layout.POPULATION, listed)
 
@@ -106,10 +107,10 @@ def seeds(root: Path) -> list[int]:
     """Returns the seeds of a population, in their order. Raises `UserError`."""
     path = root / layout.POPULATION
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["seeds"]
-        if isinstance(found, list) and found and all(type(seed) is int for seed in found):
-            return found
-        raise ValueError("'seeds' is no list of whole numbers")
+        numbers = json.loads(path.read_text(encoding="utf-8"))["seeds"]
+        if isinstance(numbers, list) and numbers and all(type(seed) is int for seed in numbers):
+            return numbers
+        raise ValueError("'seeds' is not a list of whole numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"cannot read '{path}': {fault(error)}") from None
 

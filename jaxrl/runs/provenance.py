@@ -11,8 +11,9 @@ from typing import Any
 
 from jaxrl.config import needs
 from jaxrl.config.schema import Config
+from jaxrl.errors import UserError
 from jaxrl.runs import layout
-from jaxrl.runs.files import replace_text
+from jaxrl.runs.files import read_object, replace_text
 from jaxrl.runtime import cpus
 
 PACKAGES = (
@@ -35,19 +36,19 @@ def git_commit() -> str | None:
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None
+    return finished.stdout.strip() or None
 
 
 def overridden_values(run_dir: Path) -> dict[str, Any]:
     """Returns the values, by key, that the resumes of a run have overridden."""
     try:
-        provenance = json.loads((run_dir / layout.PROVENANCE).read_text(encoding="utf-8"))
+        provenance = read_object(run_dir / layout.PROVENANCE) or {}
         changes = [resumed.get("overridden", {}) for resumed in provenance.get("resumed", [])]
         return {key: now for change in changes for key, (_, now) in change.items()}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+    except (UserError, ValueError, TypeError, AttributeError):
         return {}
 
 
@@ -65,7 +66,8 @@ def write_provenance(
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = None
-    versions |= {one.dist.name: one.dist.version for one in needs.needed(config) if one.dist}
+    others = [entry.dist for entry in needs.needed(config) if entry.dist]
+    versions |= {package.name: package.version for package in others}
     provenance = {
         "git_commit": git_commit(),
         "packages": versions,

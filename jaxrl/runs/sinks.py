@@ -35,7 +35,7 @@ class Sink(Protocol):
 
 
 class RowFile:
-    """A file of one record a row: whole or absent, and kept in memory while there is no room."""
+    """A file of one record a row; while the disk is full, records stay in memory."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RowFile:
         say: Callable[[str], None],
         head: bytes = b"",
     ) -> None:
-        """Writes the file anew, from its head and the rows; `say` shows a line to the user."""
+        """Replaces the file by its head and the rows; `say` shows a line to the user."""
         with replacing(path) as temporary, temporary.open("wb") as file:
             file.writelines([head, *map(encode, rows)])
             file.flush()
@@ -136,7 +136,7 @@ class PackageSink:
     def _naming_errors(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # whatever somebody else's code raises
+        except Exception as error:  # anything that another package raises
             raise RunError(
                 f"{SINKS}: '{self._name}' of the package {package_of(SINKS, self._name)} failed "
                 f"({type(error).__name__}: {first_line(error)}): resume when it works again, or "

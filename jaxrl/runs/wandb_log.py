@@ -2,7 +2,7 @@
 
 A step is sent once. The run directory holds the run's id and the newest step that was sent, so that
 a resumed run goes on there, sends the lines that are missing and repeats none: of steps that a kill
-undid, the lines of the first time stay. Whatever fails there, training goes on without it. Its own
+undid, the lines of the first time stay. Whatever fails there, training goes on without it. Its
 files lie where it puts them, ./wandb or WANDB_DIR: they hold links that leave the run directory.
 """
 
@@ -71,7 +71,7 @@ class WandbLog:
         """Calls `step`; a failure ends the log, and a line says so."""
         try:
             step(*arguments)
-        except Exception as error:  # of another package, its service or its files
+        except Exception as error:  # another package's, its service's or its files'
             self._run = None
             self._say(
                 f"warning: Weights & Biases failed ({first_line(error)}): training goes on "
@@ -112,12 +112,12 @@ def _name_of(run_dir: Path) -> str:
 
 
 def _open(wandb: Any, run_dir: Path, config: Config, name: str, say: Callable[[str], None]) -> Any:
-    """Returns the run at Weights & Biases; it is kept here where there is no login or network."""
+    """Returns the run at Weights & Biases; it stays here without a login or a network."""
     limits = {"init_timeout": SECONDS_TO_START, "finish_timeout": SECONDS_TO_END}
     chosen = {
         key: value for key, value in limits.items() if f"WANDB_{key.upper()}" not in os.environ
     }
-    # Its words would break the line of progress.
+    # Its output would break the line of progress.
     settings = wandb.Settings(silent=True, console="off", finish_timeout_raises=True, **chosen)
     online = wandb.setup(settings=settings).settings.mode == "online"
 

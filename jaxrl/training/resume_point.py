@@ -13,7 +13,7 @@ from jaxrl.config.schema import Config
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.program import moved_games
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
-from jaxrl.runs.checkpoint import Kept, Restored
+from jaxrl.runs.checkpoint import RestoredRun, RestoreLevel
 from jaxrl.runs.lock import hold_lock
 from jaxrl.runs.provenance import overridden_values
 from jaxrl.training.messages import describe_devices
@@ -58,7 +58,7 @@ def find(run_dirs: Sequence[Path], configs: Sequence[Config], held: contextlib.E
     )
 
 
-def _common(run_dirs: Sequence[Path], surveys: Sequence[checkpoint_files.Found]) -> int | None:
+def _common(run_dirs: Sequence[Path], surveys: Sequence[checkpoint_files.Survey]) -> int | None:
     """Returns the newest checkpoint that all runs have; None to start them. Raises `UserError`.
 
     A run may be ahead with those that are damaged in another, and where a kill came between two
@@ -155,7 +155,7 @@ def _why_new_games(saved: str, here: str) -> str:
 
 
 def continue_games(
-    sessions: Sequence[TrainingSession], new: LoopState, restored: Sequence[Restored]
+    sessions: Sequence[TrainingSession], new: LoopState, restored: Sequence[RestoredRun]
 ) -> LoopState:
     """Returns the restored state with its games, or new ones where it holds none; says which.
 
@@ -169,7 +169,7 @@ def continue_games(
     saved_on, here = described.devices, session.mesh.size
     moved, has_memory = saved_on != here, bool(jax.tree.leaves(first.agent.memory))
     exactly = "parameters and optimizer continue exactly"
-    if kept is Kept.GAMES and moved:
+    if kept is RestoreLevel.GAMES and moved:
         exactly = "parameters, optimizer and games continue exactly"
     elif moved:
         exactly += "; new games begin, with new random keys and statistics of games"
@@ -178,9 +178,9 @@ def continue_games(
             f"saved on {describe_devices(saved_on)}, resumed on {here}: {exactly}"
             + ", and the replay or windows start empty" * has_memory
         )
-    elif kept is not Kept.GAMES:
+    elif kept is not RestoreLevel.GAMES:
         session.display.say(_why_new_games(described.games, session.engines[0].state_format))
-    if kept is Kept.GAMES:
+    if kept is RestoreLevel.GAMES:
         if moved:
             states = [
                 own._replace(games=moved_games.lay_out(own.games, saved_on, session.mesh))
@@ -191,7 +191,7 @@ def continue_games(
         # A seed that differs from that of the start, whose games would repeat otherwise.
         seeds = [own.config.seed + described.progress.updates for own in sessions]
         state = session.program.restart(
-            session.program.join(*states), *seeds, moved=moved or kept is Kept.NOTHING
+            session.program.join(*states), *seeds, moved=moved or kept is RestoreLevel.NOTHING
         )
     if not moved and not session.config.checkpoint.memory and has_memory:
         session.display.say(

@@ -25,7 +25,7 @@ from jaxrl.formatting import shell_word
 from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
 from jaxrl.runs import evaluation_record, layout, population
-from jaxrl.runs.checkpoint import Checkpoints, Kept
+from jaxrl.runs.checkpoint import Checkpoints, RestoreLevel
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.runs.directory import create_run, load_config, new_run_dir, write_config
 from jaxrl.runs.provenance import write_provenance
@@ -291,14 +291,14 @@ def _begin(sessions: Sequence[TrainingSession], origin: ResumePoint) -> Beginnin
         own.checkpoints.restore(template, origin.checkpoint, moved_games.as_saved)
         for own, template in zip(sessions, session.run_states(state), strict=True)
     ]
-    progress = tuple(own.described.progress for own in restored)
+    progress = tuple(own.description.progress for own in restored)
     display.say(f"resumed at step {progress[0].step:,}")
     if progress[0].updates >= session.plan.num_updates:
         joined = session.program.join(*(own.state for own in restored))
         return Beginning(joined, progress, new_games=False)
     with session.watchdog.expecting("the emulators", longest):
         state = resume_point.continue_games(sessions, state, restored)
-    return Beginning(state, progress, new_games=restored[0].kept is not Kept.GAMES)
+    return Beginning(state, progress, new_games=restored[0].level is not RestoreLevel.GAMES)
 
 
 def _record_provenance(sessions: Sequence[TrainingSession], origin: ResumePoint) -> None:

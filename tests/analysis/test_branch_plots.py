@@ -8,7 +8,7 @@ def make_branches(**changes):
     """Three actions over two steps: the first two lead to the same reward, the last to the end."""
     pictures = np.zeros((3, 2, 8, 8, 3), np.uint8)
     pictures[2] = 200
-    found = Branches(
+    result = Branches(
         game="pong",
         action_names=("NOOP", "FIRE", "RIGHT"),
         step=1234,
@@ -26,7 +26,7 @@ def make_branches(**changes):
         picture_steps=np.array([1, 2], np.int32),
         pictures=pictures,
     )
-    return found._replace(**changes)
+    return result._replace(**changes)
 
 
 def test_each_outcome_has_a_row_of_pictures():
@@ -49,21 +49,21 @@ def test_each_outcome_has_a_row_of_pictures():
 
 def test_of_many_outcomes_the_best_and_the_worst_have_rows():
     names = tuple(f"A{action}" for action in range(18))
-    found = make_branches(action_names=names, chosen=0)
+    result = make_branches(action_names=names, chosen=0)
     longer = {
-        field: np.repeat(getattr(found, field), 6, axis=0)
+        field: np.repeat(getattr(result, field), 6, axis=0)
         for field in ("probabilities", "rewards", "values", "lengths", "terminated", "game_over",
                       "pictures")
     }  # fmt: skip
     longer["rewards"][:, 1] = longer["returns"] = np.arange(18, dtype=np.float32)
-    figure = branch_plots.draw(found._replace(**longer))
+    figure = branch_plots.draw(result._replace(**longer))
     first = [axes.get_ylabel().split("\n")[0] for axes in figure.axes[3::2]]
     assert first == ["A17", "A16", "A15", "A2", "A1", "A0"]
 
 
 def test_choices_are_drawn_over_the_game():
-    found = [make_branches(step=10), make_branches(step=20, value=1.5, chosen=2)]
-    (axes,) = branch_plots.draw_choices(found).axes
+    result = [make_branches(step=10), make_branches(step=20, value=1.5, chosen=2)]
+    (axes,) = branch_plots.draw_choices(result).axes
     value, others, chosen = axes.lines
     np.testing.assert_array_equal(value.get_xydata(), [[10, 0.5], [20, 1.5]])
     np.testing.assert_allclose(others.get_ydata(), [1.38, 1.38, -1] * 2, rtol=1e-6)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxrl
-from jaxrl.analysis.groups import by_configuration
+from jaxrl.analysis.groups import runs_by_configuration
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
@@ -31,8 +31,8 @@ def evaluated(
     """A run directory with a configuration and an evaluation of three games."""
     place.mkdir()
     loaded = load(recipe_file(recipe))
-    of_this = loaded.replaced(game=game, seed=seed, run_dir=str(place), **keys)
-    write_config(place, of_this)
+    config = loaded.replaced(game=game, seed=seed, run_dir=str(place), **keys)
+    write_config(place, config)
     played = np.array([mean - 1, mean, mean + 1])
     evaluation_record.write(
         place, evaluation_record.summarize(game, protocol, 1000, played, np.array([9, 9, 9]))
@@ -46,28 +46,28 @@ def four(tmp_path):
     means = {"a2c_fast": (RANDOM, HUMAN), "vtrace_cpu": (HUMAN, TWICE)}
     return [
         evaluated(tmp_path / f"{recipe}-{seed}", recipe, "pong", seed, mean)
-        for recipe, of_seeds in means.items()
-        for seed, mean in enumerate(of_seeds)
+        for recipe, seeds in means.items()
+        for seed, mean in enumerate(seeds)
     ]
 
 
 def test_several_runs_are_aggregated_by_configuration(four, capsys, tmp_path):
     assert main(["evaluate", *map(str, four), "--recorded", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["protocol"] == "noop"
-    assert [e["run"] for e in found["evaluations"]] == [str(run) for run in four]
-    a2c, vtrace = found["aggregates"]["a2c"], found["aggregates"]["vtrace"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["protocol"] == "noop"
+    assert [e["run"] for e in result["evaluations"]] == [str(run) for run in four]
+    a2c, vtrace = result["aggregates"]["a2c"], result["aggregates"]["vtrace"]
     assert (a2c["games"], a2c["seeds"]) == (["pong"], {"pong": 2})
     np.testing.assert_allclose([a2c["mean"]["value"], vtrace["mean"]["value"]], [0.5, 1.5])
     np.testing.assert_allclose([a2c["mean"]["low"], a2c["mean"]["high"]], [0, 1], atol=1e-9)
     np.testing.assert_allclose(a2c["optimality_gap"]["value"], 0.5)
-    assert "a2c: intervals of fewer than 5 seeds are too narrow" in found["warnings"]
+    assert "a2c: intervals of fewer than 5 seeds are too narrow" in result["warnings"]
     picture = tmp_path / "picture.png"
     assert main(["evaluate", *map(str, four), "--recorded", "--output", str(picture)]) == 0
-    said = capsys.readouterr().out
-    assert "protocol noop (up to 30 no-ops at the start, no sticky actions)" in said
-    assert "0.50 [0.00, 1.00]" in said
-    assert said.count("mean 14.6") == 2
+    output = capsys.readouterr().out
+    assert "protocol noop (up to 30 no-ops at the start, no sticky actions)" in output
+    assert "0.50 [0.00, 1.00]" in output
+    assert output.count("mean 14.6") == 2
     assert main(["evaluate", str(four[0]), "--recorded", "--protocol", "sticky"]) == 2
     assert "was evaluated by protocol noop: run `jaxrl evaluate" in capsys.readouterr().err
     image = matplotlib.image.imread(picture)
@@ -132,10 +132,10 @@ def test_games_without_a_human_score_are_left_out_and_named(tmp_path, capsys):
     catch = evaluated(tmp_path / "catch", "a2c_fast", "catch", 1, 0.5)
     pong = evaluated(tmp_path / "pong", "a2c_fast", "pong", 1, HUMAN)
     assert main(["evaluate", str(catch), str(pong), "--recorded", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["aggregates"]["a2c"]["games"] == ["pong"]
-    assert found["aggregates"]["a2c"]["mean"] == {"value": 1.0, "low": None, "high": None}
-    assert any("no human score is published of catch" in w for w in found["warnings"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["aggregates"]["a2c"]["games"] == ["pong"]
+    assert result["aggregates"]["a2c"]["mean"] == {"value": 1.0, "low": None, "high": None}
+    assert any("no human score is published of catch" in w for w in result["warnings"])
     other = evaluated(tmp_path / "other", "a2c_fast", "catch", 2, 0.5)
     assert main(["evaluate", str(catch), str(other), "--recorded"]) == 0
     assert "nothing to aggregate" in capsys.readouterr().out
@@ -163,27 +163,27 @@ def test_two_runs_are_compared_game_by_game(tmp_path, capsys):
     low = evaluated(tmp_path / "low", "a2c_fast", "pong", 1, 0.0)
     high = evaluated(tmp_path / "high", "a2c_fast", "pong", 2, 10.0)
     assert main(["compare", str(low), str(high), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["difference"]["value"] == -10
+    result = json.loads(capsys.readouterr().out)
+    assert result["difference"]["value"] == -10
     # Welch: s² = 1 and n = 3 on both sides, so 4 degrees of freedom: 2.776 · √(2/3) = 2.27
-    np.testing.assert_allclose(found["difference"]["high"], -10 + 2.267, atol=1e-3)
-    assert found["probability_of_improvement"]["value"] == 0
-    assert found["better"] == str(high)
+    np.testing.assert_allclose(result["difference"]["high"], -10 + 2.267, atol=1e-3)
+    assert result["probability_of_improvement"]["value"] == 0
+    assert result["better"] == str(high)
     near = evaluated(tmp_path / "near", "a2c_fast", "pong", 3, 0.5)
     assert main(["compare", str(low), str(near)]) == 0
-    said = capsys.readouterr().out
-    assert "mean 0.00 against 0.50 points: difference -0.50 [" in said
+    output = capsys.readouterr().out
+    assert "mean 0.00 against 0.50 points: difference -0.50 [" in output
     # -1 and 0 and 1 against -0.5, 0.5, 1.5: 0 > -0.5, 1 > -0.5, 1 > 0.5 of nine pairs
-    assert "scores higher with probability 0.33" in said
-    assert "which is better is unknown: the 95 % interval" in said
-    assert "other seeds may turn out otherwise" in said
-    assert "fewer than 10 games prove little" in said
+    assert "scores higher with probability 0.33" in output
+    assert "which is better is unknown: the 95 % interval" in output
+    assert "other seeds may turn out otherwise" in output
+    assert "fewer than 10 games prove little" in output
 
 
 def test_different_epsilons_are_named(four, tmp_path, capsys):
     for run_dir, epsilon in zip(four, (0.05, 0.001, 0.05, None), strict=True):
-        found = dataclasses.replace(evaluation_record.read(run_dir), epsilon=epsilon)
-        evaluation_record.write(run_dir, found)
+        result = dataclasses.replace(evaluation_record.read(run_dir), epsilon=epsilon)
+        evaluation_record.write(run_dir, result)
     note = "evaluated with different epsilons, 0.001 to 0.05"
     for given, named in ((four[:2], True), (four, True), (four[::2], False), (four[2:], False)):
         assert main(["compare", *map(str, given)]) == 0
@@ -204,9 +204,9 @@ def test_few_equal_scores_say_nothing_about_chance(tmp_path, capsys):
         assert main(["compare", *map(str, made), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["better"] == better
         assert main(["compare", *map(str, made)]) == 0
-        said = capsys.readouterr().out
+        output = capsys.readouterr().out
         # Neither the difference nor the probability has an interval of four.
-        assert said.count("[") == (0 if number == 4 else 2)
+        assert output.count("[") == (0 if number == 4 else 2)
 
 
 def test_conditions_are_worded_alike_everywhere(tmp_path, capsys):
@@ -215,8 +215,8 @@ def test_conditions_are_worded_alike_everywhere(tmp_path, capsys):
     fire = Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
     lives = "0 to 29 no-ops and FIRE at the start and after every lost life, no sticky actions"
     for run_dir in pong:
-        found = dataclasses.replace(evaluation_record.read(run_dir), conditions=fire)
-        evaluation_record.write(run_dir, found)
+        result = dataclasses.replace(evaluation_record.read(run_dir), conditions=fire)
+        evaluation_record.write(run_dir, result)
     nothing = "nothing is pressed at the start, no sticky actions"
     for runs, words in ((catch, nothing), (pong, lives)):
         for command in (["compare"], ["evaluate", "--recorded"]):
@@ -234,11 +234,11 @@ def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
     played = np.zeros(2)
 
     def play(step):
-        found = evaluation_record.summarize("pong", "noop", step, played, np.ones(2, int))
+        result = evaluation_record.summarize("pong", "noop", step, played, np.ones(2, int))
         monkeypatch.setattr(
             "jaxrl.evaluation.evaluate.load_actor", lambda *_: (Config(), None, step)
         )
-        monkeypatch.setattr("jaxrl.evaluation.evaluate.evaluate", lambda *_: found)
+        monkeypatch.setattr("jaxrl.evaluation.evaluate.evaluate", lambda *_: result)
 
     play(500)
     assert main(["evaluate", str(run_dir)]) == 0
@@ -257,12 +257,12 @@ def test_an_evaluation_of_a_later_policy_is_kept(tmp_path, capsys, monkeypatch):
 
 def test_configurations_are_compared_seed_by_seed(four, capsys, tmp_path):
     assert main(["compare", *map(str, four), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["names"] == ["a2c", "vtrace"]
-    np.testing.assert_allclose(found["means"], [(RANDOM + HUMAN) / 2, (HUMAN + TWICE) / 2])
+    result = json.loads(capsys.readouterr().out)
+    assert result["names"] == ["a2c", "vtrace"]
+    np.testing.assert_allclose(result["means"], [(RANDOM + HUMAN) / 2, (HUMAN + TWICE) / 2])
     # -20.7 < both; 14.6 = 14.6, 14.6 < 49.9
-    assert found["probability_of_improvement"]["value"] == 0.5 / 4
-    assert found["better"] is None
+    assert result["probability_of_improvement"]["value"] == 0.5 / 4
+    assert result["better"] is None
     third = evaluated(tmp_path / "third", "ppo_pong", "pong", 1, HUMAN)
     assert main(["compare", *map(str, four), str(third)]) == 2
     assert "5 runs of 3 configurations (a2c; vtrace; ppo)" in capsys.readouterr().err
@@ -279,10 +279,10 @@ def test_several_games_are_compared_by_normalized_scores(tmp_path, capsys):
         for recipe, game, mean in given
     ]
     assert main(["compare", *map(str, made), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["games"], found["unit"]) == (["breakout", "pong"], "human-normalized")
-    np.testing.assert_allclose(found["means"], [0.5, 0.5])
-    assert "left out, because only one has played them: boxing" in found["notes"]
+    result = json.loads(capsys.readouterr().out)
+    assert (result["games"], result["unit"]) == (["breakout", "pong"], "human-normalized")
+    np.testing.assert_allclose(result["means"], [0.5, 0.5])
+    assert "left out, because only one has played them: boxing" in result["notes"]
     assert main(["compare", *map(str, made)]) == 0
     assert "the scores are too few for an interval" in capsys.readouterr().out
 
@@ -309,21 +309,21 @@ def test_mistakes(arguments, message, tmp_path, capsys):
     }
     (places["bare"] / layout.EVALUATION).unlink()
     assert main([argument.format(**places) for argument in arguments]) == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.out == ""
 
 
 def test_configurations_of_one_algorithm_are_named_by_what_differs(tmp_path):
     first = evaluated(tmp_path / "a", "a2c_fast", "pong", 1, 0.0, num_envs=16)
     same = evaluated(tmp_path / "b", "a2c_fast", "boxing", 2, 0.0, num_envs=16)
     other = evaluated(tmp_path / "c", "a2c_fast", "pong", 1, 0.0, num_envs=32)
-    groups = by_configuration([first, same, other])
+    groups = runs_by_configuration([first, same, other])
     assert list(groups) == ["a2c (num_envs 16)", "a2c (num_envs 32)"]
     assert groups["a2c (num_envs 16)"] == [first, same]
 
 
 def test_configurations_are_named_as_their_directories_are(tmp_path):
-    of_sweep = evaluated(tmp_path / "fast-pong-seed1", "a2c_fast", "pong", 1, 0.0)
-    of_train = evaluated(tmp_path / "boxing-cpu-seed2", "vtrace_cpu", "boxing", 2, 0.0)
-    assert list(by_configuration([of_sweep, of_train])) == ["fast", "cpu"]
+    swept = evaluated(tmp_path / "fast-pong-seed1", "a2c_fast", "pong", 1, 0.0)
+    trained = evaluated(tmp_path / "boxing-cpu-seed2", "vtrace_cpu", "boxing", 2, 0.0)
+    assert list(runs_by_configuration([swept, trained])) == ["fast", "cpu"]

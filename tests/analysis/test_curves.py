@@ -12,6 +12,7 @@ from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.runs import evaluation_record, metrics
+from jaxrl.runs.directory import settings_by_key
 
 
 def make_run(path, returns, config=None, steps=None, episodes=None):
@@ -49,9 +50,9 @@ def legend(axes):
 
 def legend_of(figure):
     """The entries of the only legend of a figure, and its title."""
-    (found,) = figure.legends
+    (box,) = figure.legends
     assert not any(axes.get_legend() for axes in figure.axes)
-    return [text.get_text() for text in found.get_texts()], found.get_title().get_text()
+    return [text.get_text() for text in box.get_texts()], box.get_title().get_text()
 
 
 def test_a_curve_has_the_lines_with_games_in_the_units_of_its_label(tmp_path):
@@ -104,8 +105,8 @@ def test_runs_are_grouped_by_all_but_the_seed(tmp_path):
     two = make_run(tmp_path / "pong-mine-seed2-20261121-101500", [1.0], Config(seed=2))
     other = make_run(tmp_path / "a", [1.0], Config().replaced(optimizer=quick, log={"interval": 5}))
     boxing = make_run(tmp_path / "boxing-mine-seed1", [1.0], Config(game="boxing"))
-    found = groups.group_runs([one, other, boxing, two])
-    assert [(g.game, g.label, g.run_dirs) for g in found] == [
+    grouped = groups.group_runs([one, other, boxing, two])
+    assert [(g.game, g.label, g.run_dirs) for g in grouped] == [
         ("pong", "mine", [one, two]),
         ("boxing", "mine", [boxing]),
         ("pong", "a2c", [other]),
@@ -172,8 +173,8 @@ def test_a_comparison_has_a_row_for_each_game_and_one_color_for_each_configurati
     assert len(figure.axes) == 6
     assert [a.get_title(loc="left") for a in figure.axes[::3]] == ["pong", "boxing"]
     assert legend_of(figure) == (["a: 1 seed (pong)", "b: 1 seed"], "")
-    of_b = figure.axes[0].lines[1], figure.axes[3].lines[0]
-    assert of_b[0].get_color() == of_b[1].get_color() != figure.axes[0].lines[0].get_color()
+    second = figure.axes[0].lines[1], figure.axes[3].lines[0]
+    assert second[0].get_color() == second[1].get_color() != figure.axes[0].lines[0].get_color()
     assert [a.get_xlabel() for a in figure.axes[3:]] == [
         curves.LABELS[axis] for axis in ("step", "frames", "seconds")
     ]
@@ -297,12 +298,12 @@ def overlapping(figure):
     shown = [[a.xaxis.label, a.yaxis.label, *a.get_xticklabels()] for a in figure.axes]
     boxes = [[text.get_window_extent() for text in texts if text.get_text()] for texts in shown]
     return [
-        (one, other)
-        for place, of_axes in enumerate(boxes)
+        (box, other)
+        for place, panel_boxes in enumerate(boxes)
         for others in boxes[place + 1 :]
-        for one in of_axes
+        for box in panel_boxes
         for other in others
-        if one.overlaps(other)
+        if box.overlaps(other)
     ]
 
 
@@ -391,9 +392,9 @@ def test_shares_are_stacked_in_percent():
 def test_scaling_is_drawn_beside_the_multiple_of_one_device():
     rates, share = two_axes()
     bench_charts.draw_scaling((rates, share), {"a": {1: 100.0, 4: 300.0}})
-    ideal, found = rates.lines
+    ideal, measured = rates.lines
     assert list(ideal.get_ydata()) == [100, 400]
-    assert list(found.get_ydata()) == [100, 300]
+    assert list(measured.get_ydata()) == [100, 300]
     assert list(share.lines[0].get_ydata()) == [1.0, 0.75]
     assert math.isclose(share.get_ylim()[0], 0)
 
@@ -403,13 +404,17 @@ def test_a_second_round_of_colors_has_other_lines():
     assert len(set(styles)) == len(styles)
 
 
+def early_lines(run_dir):
+    return metrics.covers_first_games(metrics.read(run_dir), settings_by_key(run_dir))
+
+
 def test_means_of_first_games_are_marked(tmp_path):
     """With 60 environments 120 games must have ended: 30 and 119 have a circle, 120 has none."""
     returns, ended = [None, 1.0, 2.0, 3.0, 4.0], [0, 30, 119, 120, 900]
     run_dir = make_run(tmp_path / "x", returns, Config(num_envs=60), episodes=ended)
     other = make_run(tmp_path / "y", [1.0], Config(num_envs=8), episodes=[100])
-    assert curves.of_first_games(run_dir) == [True, True, True, False, False]
-    assert curves.of_first_games(other) == [False]
+    assert early_lines(run_dir) == [True, True, True, False, False]
+    assert early_lines(other) == [False]
     drawn = axes()
     again = make_run(tmp_path / "z", returns, Config(num_envs=60), episodes=ended)
     curves.draw(drawn, [run_dir, other, again])
@@ -421,8 +426,8 @@ def test_means_of_first_games_are_marked(tmp_path):
     rows = [{"episodes": n} for n in (130, 900, 910, 1019, 1020)]
     rows[2]["compile_seconds"] = 1.0
     early, pong = [False, False, True, True, False], {"num_envs": 60, "game": "pong"}
-    assert metrics.of_first_games(rows, pong) == early
-    assert not any(metrics.of_first_games(rows, pong | {"game": "catch"}))
+    assert metrics.covers_first_games(rows, pong) == early
+    assert not any(metrics.covers_first_games(rows, pong | {"game": "catch"}))
     assert [metrics.games_needed(n) for n in (1, 50, 51, 1200)] == [100, 100, 102, 2400]
 
 
@@ -443,7 +448,7 @@ def test_means_of_first_games_are_marked_where_the_configuration_cannot_be_loade
     (run_dir / "config.toml").unlink()
     if config is not None:
         (run_dir / "config.toml").write_text(config)
-    assert curves.of_first_games(run_dir) == early
+    assert early_lines(run_dir) == early
     drawn = axes()
     curves.draw(drawn, [run_dir])
     assert len(drawn.collections[0].get_offsets()) == sum(early)

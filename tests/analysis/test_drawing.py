@@ -52,10 +52,10 @@ def closest(colors, defect):
     return min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
 
 
-def contrast(one, other):
+def contrast(first, second):
     """The contrast of two colors (WCAG 2.1)."""
     weights = np.array([0.2126, 0.7152, 0.0722])
-    light, dark = sorted((float(weights @ linear(x)) for x in (one, other)), reverse=True)
+    light, dark = sorted((float(weights @ linear(x)) for x in (first, second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -91,8 +91,8 @@ def sources():
 
 def test_only_one_module_names_colors():
     named = re.compile(r"""["']#[0-9a-fA-F]{6}["']|tab:\w+|(?<!cmap=)["']gr[ea]y["']|["']C\d["']""")
-    found = {path.name: named.findall(text) for path, text in sources()}
-    assert [name for name, colors in found.items() if colors] == ["drawing.py"]
+    by_file = {path.name: named.findall(text) for path, text in sources()}
+    assert [name for name, colors in by_file.items() if colors] == ["drawing.py"]
 
 
 def test_every_curve_has_a_color_of_the_palette():
@@ -154,8 +154,8 @@ def test_legends_of_benchmarks_and_profiles_cover_nothing(tmp_path, monkeypatch)
     figure = matplotlib.figure.Figure(layout="constrained")
     bench_charts.draw_shares(figure.subplots(), {8: {"emulators": 0.25, "learning": 0.75}})
     assert covered(figure) == []
-    found = []
-    monkeypatch.setattr(profiles, "save", lambda figure, target: found.append(figure))
+    figures = []
+    monkeypatch.setattr(profiles, "save", lambda figure, target: figures.append(figure))
     scores = {"pong": np.array([0.5, 1.0]), "boxing": np.array([0.7, 0.9])}
     profiles.draw({"a": scores, "b": scores}, "noop", tmp_path / "x.png")
-    assert covered(found[0]) == []
+    assert covered(figures[0]) == []

@@ -114,7 +114,7 @@ def test_a_game_of_another_mode_stands_beside_no_published_score(tmp_path, chose
     played = evaluation_record.Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
     conditions = dataclasses.asdict(dataclasses.replace(played, **chosen))
     other = make_run(tmp_path / "other", evaluation=evaluation(conditions=conditions))
-    assert reader.read([other])[0].evaluation.human_normalized is None
+    assert reader.read([other])[0].evaluation.human_normalized_mean is None
     assert "Hessel" not in visible(page_of(tmp_path, other))
     text = visible(page_of(tmp_path, other, make_run(tmp_path / "x", evaluation=evaluation())))
     assert "Hessel" in text
@@ -123,9 +123,9 @@ def test_a_game_of_another_mode_stands_beside_no_published_score(tmp_path, chose
 
 def test_how_games_were_played_and_means_of_first_games_are_shown(tmp_path):
     played = evaluation_record.Conditions((0, 29), True, 0, True, 0.0, False, 27_000)
-    found = evaluation(conditions=dataclasses.asdict(played))
+    record = evaluation(conditions=dataclasses.asdict(played))
     rows = [row(n, return_mean=1.0 * n, episodes=n) for n in (50, 99, 100)]
-    run_dir = make_run(tmp_path / "x", rows, evaluation=found)
+    run_dir = make_run(tmp_path / "x", rows, evaluation=record)
     page = page_of(tmp_path, run_dir, make_run(tmp_path / "y", evaluation=evaluation()))
     assert played.describe() in visible(page)
     assert "not recorded" in visible(page)
@@ -189,7 +189,7 @@ def test_a_sweep_begins_with_its_comparison(tmp_path):
     (chart,) = report_charts.return_charts([first, second], report_charts.LONGEST)
     drawn = set(re.findall(r"#[0-9A-F]{6}", str(chart.item)))
     assert drawn & set(drawing.COLORS) == {first.color, second.color}
-    assert report_charts.OF_SEEDS in chart.caption
+    assert report_charts.SEEDS_NOTE in chart.caption
 
 
 def test_a_study_has_no_verdict_without_evaluations_or_with_many_settings(tmp_path, monkeypatch):
@@ -253,11 +253,11 @@ def test_only_whole_paths_become_names():
         reader.ReportedRun(Path(path), name, [])
         for path, name in (("s/a", "first"), ("s/a-2", "second"))
     ]
-    told = report_study._without_paths(
+    shortened = report_study._hide_paths(
         UserError("'s/a': apps/a, s/abc and pass/a are s/a, s/a-2; 's/a-2/config.toml' as 2: s/a"),
         runs,
     )
-    assert told == (
+    assert shortened == (
         "'first': apps/a, s/abc and pass/a are first, second; 'second/config.toml' as 2: first"
     )
 
@@ -266,7 +266,9 @@ def test_the_mean_of_seeds_is_at_equal_steps_of_all_of_them():
     """Steps 2 to 3 are common; at 3 the second is half way from 10 to 30."""
     columns = {"frames": [4, 8, 12], "step": [1, 2, 3], "seconds": [1, 2, 3], "y": [0, 1, 2]}
     others = {"frames": [8, 16], "step": [2, 4], "seconds": [4, 8], "y": [10, 30]}
-    seeds = [{key: np.float32(values) for key, values in one.items()} for one in (columns, others)]
+    seeds = [
+        {key: np.float32(values) for key, values in seed.items()} for seed in (columns, others)
+    ]
     mean = report_charts.mean_curve(seeds)
     ends = {key: [values[0], values[-1]] for key, values in mean.items()}
     assert ends == {
@@ -288,8 +290,8 @@ def test_a_plain_resume_is_no_warning(tmp_path):
 def test_differing_settings_are_shown(tmp_path):
     first = make_run(tmp_path / "x")
     second = make_run(tmp_path / "y", config=CONFIG + "num_envs = 32\n[agent]\ngamma = 0.5\n")
-    found = differing(reader.read([first, second]))
-    assert found == {"num_envs": [16, 32], "agent.gamma": [0.99, 0.5]}
+    settings = differing(reader.read([first, second]))
+    assert settings == {"num_envs": [16, 32], "agent.gamma": [0.99, 0.5]}
     text = visible(page_of(tmp_path, first, second))
     assert "2 runs of pong" in text
     assert "agent.gamma 0.99 0.5" in text
@@ -328,9 +330,9 @@ def test_concerns_are_warnings(tmp_path):
 def test_a_run_that_trains_is_reported_and_not_disturbed(tmp_path):
     run_dir = make_run(tmp_path / "x")
     with hold_lock(run_dir):
-        held = (run_dir / "lock").read_text()
+        lock = (run_dir / "lock").read_text()
         assert warnings(run_dir) == ["still training: the figures are not final"]
-        assert (run_dir / "lock").read_text() == held
+        assert (run_dir / "lock").read_text() == lock
     assert warnings(run_dir) == []
 
 
@@ -418,7 +420,7 @@ def test_each_game_has_a_panel_with_its_runs_in_their_colors(tmp_path):
     drawn = set(re.findall(r"#[0-9A-F]{6}", str(pong.item)))
     # They differ in game only, and the two of pong in nothing: one configuration, one color.
     assert drawn & set(drawing.COLORS) == {drawing.COLORS[0]}
-    assert report_charts.without_return(runs) == ["e"]
+    assert report_charts.runs_without_return(runs) == ["e"]
     text = visible(page_of(tmp_path, *made))
     assert "Left out, because no game has ended: d" in text
     assert "Left out, because no game has ended: e" in text
@@ -478,11 +480,11 @@ def test_names_that_no_page_can_show_are_distinguished(tmp_path):
 
 def test_an_older_evaluation_and_configuration_are_read(tmp_path):
     """Their keys had other names: (2 + 20.7) / (14.6 + 20.7) = 0.64 of Pong."""
-    found = evaluation(protocol="sticky")
-    found["human_normalised_mean"] = found.pop("human_normalized_mean")
+    record = evaluation(protocol="sticky")
+    record["human_normalised_mean"] = record.pop("human_normalized_mean")
     config = 'game = "pong"\nnum_envs = 8\nrepeat_action_probability = 0.0\n'
-    (run,) = reader.read([make_run(tmp_path / "x", evaluation=found, config=config)])
-    assert run.evaluation.human_normalized == pytest.approx(0.643, abs=1e-3)
+    (run,) = reader.read([make_run(tmp_path / "x", evaluation=record, config=config)])
+    assert run.evaluation.human_normalized_mean == pytest.approx(0.643, abs=1e-3)
     refused, sticks = run.warnings
     assert "it belongs in [env], as 'env.repeat_action_probability'" in refused
     assert "probability 0 in training and 0.25 in the evaluation" in sticks
@@ -516,11 +518,11 @@ def hostile_run(tmp_path):
         "git_commit": HOSTILE, "devices": [f"cpu:0 {HOSTILE}"], "command": HOSTILE,
         "resumed": [{"overridden": {HOSTILE: [1, 2]}}],
     }  # fmt: skip
-    found = evaluation(game=HOSTILE, protocol=HOSTILE)
+    record = evaluation(game=HOSTILE, protocol=HOSTILE)
     # No file name holds a slash.
     name = "<img src=x onerror=alert(1)>$$x$$"
     return make_run(
-        tmp_path / name, rows, config=config, provenance=provenance, evaluation=found
+        tmp_path / name, rows, config=config, provenance=provenance, evaluation=record
     )  # fmt: skip
 
 

@@ -242,9 +242,9 @@ def swipe(page, x, y, dx, dy):
 def test_a_phone_says_which_tables_scroll_and_scrolls_them(opened, tmp_path, scheme):
     run_dir = make_run(tmp_path / "x", evaluation=evaluation())
     page = opened(run_dir, width=390, scheme=scheme, touch=True)
-    found = hints(page)
-    assert found[0] == [True, True, "more-right"]
-    assert all(wide == said for wide, said, _ in found)
+    marks = hints(page)
+    assert marks[0] == [True, True, "more-right"]
+    assert all(wide == hinted for wide, hinted, _ in marks)
     page.evaluate("document.querySelector('.scroll').scrollIntoView({block: 'center'})")
     box = page.locator(".scroll").first.bounding_box()
     swipe(page, 300, box["y"] + box["height"] - 20, -200, 0)
@@ -266,9 +266,9 @@ def test_a_finger_on_a_chart_scrolls_the_page(opened, tmp_path):
 
 @pytest.mark.slow
 def test_a_table_that_fits_has_no_hint(opened, tmp_path):
-    found = hints(opened(make_run(tmp_path / "x")))
-    assert found
-    assert not any(wide or said for wide, said, _ in found)
+    marks = hints(opened(make_run(tmp_path / "x")))
+    assert marks
+    assert not any(wide or hinted for wide, hinted, _ in marks)
 
 
 @pytest.mark.slow
@@ -287,11 +287,11 @@ def test_every_game_has_a_panel_beside_the_others(opened, tmp_path):
 @pytest.mark.slow
 def test_circles_are_hollow_on_both_pages(opened, tmp_path, scheme, fill):
     page = opened(make_run(tmp_path / "x"), scheme=scheme)
-    found = page.evaluate(
+    marks = page.evaluate(
         "Bokeh.documents[0].roots()[0].renderers.filter(r => r.tags.includes('hollow'))"
         ".map(r => r.glyph.fill_color.value ?? r.glyph.fill_color)"
     )
-    assert found == [fill]
+    assert marks == [fill]
 
 
 def luminance(color):

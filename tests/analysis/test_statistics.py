@@ -49,8 +49,8 @@ def test_intervals_are_those_of_rliable():
     matrix = np.random.default_rng(1).normal(size=(6, 10))
     cells = {str(game): row for game, row in enumerate(matrix.T)}
     _, (low, high) = (
-        found["x"]
-        for found in library.get_interval_estimates(
+        computed["x"]
+        for computed in library.get_interval_estimates(
             {"x": matrix}, lambda x: np.array([oracle.aggregate_iqm(x)]), reps=10_000
         )
     )
@@ -75,8 +75,8 @@ def test_intervals_of_a_mean_are_as_wide_as_theory_has_them():
 
 
 def test_one_seed_each_has_no_interval():
-    found = statistics.aggregate({"a": np.array([1.0]), "b": np.array([3.0])})
-    assert found["mean"] == (2.0, None, None)
+    computed = statistics.aggregate({"a": np.array([1.0]), "b": np.array([3.0])})
+    assert computed["mean"] == (2.0, None, None)
     assert statistics.profile({"a": np.array([1.0])}, np.array([0.0]))[1] is None
 
 
@@ -100,10 +100,10 @@ def test_probability_of_improvement_by_hand_and_as_rliable_has_it():
 
 def test_compare():
     better = {game: x + 10 for game, x in SCORES.items()}
-    found = statistics.compare(better, SCORES)
-    assert found.difference.value == 10
-    assert found.improvement == (1.0, 1.0, 1.0)
-    assert statistics.excludes_zero(found.difference)
+    computed = statistics.compare(better, SCORES)
+    assert computed.difference.value == 10
+    assert computed.improvement == (1.0, 1.0, 1.0)
+    assert statistics.excludes_zero(computed.difference)
     same = statistics.compare(SCORES, dict(reversed(SCORES.items())))  # games are found by name
     assert (same.difference.value, same.improvement.value) == (0.0, 0.5)
     assert not statistics.excludes_zero(same.difference)
@@ -119,31 +119,31 @@ def test_two_equals_are_called_different_in_a_twentieth_of_cases():
 
     for games, first, second in ((1, 3, 3), (1, 5, 5), (4, 2, 2), (1, 4, 30)):
         pairs = [(cells(games, first), cells(games, second)) for _ in range(2000)]
-        found = [statistics.difference(list(x.values()), list(y.values())) for x, y in pairs]
-        share = np.mean([statistics.excludes_zero(difference) for difference in found])
+        computed = [statistics.difference(list(x.values()), list(y.values())) for x, y in pairs]
+        share = np.mean([statistics.excludes_zero(difference) for difference in computed])
         assert 0.01 < share < 0.09, (games, first, second, share)
 
 
 def test_a_difference_has_welchs_interval():
     x, y = np.array([1.0, 2.0, 4.0]), np.array([3.0, 3.5, 7.0, 8.0])
-    found = statistics.difference([x], [y])
+    computed = statistics.difference([x], [y])
     oracle_interval = scipy.stats.ttest_ind(x, y, equal_var=False).confidence_interval()
-    np.testing.assert_allclose([found.low, found.high], oracle_interval)
+    np.testing.assert_allclose([computed.low, computed.high], oracle_interval)
     assert statistics.difference([x], [np.array([1.0])]) == (x.mean() - 1, None, None)
 
 
 def test_an_evaluation_of_the_end(tmp_path):
     assert not evaluation_record.is_of_end(tmp_path, 100)
-    for step, of_end in ((99, False), (100, True), (None, False)):
+    for step, expected in ((99, False), (100, True), (None, False)):
         evaluation_record.write(
             tmp_path, evaluation_record.summarize("pong", "noop", step, np.ones(1), np.ones(1))
         )
-        assert evaluation_record.is_of_end(tmp_path, 100) == of_end
+        assert evaluation_record.is_of_end(tmp_path, 100) == expected
 
 
 def test_a_pipe_keeps_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / layout.EVALUATION)
-    with pytest.raises(UserError, match="it is no file"):
+    with pytest.raises(UserError, match="it is not a file"):
         evaluation_record.read(tmp_path)
 
 

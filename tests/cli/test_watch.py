@@ -123,7 +123,7 @@ def test_pipes_keep_nobody_waiting(run_dir):
     assert "ended" in shown(run_dir)
     (run_dir / layout.METRICS).unlink()
     os.mkfifo(run_dir / layout.METRICS)
-    with pytest.raises(UserError, match="it is no file"):
+    with pytest.raises(UserError, match="it is not a file"):
         shown(run_dir)
 
 

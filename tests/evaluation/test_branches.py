@@ -36,8 +36,8 @@ def catch_at(step: int, column: int):
     return player, moment._replace(state=moment.state._replace(env=env))
 
 
-def assert_equal(one: branches.Moment, other: branches.Moment):
-    for a, b in zip(*(jax.tree.leaves(moment) for moment in (one, other)), strict=True):
+def assert_equal(first: branches.Moment, second: branches.Moment):
+    for a, b in zip(*(jax.tree.leaves(moment) for moment in (first, second)), strict=True):
         if isinstance(a, jax.Array) and jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_array_equal(a, b)
@@ -51,23 +51,23 @@ def assert_equal(one: branches.Moment, other: branches.Moment):
 def test_the_last_action_decides_a_game_of_catch():
     """After 5 steps to the right the paddle is in column 6 of 7: LEFT alone leads to column 5."""
     player, moment = catch_at(ROWS - 2, column=5)
-    found = branches.try_actions(player, moment, horizon=4, num_pictures=9)
-    assert (found.step, found.score, found.chosen) == (5, 0, RIGHT)
-    assert found.action_names == ("LEFT", "NOOP", "RIGHT")
-    np.testing.assert_allclose(found.probabilities, [0, 0, 1], atol=1e-6)
-    assert found.value == VALUE
+    result = branches.try_actions(player, moment, horizon=4, num_pictures=9)
+    assert (result.step, result.score, result.chosen) == (5, 0, RIGHT)
+    assert result.action_names == ("LEFT", "NOOP", "RIGHT")
+    np.testing.assert_allclose(result.probabilities, [0, 0, 1], atol=1e-6)
+    assert result.value == VALUE
     # Terminals are not bootstrapped from, and nothing comes after them.
-    np.testing.assert_array_equal(found.rewards, [[1, 0, 0, 0], [-1, 0, 0, 0], [-1, 0, 0, 0]])
-    np.testing.assert_array_equal(found.returns, [1, -1, -1])
-    np.testing.assert_array_equal(found.values[:, 0], [VALUE] * 3)
-    assert np.isnan(found.values[:, 1:]).all()
-    assert found.lengths.tolist() == [1, 1, 1]
-    assert found.terminated.all()
-    assert found.game_over.all()
-    assert found.picture_steps.tolist() == [1, 2, 3, 4]
-    paddles = (found.pictures[:, :, -1, :, 0] == 128).argmax(-1) // (84 // ROWS)
+    np.testing.assert_array_equal(result.rewards, [[1, 0, 0, 0], [-1, 0, 0, 0], [-1, 0, 0, 0]])
+    np.testing.assert_array_equal(result.returns, [1, -1, -1])
+    np.testing.assert_array_equal(result.values[:, 0], [VALUE] * 3)
+    assert np.isnan(result.values[:, 1:]).all()
+    assert result.lengths.tolist() == [1, 1, 1]
+    assert result.terminated.all()
+    assert result.game_over.all()
+    assert result.picture_steps.tolist() == [1, 2, 3, 4]
+    paddles = (result.pictures[:, :, -1, :, 0] == 128).argmax(-1) // (84 // ROWS)
     np.testing.assert_array_equal(paddles[1:], [[6] * 4] * 2)
-    np.testing.assert_array_equal(found.pictures[0, 0, -1, :, 0].nonzero()[0], range(60, 72))
+    np.testing.assert_array_equal(result.pictures[0, 0, -1, :, 0].nonzero()[0], range(60, 72))
 
 
 def test_returns_are_discounted_and_bootstrapped_from_the_last_state():
@@ -89,8 +89,8 @@ def test_the_branch_of_the_policys_choice_is_the_game_itself():
     """With the same random numbers, also those of the actions after it."""
     player, moment = branches.start(CATCH, by_chance(CATCH), "noop", seed=1)
     moment = branches.play_on(player, moment, 1)
-    found = branches.try_actions(player, moment, horizon=4, num_pictures=4)
-    for step, screen in zip(found.picture_steps, found.pictures[found.chosen], strict=True):
+    result = branches.try_actions(player, moment, horizon=4, num_pictures=4)
+    for step, screen in zip(result.picture_steps, result.pictures[result.chosen], strict=True):
         then = branches.play_on(player, moment, int(step))
         np.testing.assert_array_equal(branches.picture(player, then.state), screen)
 
@@ -105,8 +105,8 @@ def test_rewards_are_clipped_where_they_were_in_training(clips, factor):
         timestep = state.timestep._replace(score=7 * state.timestep.score)
         return state._replace(timestep=timestep), row
 
-    found = branches.try_actions(player._replace(step=step), moment, horizon=ROWS)
-    np.testing.assert_array_equal(np.abs(found.rewards[:, ROWS - 2]), factor)
+    result = branches.try_actions(player._replace(step=step), moment, horizon=ROWS)
+    np.testing.assert_array_equal(np.abs(result.rewards[:, ROWS - 2]), factor)
 
 
 # --- the game goes on -----------------------------------------------------------------------------
@@ -136,12 +136,12 @@ def test_a_branch_ends_with_a_life():
     config = CATCH.replaced(game="breakout", env={"num_threads": 1})
     still = constant(config, Dense_0=[100, 0, 0, 0], Dense_1=[VALUE])
     player, moment = branches.start(config, still, "noop")
-    found = branches.try_actions(player, moment, horizon=120, num_pictures=2, hold=120)
-    assert found.terminated.all()
-    assert not found.game_over.any()
-    assert (found.lengths < 120).all()
-    assert found.pictures.shape[1:] == (2, 210, 160, 3)
-    end = int(found.lengths[NOOP])
+    result = branches.try_actions(player, moment, horizon=120, num_pictures=2, hold=120)
+    assert result.terminated.all()
+    assert not result.game_over.any()
+    assert (result.lengths < 120).all()
+    assert result.pictures.shape[1:] == (2, 210, 160, 3)
+    end = int(result.lengths[NOOP])
     lost = branches.play_on(player, moment, end)  # through the reset, which is no agent step
     assert lost.step == moment.step + end
     assert branches.play_on(player, lost, 1).step == lost.step + 1

@@ -101,10 +101,10 @@ def permission(_, monkeypatch):
 def test_scores_of_a_run_that_may_not_be_written_are_printed(
     run_dir, scores, capsys, monkeypatch, block, as_json
 ):
-    words = ["evaluate", str(run_dir), "--protocol", "noop", *["--json"] * as_json]
+    command = ["evaluate", str(run_dir), "--protocol", "noop", *["--json"] * as_json]
     with monkeypatch.context() as patch:
         reason = block(run_dir, patch)
-        assert main(words) == StorageError.status
+        assert main(command) == StorageError.status
     assert scores[0].startswith(f"warning: '{run_dir}' cannot be written ({reason}): its scores")
     assert scores[0].count("\n") == 1
     printed, errors = capsys.readouterr()
@@ -126,7 +126,7 @@ def test_scores_go_elsewhere(run_dir, scores, tmp_path, capsys):
     assert main([*both, "--output", str(tmp_path / "s.json")]) == 0
     table = json.loads((tmp_path / "s.json").read_text())
     assert table == json.loads(capsys.readouterr().out)
-    assert [own["run"] for own in table["evaluations"]] == both[1:3]
+    assert [entry["run"] for entry in table["evaluations"]] == both[1:3]
     assert not (tmp_path / "y" / layout.EVALUATION).exists()
 
 
@@ -161,8 +161,8 @@ def test_scores_that_cannot_be_printed_are_saved(run_dir, scores, monkeypatch, n
     assert json.loads(target.read_text())["scores"] == [1, -1]
     other = shutil.copytree(run_dir, run_dir.parent / "y")
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    words = ["evaluate", str(run_dir), str(other), "--recorded", "--output", str(target)]
-    assert main(words) == status
+    command = ["evaluate", str(run_dir), str(other), "--recorded", "--output", str(target)]
+    assert main(command) == status
     assert len(json.loads(target.read_text())["evaluations"]) == 2
 
 
@@ -179,22 +179,22 @@ def test_a_file_of_scores_holds_those_of_every_run_so_far(run_dir, tmp_path, mon
     runs = [str(run_dir), *(str(shutil.copytree(run_dir, tmp_path / name)) for name in "yz")]
     assert main(["evaluate", *runs, "--output", str(target)]) == 130
     assert played[0] is None
-    for found, expected in zip(played[1:], (runs[:1], runs[:2]), strict=True):
-        assert [own["run"] for own in found] == expected
-        assert all(own["scores"] == [1, 1] for own in found)
+    for entries, expected in zip(played[1:], (runs[:1], runs[:2]), strict=True):
+        assert [entry["run"] for entry in entries] == expected
+        assert all(entry["scores"] == [1, 1] for entry in entries)
 
 
 def test_a_file_of_scores_that_cannot_be_written_costs_no_games(
     run_dir, scores, tmp_path, monkeypatch, capsys
 ):
     shutil.copytree(run_dir, tmp_path / "y")
-    words = ["evaluate", str(run_dir), str(tmp_path / "y"), "--output", str(tmp_path / "s.json")]
+    command = ["evaluate", str(run_dir), str(tmp_path / "y"), "--output", str(tmp_path / "s.json")]
 
     def refuse(path, target):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.replace", refuse)
-    assert main(words) == UserError.status
+    assert main(command) == UserError.status
     assert len(scores) == 2
     assert "2 games: mean 0.0" in capsys.readouterr().out
 

@@ -39,9 +39,9 @@ def test_one_observation_is_a_batch_of_one(trained, observations):
     assert policy.step == 400
     assert policy.action_names == ("LEFT", "NOOP", "RIGHT")
     for method in (policy.probabilities, policy.value):
-        of_batch = method(observations)
-        assert len(of_batch) == 5
-        np.testing.assert_allclose(method(observations[2]), of_batch[2], rtol=1e-5)
+        batch = method(observations)
+        assert len(batch) == 5
+        np.testing.assert_allclose(method(observations[2]), batch[2], rtol=1e-5)
     assert policy.value(observations[0]).shape == ()
     np.testing.assert_allclose(policy.probabilities(observations).sum(1), 1, rtol=1e-5)
 

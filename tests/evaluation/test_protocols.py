@@ -108,9 +108,9 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
 )
 def test_settings_of_training_reach_envpool(changes):
     pool = envpool_engine.make_pool("pong", Config().replaced(env=changes).env, 1, 3)
-    found = {"use_fire_reset" if key == "fire_reset" else key: value
+    outcome = {"use_fire_reset" if key == "fire_reset" else key: value
              for key, value in changes.items()}  # fmt: skip
-    assert {key: pool.config[key] for key in found} == found
+    assert {key: pool.config[key] for key in outcome} == outcome
     pool.close()
 
 
@@ -171,10 +171,10 @@ def test_noops_before_a_game_are_as_many_as_is_said(game, protocol):
 @pytest.mark.slow
 def test_a_policy_that_never_fires_plays_on_after_a_lost_life(protocol):
     """FIRE is pressed for it, as in training; else Breakout stands still to the time limit."""
-    found = evaluate.evaluate(TRAINED, constant(TRAINED, NOOP), protocol, num_episodes=2)
-    assert max(found.lengths) < 1000
-    assert found.conditions.fire
-    assert found.conditions.life_resets
+    outcome = evaluate.evaluate(TRAINED, constant(TRAINED, NOOP), protocol, num_episodes=2)
+    assert max(outcome.lengths) < 1000
+    assert outcome.conditions.fire
+    assert outcome.conditions.life_resets
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_an_atari_evaluation_goes_on_after_a_lost_life(game, num_games, unseen_e
     true_step = rollout.step
     monkeypatch.setattr(rollout, "step", step)
     config = dataclasses.replace(TRAINED, game=game).replaced(env={"engine": "envpool"})
-    found = evaluate.evaluate(config, constant(config), "noop", num_games, seed=2)
+    outcome = evaluate.evaluate(config, constant(config), "noop", num_games, seed=2)
     jax.effects_barrier()
     config = protocols.protocol_config(config, "noop")
     seed = first_env_seed(evaluate.SEED_OFFSET + 2)
@@ -221,9 +221,9 @@ def test_an_atari_evaluation_goes_on_after_a_lost_life(game, num_games, unseen_e
     assert finished.all()
     assert (lost > 1).sum() > num_games // 2
     assert unseen.sum() >= unseen_ends
-    assert found.scores == score.tolist()
-    assert found.lengths == length.tolist()
-    assert sum(found.scores) > 0
+    assert outcome.scores == score.tolist()
+    assert outcome.lengths == length.tolist()
+    assert sum(outcome.scores) > 0
 
 
 def test_fire_is_pressed_for_some_steps_after_each_reset():
@@ -252,15 +252,15 @@ def test_films_and_traces_play_the_game_that_was_trained(tmp_path):
     actor = constant(TRAINED, NOOP)
     score, length, over = video.record(TRAINED, actor, "noop", tmp_path / "x.gif", 0, 60.0)
     assert over
-    found = trace.trace(TRAINED, actor, "noop", seed=0, max_steps=2000)
-    ignored = found.actions < 0
+    outcome = trace.trace(TRAINED, actor, "noop", seed=0, max_steps=2000)
+    ignored = outcome.actions < 0
     assert ignored.sum() == 5  # four lost lives, and the end of the game
-    assert found.ends.sum() == 1
-    assert found.ends[-1]
+    assert outcome.ends.sum() == 1
+    assert outcome.ends[-1]
     assert (~ignored).sum() == length
-    assert found.rewards.sum() == score
-    assert np.isnan(found.values[ignored]).all()
-    assert not np.isnan(found.values[~ignored]).any()
+    assert outcome.rewards.sum() == score
+    assert np.isnan(outcome.values[ignored]).all()
+    assert not np.isnan(outcome.values[~ignored]).any()
 
 
 # Score, life lost, game over, reset; one game over two lives, which ends within the reset.
@@ -297,8 +297,8 @@ def scripted(monkeypatch, rows=ROWS, render=None):
 @pytest.mark.slow
 def test_a_film_ends_with_a_game_that_ends_during_a_reset(monkeypatch, tmp_path):
     config, actor = scripted(monkeypatch)
-    found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0)
-    assert found == (7.0, 3, True)
+    outcome = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0)
+    assert outcome == (7.0, 3, True)
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")
@@ -315,8 +315,8 @@ def test_a_film_begins_at_a_step_with_the_score_of_the_whole_game(
 ):
     config, actor = scripted(monkeypatch)
     pictures = drawn(monkeypatch)
-    found = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0, from_step)
-    assert found == (7.0, 3, True)
+    outcome = video.record(config, actor, "noop", tmp_path / "x.gif", 0, 60.0, from_step)
+    assert outcome == (7.0, 3, True)
     *played, end = [caption for caption, _ in pictures]
     assert played == [f"catch   score {score}" for score in scores]
     assert end == "catch   game over, final score 7"
@@ -358,10 +358,10 @@ def test_a_film_of_what_is_never_played_is_refused(from_step, monkeypatch, tmp_p
 
 def test_a_trace_ends_with_a_game_that_ends_during_a_reset(monkeypatch):
     config, actor = scripted(monkeypatch)
-    found = trace.trace(config, actor, "noop", seed=0, max_steps=99)
-    np.testing.assert_array_equal(found.actions < 0, [False, False, True, False, True])
-    np.testing.assert_array_equal(found.ends, [False, False, False, False, True])
-    np.testing.assert_array_equal(found.rewards, [1, 2, 0, 4, 0])
+    outcome = trace.trace(config, actor, "noop", seed=0, max_steps=99)
+    np.testing.assert_array_equal(outcome.actions < 0, [False, False, True, False, True])
+    np.testing.assert_array_equal(outcome.ends, [False, False, False, False, True])
+    np.testing.assert_array_equal(outcome.rewards, [1, 2, 0, 4, 0])
 
 
 # --- descriptions of conditions ------------------------------------------------------------------
@@ -412,10 +412,10 @@ def test_conditions_are_read_as_they_were_written(tmp_path):
     )
     evaluation_record.write(tmp_path, result)
     assert evaluation_record.read(tmp_path) == result
-    said = evaluation_record.describe(result)
-    assert f"protocol sticky ({played.describe()})" in said
-    assert "1 game: score 1.0" in said
-    assert "deviation" not in said  # one game has none
+    line = evaluation_record.describe(result)
+    assert f"protocol sticky ({played.describe()})" in line
+    assert "1 game: score 1.0" in line
+    assert "deviation" not in line  # one game has none
     good = json.loads((tmp_path / layout.EVALUATION).read_text())
     for wrong in (
         3,

@@ -36,9 +36,9 @@ def test_a_film_of_a_short_game_is_slowed_within_its_limit(
     """Three agent steps and two more rows."""
     config, actor = scripted(monkeypatch)
     video.record(config, actor, "noop", tmp_path / "x.mp4", 0, max_seconds)
-    found = imageio.get_reader(tmp_path / "x.mp4").get_meta_data()
-    assert found["fps"] == speed
-    assert found["duration"] == pytest.approx(5 / speed + 1, abs=0.1)
+    meta = imageio.get_reader(tmp_path / "x.mp4").get_meta_data()
+    assert meta["fps"] == speed
+    assert meta["duration"] == pytest.approx(5 / speed + 1, abs=0.1)
     video.record(config, actor, "noop", tmp_path / "x.gif", 0, max_seconds)
     with Image.open(tmp_path / "x.gif") as gif:
         assert gif.info["duration"] == pytest.approx(1000 / speed, abs=10)

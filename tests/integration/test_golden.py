@@ -114,7 +114,7 @@ def run_dir(recipe, tmp_path):
 
 
 def test_an_old_checkpoint_is_read_number_by_number(recipe, run_dir):
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found([STEP], {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey([STEP], {})
     config = load_config(run_dir)
     template = program_of(config).init()
     expected = few_numbers(template).agent
@@ -122,10 +122,10 @@ def test_an_old_checkpoint_is_read_number_by_number(recipe, run_dir):
         np.array(x).copy() for x in jax.tree.leaves((expected.actor.params, expected.train_state))
     ]
     checkpoints = checkpoint.Checkpoints(run_dir, config)
-    state, described, kept = checkpoints.restore(program_of(config).init(), STEP)
+    state, description, level = checkpoints.restore(program_of(config).init(), STEP)
     checkpoints.close()
-    assert kept is checkpoint.Kept.GAMES
-    assert described.progress == Progress(STEP, int(state.agent.actor.updates), 4.0, 9)
+    assert level is checkpoint.RestoreLevel.GAMES
+    assert description.progress == Progress(STEP, int(state.agent.actor.updates), 4.0, 9)
     found = jax.tree.leaves((state.agent.actor.params, state.agent.train_state))
     for mark, x in zip(marks, found, strict=True):
         if np.issubdtype(x.dtype, np.floating):

@@ -185,7 +185,7 @@ def test_commands_in_messages_can_be_repeated(trained, here):
 def test_a_run_directory_that_looks_like_an_option_is_trained_in(here, call):
     short = ["train", *SMALL, "--log.interval", "200", "--total-steps", "400"]
     call(*short, "--run-dir=-r[1]")
-    assert checkpoint_files.survey(Path("-r[1]")) == checkpoint_files.Found([400], {})
+    assert checkpoint_files.survey(Path("-r[1]")) == checkpoint_files.Survey([400], {})
 
 
 def test_names_that_no_run_can_have_are_refused(here, call):

@@ -56,7 +56,7 @@ def test_solves_catch(recipe, steps, network, settings):
         config = dataclasses.replace(config, seed=seed)
         actor, end = train(config, 0.6 if spread else 0.9, lasting)
         # Chance in 1 of 20 actions loses so many games that 40 would hide what was learned.
-        greedy = evaluate.evaluate(evaluate.with_epsilon(config, 0.001), actor, "noop", 40)
+        greedy = evaluate.evaluate(evaluate.replace_epsilon(config, 0.001), actor, "noop", 40)
         if end >= (0.3 if spread else 0.6) and greedy.mean >= 0.8 * MAX_SCORE:
             return
     pytest.fail(f"the last games have a mean of {end} of 1, and greedy ones of {greedy.mean}")

@@ -210,7 +210,7 @@ def test_poisoned_parameters_are_found_before_a_checkpoint(tmp_path, monkeypatch
     assert ".kernel have nan, " in line
     assert " more; " in line
     assert "the newest checkpoint, of step 200, is from before" in line
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found([200], {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey([200], {})
     assert [row["step"] for row in read(run_dir)] == [200]
 
 

@@ -95,7 +95,7 @@ DAMAGES = [
 
 @pytest.mark.slow
 def test_what_was_written_is_good(run_dir):
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found(STEPS, {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey(STEPS, {})
     check = ["sha256sum", "--check", "--quiet", "--strict", layout.CHECKSUMS]
     subprocess.run(check, cwd=run_dir / "checkpoints" / "400", check=True)
 
@@ -104,9 +104,9 @@ def test_what_was_written_is_good(run_dir):
 @pytest.mark.slow
 def test_every_damage_is_found(run_dir, harm):
     harm(run_dir / "checkpoints" / "1200")
-    found = checkpoint_files.survey(run_dir)
-    assert found.good == [400, 800]
-    assert found.damaged[1200]
+    survey = checkpoint_files.survey(run_dir)
+    assert survey.good == [400, 800]
+    assert survey.damaged[1200]
 
 
 @pytest.mark.slow
@@ -116,9 +116,9 @@ def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_taken(
 ):
     flip_a_bit(run_dir / "checkpoints" / "1200")
     assert main(["evaluate", str(run_dir), "--episodes", "2", "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["step"] == 800
-    assert "warning: checkpoint 1200 is damaged (" in said.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)["step"] == 800
+    assert "warning: checkpoint 1200 is damaged (" in output.err
     assert (run_dir / "checkpoints" / "1200").exists()  # who only reads moves nothing
     assert main(["evaluate", str(run_dir), "--checkpoint", "1200"]) == DamagedError.status
     assert "checkpoint 1200 of" in capsys.readouterr().err
@@ -128,7 +128,7 @@ def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_taken(
     assert "is not what was written): moved to" in errors
     assert "resumed at step 800" in errors
     assert (run_dir / checkpoint_files.DAMAGED / "1200").is_dir()
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found(STEPS, {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey(STEPS, {})
     assert len(check_metrics(run_dir)) == len(metrics.read(trained)) == 6
 
 
@@ -207,7 +207,7 @@ def test_a_folder_of_any_name_keeps_checkpoints_that_can_be_restored(tmp_path, n
     state = checkpoints.restore(tiny_state(0.0), 7).state
     assert state.agent.actor["weight"].tolist() == [3.0] * 3
     checkpoints.close()
-    assert checkpoint_files.survey(run_dir) == checkpoint_files.Found([7], {})
+    assert checkpoint_files.survey(run_dir) == checkpoint_files.Survey([7], {})
     assert checkpoint.restore_actor(run_dir, tiny_state(0.0).agent.actor)[1] == 7
     assert {path.name for path in (tmp_path / "in").iterdir()} == {name.partition("/")[0], "rx"}
     assert not list((tmp_path / "in" / "rx").iterdir())
@@ -362,13 +362,13 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_p
         wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
         fill(disk / "ballast")
         wait_until(lambda: "could not be written: No space left" in log.read_text(), process)
-        kept = checkpoint_files.steps(disk / "x")
-        assert kept, "the last good checkpoint must survive"
+        survivors = checkpoint_files.steps(disk / "x")
+        assert survivors, "the last good checkpoint must survive"
         fill(disk / "ballast")  # what the failed save gave back
         warned = log.read_text().count("warning")
         wait_until(lambda: log.read_text().count("warning") > warned + 2, process)
         (disk / "ballast").unlink()
-        wait_until(lambda: checkpoint_files.steps(disk / "x")[-1] > kept[-1], process)
+        wait_until(lambda: checkpoint_files.steps(disk / "x")[-1] > survivors[-1], process)
         process.send_signal(signal.SIGINT)
         assert finish(process)[0] == 128 + signal.SIGINT, log.read_text()
         assert checkpoint_files.survey(disk / "x").damaged == {}

@@ -118,8 +118,8 @@ def test_starts_within_one_second_have_directories_of_their_own(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(directory.time, "strftime", lambda *_: "20261126-120000")
     config = Config(game="catch", seed=3)
-    with contextlib.ExitStack() as held, ThreadPoolExecutor() as pool:
-        futures = [pool.submit(directory.create_run, config, held) for _ in range(4)]
+    with contextlib.ExitStack() as locks, ThreadPoolExecutor() as pool:
+        futures = [pool.submit(directory.create_run, config, locks) for _ in range(4)]
         run_dirs = [future.result() for future in futures]
     first = "runs/catch-a2c-seed3-20261126-120000"
     assert sorted(map(str, run_dirs)) == [first, *(f"{first}-{n}" for n in (2, 3, 4))]
@@ -276,7 +276,7 @@ def state_of(path, num_devices=1):
     restored = checkpoints.restore(template, checkpoint_files.steps(path)[-1])
     checkpoints.close()
     engine.close()
-    return restored.state, restored.described.progress
+    return restored.state, restored.description.progress
 
 
 REPLAYS = [
@@ -300,7 +300,7 @@ RECIPES = {
 }  # fmt: skip
 
 
-def of_recipe(name):
+def recipe_arguments(name):
     return ["--config", str(recipe_file(name)), *ON_CATCH, *SMALL, *RECIPES[name]]
 
 
@@ -324,7 +324,7 @@ RESUMED = (pytest.mark.slow, pytest.mark.rotating(5, group="resumed"))
 )
 def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     """Parameters, optimizer, schedules, replay, priorities, lag and keys, bit for bit."""
-    arguments = ["train", *of_recipe(recipe), "--parallel.order", order,
+    arguments = ["train", *recipe_arguments(recipe), "--parallel.order", order,
                  "--checkpoint.interval", "400",
                  "--total-steps", "1200", "--evaluation.episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(tmp_path / "cut")]) == 0
@@ -340,11 +340,11 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert main(["resume", str(tmp_path / "cut")]) == 0
     provenance = json.loads((tmp_path / "cut" / "provenance.json").read_text())
     assert len(provenance["resumed"]) == 1
-    kept = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
-    assert ("memory.ring.frame" in kept) == (
+    metadata = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
+    assert ("memory.ring.frame" in metadata) == (
         recipe in ("c51_fast", "rainbow_fast", "vtrace_cpu", "vtrace_lstm_cpu")
     )
-    assert ("memory.priorities" in kept) == (recipe == "rainbow_fast")
+    assert ("memory.priorities" in metadata) == (recipe == "rainbow_fast")
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):
@@ -357,8 +357,9 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
 @pytest.mark.slow
 def test_without_the_replay_a_checkpoint_is_small_and_a_resumed_run_fills_it_anew(tmp_path, capsys):
     path = tmp_path / "x"
-    arguments = ["train", *of_recipe("c51_fast"), "--checkpoint.no-memory", "--total-steps", "1200",
-                 "--checkpoint.interval", "400", "--evaluation.episodes", "0"]  # fmt: skip
+    arguments = ["train", *recipe_arguments("c51_fast"), "--checkpoint.no-memory",
+                 "--total-steps", "1200", "--checkpoint.interval", "400",
+                 "--evaluation.episodes", "0"]  # fmt: skip
     assert main([*arguments, "--run-dir", str(path)]) == 0
     (newest,) = [p for p in (path / "checkpoints").iterdir() if int(p.name) == 1200]
     assert "memory" not in (newest / "local" / "_METADATA").read_text()

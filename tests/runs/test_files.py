@@ -108,3 +108,21 @@ def test_the_failure_of_another_file_is_not_blamed_on_this_one(tmp_path):
     with pytest.raises(FileNotFoundError) as error, files.writing(tmp_path / "x"):
         (tmp_path / "missing").read_text()
     assert error.value.filename == str(tmp_path / "missing")
+
+
+def test_an_object_is_read_whole_or_its_fault_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    assert files.read_object(path) is None
+    path.write_text('{"a": [1, 2]}')
+    assert files.read_object(path) == {"a": [1, 2]}
+    for text, fault in (("[]", "it holds no object"), ("{", "Expecting"), ("[" * 100_000, "")):
+        path.write_text(text)
+        with pytest.raises(UserError, match=rf"^x\.json cannot be read: .*{fault}"):
+            files.read_object(path)
+    monkeypatch.setattr(files, "LARGEST_OBJECT", 10)
+    path.write_text('{"a": [1, 2]}')
+    with pytest.raises(UserError, match="it is too large"):
+        files.read_object(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert files.read_object(path) is None  # whoever opens a pipe waits for its writer

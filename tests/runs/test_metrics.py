@@ -57,8 +57,8 @@ def close(sinks):
 
 
 def test_lines_wait_for_room(tmp_path):
-    said = []
-    sinks = open_sinks(tmp_path, say=said.append)
+    warnings = []
+    sinks = open_sinks(tmp_path, say=warnings.append)
     write(sinks, 1)
     disks = []
     for sink in sinks:
@@ -73,8 +73,10 @@ def test_lines_wait_for_room(tmp_path):
         assert steps_of(tmp_path) == ([1], [1])
         for disk in disks:
             disk.room = 10
-    assert len(said) == 2  # one for each file, not for each line
-    assert said[0].startswith("warning: metrics cannot be written to metrics.jsonl (No space left")
+    assert len(warnings) == 2  # one for each file, not for each line
+    assert warnings[0].startswith(
+        "warning: metrics cannot be written to metrics.jsonl (No space left"
+    )
     for disk in disks:
         disk.room = 10_000
     write(sinks, 4)
@@ -83,7 +85,7 @@ def test_lines_wait_for_room(tmp_path):
     close(sinks)
     assert steps_of(tmp_path) == ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
     assert len(list(tmp_path.glob("events*"))) == 1
-    assert len(said) == 2
+    assert len(warnings) == 2
 
 
 @pytest.mark.parametrize("torn", ["", '{"step": 4', '{"step": 4}', "\0\0\0"])
@@ -96,7 +98,7 @@ def test_a_resume_cuts_what_comes_after_its_checkpoint(tmp_path, torn):
     with (tmp_path / layout.METRICS).open("a") as file:
         file.write(torn)
     rows, seconds = metrics.rows_before(tmp_path, 2)
-    assert [one["step"] for one in rows] == [1, 2]
+    assert [line["step"] for line in rows] == [1, 2]
     assert seconds == 15.0  # what is undone was waited for too
     sinks = open_sinks(tmp_path, 2)
     write(sinks, 3)

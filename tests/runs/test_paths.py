@@ -48,17 +48,17 @@ def here(tmp_path, monkeypatch):
 )
 def test_the_message_offers_what_is_probably_meant(words, message, here, capsys):
     assert main(words) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.startswith(f"jaxrl: '{words[1]}'") or "\0" in words[1]
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith(f"jaxrl: '{words[1]}'") or "\0" in words[1]
+    assert error.count("\n") == 1
 
 
 def test_the_directory_of_a_sweep_is_told_as_such(here, capsys):
     (here / "runs" / layout.SWEEP).write_text("[]")
     assert main(["resume", "runs"]) == 2
-    told = "'runs' is no run directory: it is a sweep's: name one of its runs, as 'runs/boxing-2'"
-    assert told in capsys.readouterr().err
+    error = "'runs' is no run directory: it is a sweep's: name one of its runs, as 'runs/boxing-2'"
+    assert error in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_addresses_of_storage_are_refused_everywhere(words, here, capsys):
     """A path made folders `gs:` of them, and training ended there in a traceback."""
     before = sorted(here.rglob("*"))
     assert main(words) == 2
-    told = capsys.readouterr().err
-    assert "is not a local path" in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "is not a local path" in error
+    assert error.count("\n") == 1
     assert sorted(here.rglob("*")) == before
 
 

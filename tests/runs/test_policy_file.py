@@ -23,7 +23,7 @@ from jaxrl.evaluation.policy import load_policy
 from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record, layout, metrics, policy_file
 from jaxrl.runs.directory import load_config
-from jaxrl.runs.paths import as_run_dir, expand, is_policy
+from jaxrl.runs.paths import expand, is_policy, run_dir_of
 from tests.runs.test_files import growing_to
 
 
@@ -82,11 +82,11 @@ def test_without_room_there_is_neither_policy_nor_card(size, exported, tmp_path,
 
 def test_the_file_holds_what_is_known_of_the_run(exported):
     run_dir, path = exported
-    unpacked = as_run_dir(path)
-    assert unpacked == as_run_dir(path)  # once
+    unpacked = run_dir_of(path)
+    assert unpacked == run_dir_of(path)  # once
     for protocol in ("noop", "sticky"):
-        found = evaluation_record.read(unpacked, protocol)
-        assert found == evaluation_record.read(run_dir, protocol)
+        result = evaluation_record.read(unpacked, protocol)
+        assert result == evaluation_record.read(run_dir, protocol)
     assert evaluation_record.read(unpacked).protocol == "noop"  # as in training
     for name in (layout.METRICS, layout.PROVENANCE):
         lines = [(folder / name).read_text() for folder in (run_dir, unpacked)]
@@ -107,7 +107,7 @@ def test_evaluations_of_other_steps_are_left_out(exported, tmp_path, capsys):
     (run_dir / layout.EVALUATIONS / "sticky.json").unlink()
     assert main(["export", str(run_dir), str(tmp_path / "y.safetensors")]) == 0
     assert "no evaluation is of step 400" in capsys.readouterr().err
-    assert evaluation_record.read_all(as_run_dir(tmp_path / "y.safetensors")) == {}
+    assert evaluation_record.read_all(run_dir_of(tmp_path / "y.safetensors")) == {}
     assert "It has not been evaluated." in (tmp_path / "y.md").read_text()
 
 
@@ -123,8 +123,8 @@ def test_long_logs_are_thinned_but_for_lines_that_say_more(exported, tmp_path, m
     ]
     (run_dir / layout.METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     policy_file.write(tmp_path / "x.safetensors", run_dir, actor, step)
-    kept = metrics.read(as_run_dir(tmp_path / "x.safetensors"))
-    assert [row["seconds"] for row in kept] == [0, 4, 5, 6, 7, 8, 10]
+    thinned = metrics.read(run_dir_of(tmp_path / "x.safetensors"))
+    assert [row["seconds"] for row in thinned] == [0, 4, 5, 6, 7, 8, 10]
 
 
 def test_the_card_says_what_the_policy_is(exported):
@@ -157,7 +157,7 @@ def test_commands_take_the_file_like_a_run(exported, tmp_path, capsys, monkeypat
     assert json.loads(capsys.readouterr().out)["mean"] == -1.0
     assert main(["evaluate", str(path), "--episodes", "2"]) == 0
     assert "2 games: mean" in capsys.readouterr().out
-    assert evaluation_record.read(as_run_dir(path)).episodes == 3  # those it came with
+    assert evaluation_record.read(run_dir_of(path)).episodes == 3  # those it came with
     assert main(["play", str(path), "--max-seconds", "1"]) == 0
     assert "catch.mp4: catch after 400 steps" in capsys.readouterr().out
     assert (tmp_path / "catch.mp4").stat().st_size > 1000
@@ -177,7 +177,7 @@ def test_commands_take_the_file_like_a_run(exported, tmp_path, capsys, monkeypat
     ("changes", "message"),
     [
         ({"format": "jaxrl policy 9"}, "its format is 'jaxrl policy 9', not 'jaxrl policy 1'"),
-        ({"step": "many"}, "is no policy of this jaxrl"),
+        ({"step": "many"}, "is not a policy of this jaxrl"),
         ({"config.toml": "game = 'pogn'\n"}, "does not fit its configuration|unknown game"),
         ({"config.toml": "]"}, "is no TOML"),
         ({"updates": None}, "it has no 'updates'"),
@@ -194,11 +194,11 @@ def test_other_files_are_refused(exported, tmp_path, changes, message):
 def test_a_file_that_was_replaced_is_read_again(exported, tmp_path):
     """In one process, as a notebook: the new policy, not the first that had this name."""
     path = rewritten(exported[1], tmp_path / "x.safetensors")
-    first = as_run_dir(path)
+    first = run_dir_of(path)
     assert load_policy(path).step == 400
     rewritten(exported[1], path, step="500")
     assert load_policy(path).step == 500
-    assert as_run_dir(path) != first
+    assert run_dir_of(path) != first
 
 
 def test_damaged_files_are_refused_in_one_line(exported, tmp_path, capsys):
@@ -210,7 +210,7 @@ def test_damaged_files_are_refused_in_one_line(exported, tmp_path, capsys):
         assert re.fullmatch("jaxrl: the policy .* is damaged .*\n", capsys.readouterr().err)
     path.unlink()
     assert main(["play", str(path)]) == 2
-    assert "it is no file" in capsys.readouterr().err
+    assert "it is not a file" in capsys.readouterr().err
 
 
 def test_a_file_that_has_changed_since_it_was_written_is_refused(exported, tmp_path):
@@ -241,7 +241,7 @@ def test_policies_that_come_with_jaxrl_have_checksums():
 
 def test_texts_of_other_names_lead_nowhere(exported, tmp_path):
     path = rewritten(exported[1], tmp_path / "x.safetensors", **{"../../evil": "?", "lock": "?"})
-    unpacked = as_run_dir(path)
+    unpacked = run_dir_of(path)
     names = {p.relative_to(unpacked).as_posix() for p in unpacked.rglob("*")}
     assert names <= {*policy_file.TEXTS, layout.EVALUATIONS, layout.POLICY}
     assert not list(unpacked.parent.parent.glob("**/evil"))
@@ -267,16 +267,16 @@ def test_a_policy_is_called_as_the_user_named_it(exported, tmp_path, monkeypatch
     (tmp_path / "a").mkdir()
     shutil.copy(path, "a/x.safetensors")
     assert main(["compare", "x.safetensors", "a/x.safetensors"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("x.safetensors against a/x.safetensors\n")
-    assert "jaxrl-" not in said
+    output = capsys.readouterr().out
+    assert output.startswith("x.safetensors against a/x.safetensors\n")
+    assert "jaxrl-" not in output
     assert main(["compare", "x.safetensors", str(run_dir), "--protocol", "noop", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["names"] == ["x.safetensors", str(run_dir)]
-    words = ["evaluate", "x.safetensors", "a/x.safetensors", "--recorded", "--json"]
-    assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)["evaluations"]
-    assert [one["run"] for one in found] == ["x.safetensors", "a/x.safetensors"]
-    assert distinct_names([as_run_dir(Path(word)) for word in words[1:3]]) == [
+    arguments = ["evaluate", "x.safetensors", "a/x.safetensors", "--recorded", "--json"]
+    assert main(arguments) == 0
+    result = json.loads(capsys.readouterr().out)["evaluations"]
+    assert [entry["run"] for entry in result] == ["x.safetensors", "a/x.safetensors"]
+    assert distinct_names([run_dir_of(Path(word)) for word in arguments[1:3]]) == [
         f"{tmp_path.name}/x.safetensors",
         "a/x.safetensors",
     ]
@@ -288,8 +288,8 @@ def test_a_policy_is_called_as_the_user_named_it(exported, tmp_path, monkeypatch
         assert capsys.readouterr().err.startswith(f"jaxrl: {refused}")
     with pytest.raises(UserError, match=f"^{refused}"):
         load_policy("x.safetensors")
-    (other,) = reader.read([as_run_dir(Path("x.safetensors"))])
-    assert not any(str(as_run_dir(Path("x.safetensors"))) in one for one in other.warnings)
+    (other,) = reader.read([run_dir_of(Path("x.safetensors"))])
+    assert not any(str(run_dir_of(Path("x.safetensors"))) in entry for entry in other.warnings)
     rewritten(path, tmp_path / "y.safetensors", updates=None)
     with pytest.raises(UserError, match=r"^'y\.safetensors' does not fit its configuration"):
         load_policy("y.safetensors")
@@ -300,4 +300,4 @@ def test_a_policy_is_called_as_the_user_named_it(exported, tmp_path, monkeypatch
 
 def test_a_policy_stands_among_runs(exported):
     run_dir, path = exported
-    assert expand([path, run_dir]) == (as_run_dir(path), run_dir)
+    assert expand([path, run_dir]) == (run_dir_of(path), run_dir)

@@ -18,8 +18,8 @@ def test_members_differ_in_seed_and_directory(tmp_path):
     config = Config(game="catch", total_steps=99)
     first, second = population.configs_of(config, (4, 2), tmp_path / "x")
     assert (first.seed, first.run_dir) == (4, str(tmp_path / "x" / "seed4"))
-    kept = config.with_time_limit()
-    assert second == kept.replaced(seed=2, run_dir=str(tmp_path / "x" / "seed2"))
+    base = config.with_time_limit()
+    assert second == base.replaced(seed=2, run_dir=str(tmp_path / "x" / "seed2"))
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_several_processes_are_refused():
 def make(root, seeds=(1, 2)):
     """The directory of a population that has not trained, no longer locked."""
     configs = population.configs_of(Config(game="catch"), seeds, root)
-    with contextlib.ExitStack() as held:
-        population.create(root, configs, held)
+    with contextlib.ExitStack() as locks:
+        population.create(root, configs, locks)
     return configs
 
 
@@ -115,7 +115,7 @@ def common(monkeypatch, good, damaged=None, members=None):
     """Where runs go on from that have these checkpoints, saved by as many runs together."""
     names = [Path(f"seed{number}") for number in range(len(good))]
     damaged = damaged or [{} for _ in good]
-    surveys = [checkpoint_files.Found(*found) for found in zip(good, damaged, strict=True)]
+    surveys = [checkpoint_files.Survey(*survey) for survey in zip(good, damaged, strict=True)]
     described = SimpleNamespace(members=members or len(good))
     monkeypatch.setattr(checkpoint_files, "describe", lambda run_dir, step: described)
     return resume_point._common(names, surveys)

@@ -41,7 +41,7 @@ def kind(request, tmp_path, monkeypatch):
         case "metrics":
             return (
                 lambda rows: metrics.open_sink(tmp_path, rows, print),
-                lambda: [one["step"] for one in metrics.read(tmp_path)],
+                lambda: [line["step"] for line in metrics.read(tmp_path)],
             )
         case "tensorboard":
             return (
@@ -55,7 +55,7 @@ def kind(request, tmp_path, monkeypatch):
                 lambda: [step for step, _ in sent],
             )
         case "callback":  # it gets what each session writes
-            return lambda rows: CallbackSink(seen.append), lambda: [one["step"] for one in seen]
+            return lambda rows: CallbackSink(seen.append), lambda: [line["step"] for line in seen]
     monkeypatch.chdir(tmp_path)
     mlflow = module_of(ROOT / "tests" / "extension" / "mlflow.py", "mlflow")
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
@@ -137,8 +137,8 @@ def session(tmp_path):
 
 def run_session(session, step, *steps):
     log = recorder.Recorder(session, step)
-    for one in steps:
-        log.write(row(one) | {"loss": float("nan")})
+    for later in steps:
+        log.write(row(later) | {"loss": float("nan")})
     log.save_last(None, SimpleNamespace(step=steps[-1]), None)
 
 
@@ -152,7 +152,7 @@ def test_sinks_are_called_in_order_and_get_rows_of_their_own(register, session, 
     run_session(session, 100, 200)  # a kill has undone the last row
     assert two.calls[5] == ("make", 7, tmp_path.name, 1)
     assert seen == [row(200) | {"loss": None}]  # the line of metrics.jsonl
-    assert [one["step"] for one in metrics.read(tmp_path)] == [100, 200]
+    assert [line["step"] for line in metrics.read(tmp_path)] == [100, 200]
     assert [step for step, _ in survival.tensorboard(tmp_path)] == [100, 200]
 
 
@@ -167,7 +167,7 @@ def test_an_error_of_a_package_names_it_in_one_line(register, session, tmp_path,
         "it works again, or without it by --override log.sinks="
     )
     assert error.value.status == 1
-    lines = [one["step"] for one in metrics.read(tmp_path)]
+    lines = [line["step"] for line in metrics.read(tmp_path)]
     assert lines == [100] * (fails != "make")
     assert (("close",) in two.calls) == (fails in ("flush", "close"))  # whatever another raises
 

@@ -47,7 +47,7 @@ def records(file):
             parts = b""
 
 
-def kept(folder):
+def stored(folder):
     """The runs, and the lines by step, of all files of a folder in their order."""
     wandb.teardown()  # its service still writes after it has said that a run is finished
     runs, lines = [], []
@@ -68,27 +68,27 @@ def row(step, **values):
 
 def written(run_dir, *rows):
     run_dir.mkdir(exist_ok=True)
-    text = "".join(json.dumps(one) + "\n" for one in rows)
+    text = "".join(json.dumps(line) + "\n" for line in rows)
     (run_dir / layout.METRICS).write_text(text, encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_a_resumed_run_goes_on_in_the_same_run_and_sends_each_step_once(offline, tmp_path):
-    run_dir, said = tmp_path / "mine", []
+    run_dir, messages = tmp_path / "mine", []
     written(run_dir, row(100))  # from before Weights & Biases was asked for
     config = Config(game="catch").replaced(log={"wandb": True, "wandb_project": "study"})
-    log = WandbLog(config, run_dir, metrics.read(run_dir), said.append)
+    log = WandbLog(config, run_dir, metrics.read(run_dir), messages.append)
     log.write(row(200, **{"loss/value": 0.5}))
     log.write(row(300))
     log.close()
     # A kill has undone step 300; the second session plays it again, and goes on.
     written(run_dir, row(100), row(200))
     config = config.replaced(total_steps=5)
-    log = WandbLog(config, run_dir, metrics.read(run_dir), said.append)
+    log = WandbLog(config, run_dir, metrics.read(run_dir), messages.append)
     log.write(row(300, return_mean=7.0))
     log.write(row(400, return_mean=8.0))
     log.close()
-    runs, lines = kept(tmp_path)
+    runs, lines = stored(tmp_path)
     assert [step for step, _ in lines] == [100, 200, 300, 400]
     assert lines[1][1]["loss/value"] == 0.5
     assert lines[1][1]["frames"] == 800
@@ -99,7 +99,7 @@ def test_a_resumed_run_goes_on_in_the_same_run_and_sends_each_step_once(offline,
     settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
     assert settings["game"] == "catch"
     assert settings["log"]["wandb_project"] == "study"
-    assert not said
+    assert not messages
     assert {path.name for path in run_dir.iterdir()} == {layout.METRICS, layout.WANDB}
 
 
@@ -139,14 +139,14 @@ def stand_in(monkeypatch):
     return module
 
 
-def log_of(tmp_path, said):
-    return WandbLog(Config(), tmp_path, [], said.append)
+def log_of(tmp_path, messages):
+    return WandbLog(Config(), tmp_path, [], messages.append)
 
 
 def test_a_run_that_is_online_says_where(stand_in, tmp_path):
-    said = []
-    log_of(tmp_path, said).write(row(100))
-    assert said == ["Weights & Biases: https://wandb.ai/me/jaxrl/runs/1"]
+    messages = []
+    log_of(tmp_path, messages).write(row(100))
+    assert messages == ["Weights & Biases: https://wandb.ai/me/jaxrl/runs/1"]
     assert stand_in.sent == [(100, {"frames": 400, "seconds": 10.0})]
     (options,) = stand_in.options
     assert (options["project"], options["name"]) == ("jaxrl", tmp_path.name)
@@ -164,9 +164,9 @@ def test_its_variables_come_before_our_limits(stand_in, tmp_path, monkeypatch):
 
 def test_without_a_login_the_lines_are_kept(stand_in, tmp_path):
     stand_in.login = lambda prompt, verify: prompt  # nobody is asked
-    said = []
-    log_of(tmp_path, said).write(row(100))
-    (line,) = said
+    messages = []
+    log_of(tmp_path, messages).write(row(100))
+    (line,) = messages
     assert "no login here (wandb login)" in line
     assert "`wandb sync w/offline-run-1` sends" in line
     assert stand_in.options[0]["mode"] == "offline"
@@ -179,9 +179,9 @@ def test_without_a_network_the_lines_are_kept(stand_in, tmp_path):
             raise ServiceError("no such host\nwhile retrying")
         return stand_in.sent
 
-    stand_in.init, said = init, []
-    log_of(tmp_path, said).write(row(100))
-    (line,) = said
+    stand_in.init, messages = init, []
+    log_of(tmp_path, messages).write(row(100))
+    (line,) = messages
     assert line.startswith("warning: Weights & Biases: no such host: the lines stay")
     assert len(stand_in.sent) == 1
 
@@ -193,18 +193,18 @@ def test_a_failure_costs_one_warning_and_the_next_session_sends_what_is_missing(
     def fail(*_, **__):
         raise error
 
-    said = []
-    log = log_of(tmp_path, said)
+    messages = []
+    log = log_of(tmp_path, messages)
     log.write(row(100))
     stand_in.sent.log = fail
     log.write(row(200))
     log.write(row(300))
     log.close()
-    assert len(said) == 2
-    assert said[1].startswith("warning: Weights & Biases failed (")
-    assert "\n" not in said[1]
+    assert len(messages) == 2
+    assert messages[1].startswith("warning: Weights & Biases failed (")
+    assert "\n" not in messages[1]
     del stand_in.sent.log
-    WandbLog(Config(), tmp_path, [row(100), row(200), row(300)], said.append)
+    WandbLog(Config(), tmp_path, [row(100), row(200), row(300)], messages.append)
     assert [step for step, _ in stand_in.sent] == [100, 200, 300]
     assert {options["id"] for options in stand_in.options} == {stand_in.options[0]["id"]}
 
@@ -213,9 +213,11 @@ def test_lines_that_the_end_does_not_take_are_named(stand_in, tmp_path):
     def finish():
         raise TimeoutError("60 seconds have passed")
 
-    stand_in.sent.finish, said = finish, []
-    log_of(tmp_path, said).close()
-    assert said[1].endswith("(60 seconds have passed): `wandb sync w/offline-run-1` sends the rest")
+    stand_in.sent.finish, messages = finish, []
+    log_of(tmp_path, messages).close()
+    assert messages[1].endswith(
+        "(60 seconds have passed): `wandb sync w/offline-run-1` sends the rest"
+    )
 
 
 def test_nothing_is_recorded_where_it_is_disabled(stand_in, tmp_path):
@@ -227,21 +229,21 @@ def test_nothing_is_recorded_where_it_is_disabled(stand_in, tmp_path):
     assert not (tmp_path / layout.WANDB).exists()
 
 
-@pytest.mark.parametrize("found", [None, types.SimpleNamespace(origin=None)])
-def test_a_missing_package_is_named_before_anything_compiles(found, monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("spec", [None, types.SimpleNamespace(origin=None)])
+def test_a_missing_package_is_named_before_anything_compiles(spec, monkeypatch, tmp_path, capsys):
     """A folder named wandb is no package: each of its runs leaves one behind."""
     known = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *_: found if name == "wandb" else known(name)
+        importlib.util, "find_spec", lambda name, *_: spec if name == "wandb" else known(name)
     )
     check_installed(Config())
     with pytest.raises(UserError, match="pip install"):
         check_installed(Config().replaced(log={"wandb": True}))
     run_dir = tmp_path / "x"
     assert main(["train", *SMALL, "--log.wandb", "--run-dir", str(run_dir)]) == 2
-    said = capsys.readouterr().err
-    assert "pip install -e '.[wandb]'" in said
-    assert said.count("\n") == 1
+    messages = capsys.readouterr().err
+    assert "pip install -e '.[wandb]'" in messages
+    assert messages.count("\n") == 1
     assert not run_dir.exists()
 
 
@@ -259,12 +261,12 @@ def test_a_training_and_its_resume_are_one_run(offline, tmp_path, capfd):
     options = [*SMALL, "--log.interval", "200", "--total-steps", "400", "--log.wandb"]
     assert main(["train", *options, "--evaluation.episodes", "0", "--run-dir", str(run_dir)]) == 0
     assert main(["resume", str(run_dir), "--override", "total_steps=800"]) == 0
-    runs, lines = kept(tmp_path)
+    runs, lines = stored(tmp_path)
     file = (run_dir / layout.METRICS).read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in file]
-    assert [step for step, _ in lines] == [one["step"] for one in rows] == [200, 400, 600, 800]
-    for one, (step, sent) in zip(rows, lines, strict=True):
-        values = {name: value for name, value in one.items() if value is not None}
+    assert [step for step, _ in lines] == [line["step"] for line in rows] == [200, 400, 600, 800]
+    for sent_row, (step, sent) in zip(rows, lines, strict=True):
+        values = {name: value for name, value in sent_row.items() if value is not None}
         assert {k: v for k, v in sent.items() if k[0] != "_"} | {"step": step} == values
     assert len({run.run_id for run in runs}) == 1
     assert "wandb:" not in capfd.readouterr().err

@@ -9,11 +9,11 @@ import numpy as np
 from jaxrl.analysis.report.entries import Entry
 from jaxrl.analysis.report.reader import SKIPPED, ReportedRun, number
 from jaxrl.analysis.units import AXES, LONGEST, Axis, Unit, unit_of
-from jaxrl.runs.metrics import of_first_games
+from jaxrl.runs.metrics import covers_first_games
 
-POINTS = 1000  # of a curve; more are not visible, and enlarge the page
+POINTS = 1000  # most points of a curve; more are not visible, and enlarge the page
 LARGEST = 1e38  # about the largest float32
-MEAN_POINTS = 200  # of a mean over seeds
+MEAN_POINTS = 200  # points of a mean over seeds
 FEW = 40  # curves of at most this many points mark each point
 RETURN = "return_mean"
 LOSSES = ("loss/", "policy/", "value/")
@@ -29,8 +29,8 @@ DARK_TOOLBAR = "@media (prefers-color-scheme: dark) { :host { filter: invert(0.8
 PROGRESS = ("steps_per_second", "goodput", "memory_gb")
 
 
-HOLLOW = "hollow"  # circles that the page fills with its own color
-OF_SEEDS = "; thick: means over seeds, with bands from lowest to highest"
+HOLLOW = "hollow"  # circles that the page fills with its background
+SEEDS_NOTE = "; thick: means over seeds, with bands from lowest to highest"
 Units = dict[Axis, Unit]
 
 
@@ -39,7 +39,7 @@ class Chart:
     """One plot with a curve for every run that has its key."""
 
     target: str  # id of the HTML element that holds the plot
-    key: str  # of metrics.jsonl
+    key: str  # a key of metrics.jsonl
     caption: str
     without: list[str]  # names of runs that should have a curve here, and have none
     item: dict[str, Any] = dataclasses.field(repr=False)  # Bokeh's JSON
@@ -77,10 +77,10 @@ def return_charts(entries: list[Entry], units: Units) -> list[Chart]:
     for name in dict.fromkeys(run.game for entry in entries for run in entry.runs):
         curves, without, several = [], [], False
         for entry in entries:
-            of_game = [run for run in entry.runs if run.game == name]
-            columns = {run.name: curve(run, RETURN, units) for run in of_game}
-            without += [run.name for run in of_game if not len(columns[run.name]["y"])]
-            drawn = [run for run in of_game if run.name not in without]
+            game_runs = [run for run in entry.runs if run.game == name]
+            columns = {run.name: curve(run, RETURN, units) for run in game_runs}
+            without += [run.name for run in game_runs if not len(columns[run.name]["y"])]
+            drawn = [run for run in game_runs if run.name not in without]
             mean = mean_curve([columns[run.name] for run in drawn])
             curves += [
                 Curve(run.name, entry, columns[run.name], _early(run), thin=mean is not None)
@@ -92,33 +92,33 @@ def return_charts(entries: list[Entry], units: Units) -> list[Chart]:
         if curves:
             target, caption = f"return-{len(charts)}", f"{name}: {CAPTIONS[RETURN]}"
             item = _item(curves, 380, target, units)
-            charts.append(Chart(target, RETURN, caption + OF_SEEDS * several, without, item))
+            charts.append(Chart(target, RETURN, caption + SEEDS_NOTE * several, without, item))
     return charts
 
 
-def without_return(runs: list[ReportedRun]) -> list[str]:
+def runs_without_return(runs: list[ReportedRun]) -> list[str]:
     """Returns the names of runs whose game has no chart of returns, because none has ended."""
     shown = {run.game for run in runs if len(_rows(run, RETURN))}
     return [run.name for run in runs if run.game not in shown]
 
 
-def charts(
+def line_charts(
     entries: list[Entry], keys: list[str] | tuple[str, ...], prefix: str, units: Units
 ) -> list[Chart]:
     """Returns a chart for each key with a number in any run; their ids begin with `prefix`."""
-    found: list[Chart] = []
+    drawn: list[Chart] = []
     for key in keys:
         every = [
             Curve(run.name, entry, curve(run, key, units))
             for entry in entries
             for run in entry.runs
         ]
-        curves = [one for one in every if len(one.columns["y"])]
+        curves = [line for line in every if len(line.columns["y"])]
         if curves:
-            target = f"{prefix}-{len(found)}"
+            target = f"{prefix}-{len(drawn)}"
             item = _item(curves, 200, target, units)
-            found.append(Chart(target, key, CAPTIONS.get(key, key), [], item))
-    return found
+            drawn.append(Chart(target, key, CAPTIONS.get(key, key), [], item))
+    return drawn
 
 
 def curve(run: ReportedRun, key: str, units: Units = LONGEST) -> dict[str, np.ndarray]:
@@ -133,7 +133,7 @@ def curve(run: ReportedRun, key: str, units: Units = LONGEST) -> dict[str, np.nd
 def mean_curve(seeds: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray] | None:
     """Returns the mean of several seeds, and the lowest and highest of them, at equal steps.
 
-    Frames and seconds are means too. None for a single seed, and where they share no range.
+    Frames and seconds are means too. None for a single seed, and if the seeds share no range.
     """
     if len(seeds) < 2:
         return None
@@ -152,7 +152,7 @@ def mean_curve(seeds: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray] | No
 
 
 def _rows(run: ReportedRun, key: str) -> list[dict[str, Any]]:
-    """Returns the lines of a run that are drawn: evenly thinned, always with the last."""
+    """Returns the rows of a run that are drawn: evenly thinned, always with the last."""
     rows = [row for row in run.rows if _drawable(row.get(key))]
     every = -(-len(rows) // POINTS) or 1
     # Counted from the end, because a run is judged by its last line.
@@ -161,57 +161,57 @@ def _rows(run: ReportedRun, key: str) -> list[dict[str, Any]]:
 
 def _early(run: ReportedRun) -> list[bool]:
     """Returns whether each drawn return covers first games, which favor short ones."""
-    first = of_first_games(run.rows, run.config)
+    first = covers_first_games(run.rows, run.config)
     marked = {id(row): early for row, early in zip(run.rows, first, strict=True)}
     return [marked[id(row)] for row in _rows(run, RETURN)]
 
 
 def _drawable(value: Any) -> bool:
     """Returns whether the value is a number that a float32 holds."""
-    found = number(value)
-    return found is not None and abs(found) < LARGEST
+    figure = number(value)
+    return figure is not None and abs(figure) < LARGEST
 
 
 def _item(curves: list[Curve], height: int, target: str, units: Units) -> dict[str, Any]:
     """Returns a plot of the curves as Bokeh's JSON.
 
     Args:
-      curves: of runs and of means.
-      height: of the plot in pixels.
+      curves: runs and means.
+      height: the plot's, in pixels.
       target: id of the HTML element that holds the plot.
-      units: of the axes.
+      units: the axes' units.
     """
     from bokeh.core.types import ID
     from bokeh.embed import json_item
 
     plot = _empty_plot(height, units)
-    for one in curves:
-        _add(plot, one)
+    for line in curves:
+        _add(plot, line)
     return dict(json_item(plot, ID(target)))
 
 
-def _add(plot: Any, one: Curve) -> None:
+def _add(plot: Any, line: Curve) -> None:
     """Draws a curve into a Bokeh figure; its first tag is the button that hides it."""
-    color, name, is_mean = one.entry.color, one.name, "low" in one.columns
-    width, alpha = (1, 0.45) if one.thin else (3 if is_mean else 2, 1)
-    line = plot.line(
-        "frames", "y", source=one.columns, name=name, color=color, line_dash=one.entry.dash,
+    color, name, is_mean = line.entry.color, line.name, "low" in line.columns
+    width, alpha = (1, 0.45) if line.thin else (3 if is_mean else 2, 1)
+    glyph = plot.line(
+        "frames", "y", source=line.columns, name=name, color=color, line_dash=line.entry.dash,
         line_width=width, line_alpha=alpha,
     )  # fmt: skip
-    drawn, data = [line], line.data_source
+    drawn, data = [glyph], glyph.data_source
     if is_mean:
         drawn.append(
             plot.varea("frames", "low", "high", source=data, name=name, color=color, alpha=0.15)
         )
-    if len(one.columns["y"]) <= FEW:
-        size = 3 if one.thin else 5
+    if len(line.columns["y"]) <= FEW:
+        size = 3 if line.thin else 5
         drawn.append(plot.scatter("frames", "y", source=data, name=name, color=color, size=size))
     for renderer in drawn:
-        renderer.tags = [one.entry.name]
-    if any(one.early):
-        first = {axis: values[one.early] for axis, values in one.columns.items()}
+        renderer.tags = [line.entry.name]
+    if any(line.early):
+        first = {axis: values[line.early] for axis, values in line.columns.items()}
         circles = plot.scatter("frames", "y", source=first, name=name, size=6, line_color=color)
-        circles.tags = [one.entry.name, HOLLOW]
+        circles.tags = [line.entry.name, HOLLOW]
 
 
 def _empty_plot(height: int, units: Units) -> Any:

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from jaxrl.analysis.drawing import COLORS, LINES
-from jaxrl.analysis.groups import distinct_names, groups_of_any, short_labels
+from jaxrl.analysis.drawing import line_style
+from jaxrl.analysis.groups import distinct_names, group_any_runs, short_labels
 from jaxrl.analysis.report.reader import ReportedRun, distinct_texts
 
 BOKEHS = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dotdash"}  # names of the lines
@@ -19,16 +19,16 @@ class Entry(NamedTuple):
 
 
 def style(place: int) -> tuple[str, str]:
-    """Returns color and dashes of the entry at this place."""
-    line = LINES[place // len(COLORS) % len(LINES)]
-    return COLORS[place % len(COLORS)], BOKEHS[line]
+    """Returns color and dashes of the entry with this number."""
+    line = line_style(place)
+    return line["color"], BOKEHS[line["linestyle"]]
 
 
 def entries_of(runs: list[ReportedRun]) -> list[Entry]:
     """Returns the runs by configuration, each under its name where no two runs have the same."""
     by_path = {run.path: run for run in runs}
     runs_by_label: dict[str, list[ReportedRun]] = {}
-    for group in groups_of_any(list(by_path)):
+    for group in group_any_runs(list(by_path)):
         runs_by_label.setdefault(group.label, []).extend(by_path[path] for path in group.run_dirs)
     groups, labels = list(runs_by_label.values()), list(runs_by_label)
     if len(groups) == len(runs):

@@ -14,17 +14,14 @@ from jaxrl import formatting
 from jaxrl.analysis.report.charts import (
     POINTS,
     PROGRESS,
-    Chart,
-    Units,
+    line_charts,
     loss_keys,
     return_charts,
+    runs_without_return,
     units_of,
-    without_return,
 )
-from jaxrl.analysis.report.charts import charts as make_charts
 from jaxrl.analysis.report.entries import common_name, entries_of
 from jaxrl.analysis.report.reader import (
-    ReportedEvaluation,
     ReportedRun,
     number,
     read,
@@ -37,7 +34,8 @@ from jaxrl.analysis.statistics import Estimate
 from jaxrl.atari.games import atari_games
 from jaxrl.atari.scores import PublishedScore, published_scores
 from jaxrl.errors import UserError
-from jaxrl.runs import evaluation_record, layout
+from jaxrl.runs import layout
+from jaxrl.runs.evaluation_record import PROTOCOLS, Evaluation
 from jaxrl.runs.files import writing
 
 LARGEST_VIDEO = 8_000_000  # bytes; larger videos are left out
@@ -45,7 +43,7 @@ TEMPLATE = "page.html.jinja"
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedScores:
     """Published scores of a game by one protocol."""
 
     game: str
@@ -57,7 +55,7 @@ class Published:
 class Video:
     """A run's video, or the reason why it is left out."""
 
-    name: str  # of the run
+    name: str  # the run's
     source: str  # a data URL; empty if left out
     note: str
 
@@ -100,8 +98,10 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
     template = environment.from_string(_asset(TEMPLATE))
     entries, units = entries_of(runs), units_of(runs)
     main = return_charts(entries, units)
-    progress = make_charts(entries, PROGRESS, "progress", units)
-    losses = make_charts(entries, loss_keys(runs), "loss", units)
+    progress = line_charts(entries, PROGRESS, "progress", units)
+    losses = line_charts(entries, loss_keys(runs), "loss", units)
+    axes = {axis: unit.label for axis, unit in units.items()}
+    items = [{"target": c.target, "item": c.item} for c in main + progress + losses]
     thinned = any(len(run.rows) > POINTS for run in runs)
     return template.render(
         title=title(runs),
@@ -109,7 +109,7 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
         runs=runs,
         warnings=warnings(runs),
         left_out=[(text(path.name), text(reason)) for path, reason in left_out.items()],
-        without=without_return(runs),
+        without=runs_without_return(runs),
         common=common_name(runs),
         entries=entries,
         keys={run.name: entry for entry in entries for run in entry.runs},
@@ -121,15 +121,15 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
         progress=progress,
         losses=losses,
         points=POINTS if thinned else 0,
-        axes=labels(units),
+        axes=axes,
         evaluated=[run for run in runs if run.evaluation],
         published=_published([run.evaluation for run in runs if run.evaluation]),
-        protocols=evaluation_record.PUBLISHED,
-        videos=[found for run in runs if (found := _video(run))] if video else [],
+        conditions={name: protocol.published for name, protocol in PROTOCOLS.items()},
+        videos=[film for run in runs if (film := _video(run))] if video else [],
         style=_asset("page.css"),
         script=_asset("page.js"),
         bokeh=_bokeh(),
-        charts=_script_json(_chart_data(main + progress + losses, units)),
+        charts=_script_json({"axes": axes, "charts": items}),
     )
 
 
@@ -147,17 +147,6 @@ def _bokeh() -> str:
     from bokeh.resources import Resources
 
     return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
-
-
-def _chart_data(charts: list[Chart], units: Units) -> dict[str, Any]:
-    """Returns the data that assets/page.js draws."""
-    items = [{"target": chart.target, "item": chart.item} for chart in charts]
-    return {"axes": labels(units), "charts": items}
-
-
-def labels(units: Units) -> dict[str, str]:
-    """Returns the labels of the axes that a reader may choose from."""
-    return {axis: unit.label for axis, unit in units.items()}
 
 
 def _script_json(value: Any) -> str:
@@ -180,21 +169,21 @@ def title(runs: list[ReportedRun]) -> str:
 
 def warnings(runs: list[ReportedRun]) -> dict[str, list[str]]:
     """Returns each warning once, with the names of the runs that it concerns."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     commits = {run.commit for run in runs if run.commit}
     if len(commits) > 1:
         warning = f"not of the same commit: {', '.join(sorted(map(short, commits)))}"
-        found[warning] = [run.name for run in runs if run.commit]
+        names[warning] = [run.name for run in runs if run.commit]
     for run in runs:
         for warning in run.warnings:
-            found.setdefault(warning, []).append(run.name)
-    return found
+            names.setdefault(warning, []).append(run.name)
+    return names
 
 
 def figure(value: Any, digits: int = 1) -> str:
-    """Returns a number with `digits` digits after the point; a dash if it is none."""
-    found = number(value)
-    return "–" if found is None else f"{found:,.{digits}f}".replace("-", "−")
+    """Returns a number with `digits` digits after the point; a dash for anything else."""
+    finite = number(value)
+    return "–" if finite is None else f"{finite:,.{digits}f}".replace("-", "−")
 
 
 def interval(estimate: Estimate | None, digits: int = 2) -> str:
@@ -205,16 +194,16 @@ def interval(estimate: Estimate | None, digits: int = 2) -> str:
 
 
 def count(value: Any) -> str:
-    """Returns a whole number with separators; a dash if it is none."""
+    """Returns a whole number with separators; a dash for anything but a number."""
     return figure(value, 0)
 
 
 def duration(seconds: Any) -> str:
-    """Returns hours, minutes and seconds; a dash if it is no number."""
-    found = number(seconds)
-    if found is None:
+    """Returns hours, minutes and seconds; a dash for anything but a number."""
+    finite = number(seconds)
+    if finite is None:
         return "–"
-    return formatting.duration(found)
+    return formatting.duration(finite)
 
 
 def shown(value: Any) -> str:
@@ -228,9 +217,9 @@ def shown(value: Any) -> str:
 
 def devices(run: ReportedRun) -> str:
     """Returns the kinds of devices that the run was started on, each with its number."""
-    found = run.provenance.get("devices")
+    listed = run.provenance.get("devices")
     kinds: dict[str, int] = {}
-    for device in found if isinstance(found, list) else []:
+    for device in listed if isinstance(listed, list) else []:
         kind = text(device).partition(" ")[2] or text(device)
         if kind:
             kinds[kind] = kinds.get(kind, 0) + 1
@@ -250,20 +239,22 @@ def ways(runs: list[ReportedRun]) -> dict[str, list[str]]:
     runs_by_way: dict[str, list[str]] = {}
     for run in runs:
         if run.evaluation:
-            way = f"{run.evaluation.protocol}: {run.evaluation.played or 'not recorded'}"
+            conditions = run.evaluation.conditions
+            played = conditions.describe() if conditions else "not recorded"
+            way = f"{run.evaluation.protocol}: {played}"
             runs_by_way.setdefault(way, []).append(run.name)
     return runs_by_way
 
 
-def _published(evaluations: list[ReportedEvaluation]) -> list[Published]:
+def _published(evaluations: list[Evaluation]) -> list[PublishedScores]:
     """Returns published scores, the best first, of each game and protocol of the evaluations."""
-    # Papers play no Catch, and no other mode.
-    atari = [one for one in evaluations if one.game in atari_games() and one.is_default]
-    pairs = dict.fromkeys((one.game, one.protocol) for one in atari)
-    found = [Published(*pair, published_scores(*pair)) for pair in pairs]
+    # Papers publish scores of neither Catch nor other modes.
+    atari = [e for e in evaluations if e.game in atari_games() and e.is_default]
+    pairs = dict.fromkeys((e.game, e.protocol) for e in atari)
+    tables = [PublishedScores(*pair, published_scores(*pair)) for pair in pairs]
     return [
-        Published(p.game, p.protocol, sorted(p.scores, key=lambda s: s.score, reverse=True))
-        for p in found
+        PublishedScores(p.game, p.protocol, sorted(p.scores, key=lambda s: s.score, reverse=True))
+        for p in tables
     ]
 
 

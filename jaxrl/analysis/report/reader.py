@@ -1,43 +1,24 @@
 """Reads run directories for a report; their files may be missing, damaged or hostile."""
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jaxrl.analysis.groups import distinct_names, short_labels
-from jaxrl.atari.scores import human_normalized
 from jaxrl.errors import UserError
 from jaxrl.formatting import fault
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.directory import check_links, load_config, settings_by_key
+from jaxrl.runs.evaluation_record import PROTOCOLS, Evaluation
+from jaxrl.runs.files import read_object
 from jaxrl.runs.lock import is_locked
-from jaxrl.runs.paths import as_given
+from jaxrl.runs.paths import name_policies
 
 UNKNOWN_GAME = "unknown game"
 SKIPPED = "loss/skipped_updates"
 LEAST_GOODPUT = 0.9  # below it, a warning
 LONG_RUN = 600  # seconds; compilation weighs too much in shorter runs
-LARGEST_FILE = 50_000_000  # bytes; a run's files beside its metrics are far smaller
-
-
-@dataclass(frozen=True)
-class ReportedEvaluation:
-    """The valid contents of an evaluation.json."""
-
-    game: str
-    protocol: str
-    step: int | None  # agent steps of training
-    episodes: int
-    mean: float
-    median: float
-    std: float
-    human_normalized: float | None
-    lowest: float | None
-    highest: float | None
-    played: str  # the conditions in words; empty if not recorded
-    is_default: bool  # not of another mode or difficulty, which no published score is of
 
 
 @dataclass
@@ -46,10 +27,10 @@ class ReportedRun:
 
     path: Path
     name: str  # different from those of the other runs, without the parts that all have
-    rows: list[dict[str, Any]]  # of metrics.jsonl, with finite axes
+    rows: list[dict[str, Any]]  # the lines of metrics.jsonl, with finite axes
     config: dict[str, Any] = field(default_factory=dict)  # "agent.gamma" -> value; empty if unknown
     provenance: dict[str, Any] = field(default_factory=dict)
-    evaluation: ReportedEvaluation | None = None
+    evaluation: Evaluation | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -133,87 +114,72 @@ def _read(path: Path, name: str) -> ReportedRun:
     return run
 
 
-def _object(path: Path) -> dict[str, Any] | None:
-    """Returns a JSON object, None without a file. Raises `UserError` for anything else."""
-    if not path.is_file():
-        return None
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError("it is too large")
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path.name} cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{path.name} cannot be read: it holds no object")
-    return value
-
-
 def _config(run: ReportedRun) -> dict[str, Any]:
     """Returns the settings by key, except `run_dir`; an invalid file is shown as it stands."""
     try:
         load_config(run.path)
     except UserError as error:
-        run.warnings.append(_without_path(error, run))
+        run.warnings.append(_hide_path(error, run))
     settings = settings_by_key(run.path)
     if run.rows and metrics.num_envs_in(settings) is None:
         run.warnings.append("num_envs is unknown: every return is marked as one of first games")
     return {key: value for key, value in settings.items() if key != "run_dir"}
 
 
-def _without_path(error: Exception, run: ReportedRun) -> str:
+def _hide_path(error: Exception, run: ReportedRun) -> str:
     """Returns the message without the path, which the page shows with the run."""
-    return as_given(str(error).replace(f"'{run.path}/config.toml'", layout.CONFIG))
+    return name_policies(str(error).replace(f"'{run.path}/config.toml'", layout.CONFIG))
 
 
 def _provenance(run: ReportedRun) -> dict[str, Any]:
     """Returns the contents of provenance.json; warns and returns none if it cannot be read."""
     try:
-        found = _object(run.path / layout.PROVENANCE)
+        provenance = read_object(run.path / layout.PROVENANCE)
     except UserError as error:
         run.warnings.append(str(error))
         return {}
-    if found is None:
+    if provenance is None:
         run.warnings.append(f"no {layout.PROVENANCE}: commit and devices are unknown")
-    return found or {}
+    return provenance or {}
 
 
-def _evaluation(run: ReportedRun) -> ReportedEvaluation | None:
+def _evaluation(run: ReportedRun) -> Evaluation | None:
     """Returns the evaluation; warns and returns None if it cannot be read."""
     try:
-        found = _object(run.path / layout.EVALUATION)
-        return None if found is None else _parse_evaluation(found)
+        record = read_object(run.path / layout.EVALUATION)
+        return None if record is None else _parse_evaluation(record)
     except UserError as error:
         run.warnings.append(str(error))
     return None
 
 
-def _parse_evaluation(found: dict[str, Any]) -> ReportedEvaluation:
-    """Returns the checked evaluation. Raises `UserError` if a required key is missing."""
-    figures = {key: number(found.get(key)) for key in ("episodes", "mean", "median", "std")}
-    names = {key: text(found.get(key)) for key in ("game", "protocol")}
+def _parse_evaluation(record: dict[str, Any]) -> Evaluation:
+    """Returns the evaluation, of any game and protocol, with the scores that are finite.
+
+    Raises `UserError` if a required key is missing.
+    """
+    figures = {key: number(record.get(key)) for key in ("episodes", "mean", "median", "std")}
+    names = {key: text(record.get(key)) for key in ("game", "protocol")}
     for key, value in (figures | names).items():
         if value is None or value == "":
             raise UserError(f"{layout.EVALUATION} cannot be read: it has no '{key}'")
-    scores = found.get("scores")
-    good = [x for x in map(number, scores if isinstance(scores, list) else []) if x is not None]
-    step = number(found.get("step"))
-    conditions = _conditions(found.get("conditions"))
-    is_default = conditions is None or not conditions.chooses_mode()
-    human = human_normalized(names["game"], figures["mean"] or 0.0) if is_default else None
-    return ReportedEvaluation(
-        **names,
+    scores = record.get("scores")
+    listed = scores if isinstance(scores, list) else []
+    step = number(record.get("step"))
+    result = Evaluation(
+        game=names["game"],
+        protocol=names["protocol"],
         step=None if step is None else int(step),
         episodes=int(figures["episodes"] or 0),
         mean=figures["mean"] or 0.0,
         median=figures["median"] or 0.0,
         std=figures["std"] or 0.0,
-        # Computed, because older files have it under another name.
-        human_normalized=human,
-        lowest=min(good, default=None),
-        highest=max(good, default=None),
-        played=conditions.describe() if conditions else "",
-        is_default=is_default,
+        human_normalized_mean=None,
+        scores=[x for x in map(number, listed) if x is not None],
+        lengths=[],
+        conditions=_conditions(record.get("conditions")),
     )
+    return evaluation_record.normalized(result)  # older files have it under another name
 
 
 def _conditions(recorded: Any) -> evaluation_record.Conditions | None:
@@ -226,43 +192,44 @@ def _conditions(recorded: Any) -> evaluation_record.Conditions | None:
 
 def _concerns(run: ReportedRun) -> list[str]:
     """Returns warnings for a reader who trusts the figures."""
-    found = []
+    concerns = []
     if not run.rows:
-        found.append(f"{layout.METRICS} has no line yet")
+        concerns.append(f"{layout.METRICS} has no line yet")
     if is_locked(run.path):
-        found.append("still training: the figures are not final")
+        concerns.append("still training: the figures are not final")
     else:
         total, step = number(run.config.get("total_steps")), run.final("step")
         if total and step and step < total:
-            found.append(f"ended after {step:,.0f} of {total:,.0f} agent steps")
+            concerns.append(f"ended after {step:,.0f} of {total:,.0f} agent steps")
     if skipped := sum(number(row.get(SKIPPED)) or 0.0 for row in run.rows):
-        found.append(f"updates skipped because they were not finite: {skipped:,.0f}")
+        concerns.append(f"updates skipped because they were not finite: {skipped:,.0f}")
     goodput, wall = run.final("goodput"), run.final("wall_seconds") or 0.0
-    # Evaluations were asked for; the time that they took is no loss.
+    # The user wants evaluations: their time is not a loss.
     evaluating = sum(number(row.get("evaluation/seconds")) or 0.0 for row in run.rows)
     if wall >= LONG_RUN and goodput is not None and goodput + evaluating / wall < LEAST_GOODPUT:
-        found.append(f"goodput {goodput:.2f}: the rest of the time went into compilation, saving, "
-                     "restarts or lost work")  # fmt: skip
+        concerns.append(f"goodput {goodput:.2f}: the rest of the time went into compilation, "
+                        "saving, restarts or lost work")  # fmt: skip
     if (sticks := _stickiness(run)) is not None:
-        found.append(sticks)
+        concerns.append(sticks)
     if overridden(run):  # a plain resume changes nothing
-        found.append(resumes(run))
+        concerns.append(resumes(run))
     if run.commit.endswith("-dirty"):
-        found.append("trained by code with uncommitted changes")
+        concerns.append("trained by code with uncommitted changes")
     if (run.path / checkpoint_files.DAMAGED).is_dir():
-        found.append(f"damaged checkpoints were set aside in {checkpoint_files.DAMAGED}/")
-    return found
+        concerns.append(f"damaged checkpoints were set aside in {checkpoint_files.DAMAGED}/")
+    return concerns
 
 
 def _stickiness(run: ReportedRun) -> str | None:
     """Returns a warning if training and evaluation repeat actions with different probability."""
-    older = run.config.get("repeat_action_probability")  # of a configuration without sections
+    older = run.config.get("repeat_action_probability")  # from a configuration without sections
     trained = number(run.config.get("env.repeat_action_probability", older))
-    played = evaluation_record.STICKINESS.get(run.evaluation.protocol) if run.evaluation else None
-    if trained is None or played is None or trained == played:
+    protocol = PROTOCOLS.get(run.evaluation.protocol) if run.evaluation else None
+    if trained is None or protocol is None or trained == protocol.stickiness:
         return None
-    return (f"actions repeated with probability {trained:g} in training and {played:g} in the "
-            "evaluation: published agents have the same in both")  # fmt: skip
+    return (f"actions repeated with probability {trained:g} in training and "
+            f"{protocol.stickiness:g} in the evaluation: published agents have the same in "
+            "both")  # fmt: skip
 
 
 def overridden(run: ReportedRun) -> list[str]:

@@ -47,7 +47,7 @@ class Study:
 def study_of(entries: list[Entry]) -> Study | None:
     """Returns the comparison of the entries; None where there is one entry with one run a game."""
     games = dict.fromkeys(run.game for entry in entries for run in entry.runs)
-    several = any(_on(entry, game)[1:] for entry in entries for game in games)
+    several = any(_runs_of(entry, game)[1:] for entry in entries for game in games)
     if len(entries) < 2 and not several:
         return None
     study = Study([_table(entries, game) for game in games])
@@ -57,23 +57,22 @@ def study_of(entries: list[Entry]) -> Study | None:
     return study
 
 
-def _on(entry: Entry, game: str) -> list[ReportedRun]:
+def _runs_of(entry: Entry, game: str) -> list[ReportedRun]:
     return [run for run in entry.runs if run.game == game]
 
 
 def _table(entries: list[Entry], game: str) -> GameTable:
     """Returns the entries that have runs of a game; without scores if their protocols differ."""
     evaluations = [
-        run.evaluation for entry in entries for run in _on(entry, game) if run.evaluation
+        run.evaluation for entry in entries for run in _runs_of(entry, game) if run.evaluation
     ]
-    protocols = {one.protocol for one in evaluations}
-    ways = sorted({one.played for one in evaluations if one.played})
+    protocols = {e.protocol for e in evaluations}
+    ways = sorted({e.conditions.describe() for e in evaluations if e.conditions})
     played = ""
     if len(protocols) == 1:
         played = ": ".join([f"protocol {protocols.pop()}", *filter(None, ["; or ".join(ways)])])
-    rows = [
-        _row(entry, runs, scored=bool(played)) for entry in entries if (runs := _on(entry, game))
-    ]
+    parts = [(entry, _runs_of(entry, game)) for entry in entries]
+    rows = [_row(entry, runs, scored=bool(played)) for entry, runs in parts if runs]
     rows.sort(key=lambda row: (_value(row.score), _value(row.final)), reverse=True)
     return GameTable(game, rows, played)
 
@@ -84,11 +83,11 @@ def _value(estimate: Estimate | None) -> float:
 
 def _row(entry: Entry, runs: list[ReportedRun], scored: bool) -> Row:
     evaluations = [run.evaluation for run in runs if run.evaluation and scored]
-    human = [one.human_normalized for one in evaluations if one.human_normalized is not None]
+    human = [e.human_normalized_mean for e in evaluations if e.human_normalized_mean is not None]
     return Row(
         entry,
         len(runs),
-        _estimate([one.mean for one in evaluations]),
+        _estimate([e.mean for e in evaluations]),
         float(np.mean(human)) if human else None,
         _estimate([final for run in runs if (final := run.final("return_mean")) is not None]),
     )
@@ -123,7 +122,7 @@ def _judge(study: Study, entries: list[Entry]) -> None:
     try:
         reports = [_compare(best, other) for other in others]
     except UserError as error:
-        study.notes.append(f"no verdict: {_without_paths(error, runs)}")
+        study.notes.append(f"no verdict: {_hide_paths(error, runs)}")
         return
     study.reports += reports
     study.notes += dict.fromkeys(note for report in reports for note in report.notes)
@@ -139,7 +138,7 @@ def _best_first(entries: list[Entry]) -> list[Entry]:
     played = [{run.game for run in entry.runs} for entry in entries]
     games = set.intersection(*played) or set.union(*played)
     evaluations = [run.evaluation for entry in entries for run in entry.runs if run.game in games]
-    known = any(one and one.human_normalized is not None for one in evaluations)
+    known = any(e and e.human_normalized_mean is not None for e in evaluations)
     normalized = len(games) > 1 and known
     return sorted(entries, key=lambda entry: _mean_score(entry, games, normalized), reverse=True)
 
@@ -150,7 +149,8 @@ def _mean_score(entry: Entry, games: set[str], normalized: bool) -> float:
     for run in entry.runs:
         if run.evaluation is None or run.game not in games:
             continue
-        score = run.evaluation.human_normalized if normalized else run.evaluation.mean
+        result = run.evaluation
+        score = result.human_normalized_mean if normalized else result.mean
         if score is not None:
             by_game.setdefault(run.game, []).append(score)
     means = [float(np.mean(scores)) for scores in by_game.values()]
@@ -162,7 +162,7 @@ def _compare(best: Entry, other: Entry) -> ComparisonReport:
     return report._replace(names=(best.name, other.name))
 
 
-def _without_paths(error: UserError, runs: list[ReportedRun]) -> str:
+def _hide_paths(error: UserError, runs: list[ReportedRun]) -> str:
     """Returns the message with the runs' names in place of their whole paths."""
     names = {str(run.path): run.name for run in runs}
     paths = "|".join(re.escape(path) for path in sorted(names, key=len, reverse=True))

@@ -84,7 +84,7 @@ def score_of(run_dir: Path) -> dict[str, Any]:
     except UserError:  # none yet, or a line is half written
         rows = []
     settings = settings_by_key(run_dir)
-    first_games = metrics.of_first_games(rows, settings)
+    first_games = metrics.covers_first_games(rows, settings)
     known = not rows or metrics.num_envs_in(settings) is not None
     fair = [
         row

@@ -1,14 +1,14 @@
 "use strict";
 (async () => {
-  const given = JSON.parse(document.getElementById("charts").textContent);
+  const report = JSON.parse(document.getElementById("charts").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tip = document.getElementById("tip");
   const plots = [];  // {plot, place} of all drawn charts
   const hidden = new Set();  // names of hidden entries: runs, or all seeds of a configuration
-  let axis = Object.keys(given.axes)[0];
+  let axis = Object.keys(report.axes)[0];
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const brief = () => given.axes[axis].replace(/,[^)]*/, "");
+  const brief = () => report.axes[axis].replace(/,[^)]*/, "");
   const figure = (value) => String(Number(value.toPrecision(4)));
   const lines = (plot) => plot.renderers.filter((renderer) => renderer.glyph !== undefined);
 
@@ -33,13 +33,13 @@
     for (const renderer of lines(plot)) {
       renderer.glyph.x = {field: axis};
     }
-    plot.below[0].axis_label = plot.height < 300 ? brief() : given.axes[axis];
+    plot.below[0].axis_label = plot.height < 300 ? brief() : report.axes[axis];
     plot.reset.emit();  // a zoom is lost, because it belongs to the former axis
   }
 
   // Returns each run's point nearest to x, the highest first.
   function nearest(plot, x) {
-    const found = [];
+    const points = [];
     const range = plot.x_range;
     for (const {visible, name, glyph, data_source: {data}} of lines(plot)) {
       if (!visible || glyph.type !== "Line") {
@@ -53,17 +53,17 @@
         }
       }
       if (Math.abs(places[best] - x) <= (range.end - range.start) / 30) {
-        found.push({name, x: places[best], y: data.y[best], color: glyph.line_color.value});
+        points.push({name, x: places[best], y: data.y[best], color: glyph.line_color.value});
       }
     }
-    return found.sort((a, b) => b.y - a.y);
+    return points.sort((a, b) => b.y - a.y);
   }
 
   function point({plot, place}, event) {
-    const found = nearest(plot, event.x);
-    tip.hidden = found.length === 0;
+    const points = nearest(plot, event.x);
+    tip.hidden = points.length === 0;
     tip.replaceChildren();
-    for (const {name, x, y, color} of found.slice(0, 12)) {
+    for (const {name, x, y, color} of points.slice(0, 12)) {
       const row = tip.insertRow();
       const mark = row.insertCell();
       mark.className = "mark";
@@ -85,7 +85,7 @@
   }
 
   async function draw(inside) {
-    for (const chart of given.charts) {
+    for (const chart of report.charts) {
       const place = document.getElementById(chart.target);
       if (!inside(place) || place.childElementCount > 0) {
         continue;
@@ -107,14 +107,14 @@
 
   // Says above a box that it is wider than the page, and pales the side where more of it is hidden.
   function hint(box) {
-    const words = document.createElement("p");
-    words.className = "hint";
-    words.textContent = "← scroll the table sideways →";
-    words.setAttribute("aria-hidden", "true");
-    box.before(words);
+    const note = document.createElement("p");
+    note.className = "hint";
+    note.textContent = "← scroll the table sideways →";
+    note.setAttribute("aria-hidden", "true");
+    box.before(note);
     const show = () => {
       const left = box.scrollWidth - box.clientWidth;
-      words.hidden = left <= 1;
+      note.hidden = left <= 1;
       box.classList.toggle("more-left", box.scrollLeft > 1);
       box.classList.toggle("more-right", box.scrollLeft < left - 1);
     };
