@@ -8,10 +8,18 @@ import optax
 
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor
+from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import optimizers, predictions
 from jaxrl.ops.gradients import Objective, gradient, gradient_with_aux
-from jaxrl.types import ActorState, AgentState, EnvSpec, Prediction, PyTree
+from jaxrl.types import (
+    ActorState,
+    AgentState,
+    EnvSpec,
+    Metrics,
+    Prediction,
+    PyTree,
+    Trajectory,
+)
 
 
 class Learner(NamedTuple):
@@ -109,6 +117,43 @@ def predict_values(
 
 
 # --- its tail ------------------------------------------------------------------------------------
+
+
+def network_objective(
+    learner: Learner, statistics: PyTree, loss: Callable[[Any, Any], tuple[jax.Array, Any]]
+) -> Callable[[PyTree, PyTree], tuple[jax.Array, Any]]:
+    """Returns the objective (params, batch) -> loss(outputs for the batch's observations, batch).
+
+    Args:
+      learner: of the agent.
+      statistics: of the observations.
+      loss: (outputs of the network, batch) -> (weighted sum of the losses, further results).
+    """
+
+    def objective(params: PyTree, batch: PyTree) -> tuple[jax.Array, Any]:
+        return loss(forward(learner.network, params, statistics, batch.observation), batch)
+
+    return objective
+
+
+def update_once(
+    learner: Learner, state: AgentState, trajectory: Trajectory, objective: Objective, batch: PyTree
+) -> tuple[AgentState, Metrics]:
+    """Takes the gradient step of an update that has one; returns its sums with norm and rate.
+
+    Args:
+      learner: of the agent.
+      state: before the update; `train_state` is the optimizer's state.
+      trajectory: [T, E], the batch's source.
+      objective: as `descend` takes it.
+      batch: arrays [B, ...].
+    """
+    actor, rate = state.actor, learner.learning_rate(state.actor.updates)
+    before = Learned(actor.params, state.train_state)
+    learned, metrics = descend(learner, objective, before, batch, rate)
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
+    new = AgentState(new_actor, learned.opt_state, state.memory)
+    return new, metrics | {"loss/learning_rate": rate}
 
 
 def descend(

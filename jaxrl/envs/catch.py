@@ -165,11 +165,7 @@ def recv(
 
 
 def make_catch(
-    game: str,
-    env: EnvConfig,
-    num_envs: int,
-    num_local_devices: int = 1,
-    group: EnvGroup = WHOLE,
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games of Catch on each of this process's devices."""
     rules, frame_shape = RULES[game], env.frame_shape

@@ -32,11 +32,10 @@ from jaxrl.agents.replay_learner import (
     ReplayLearner,
     descend_on_draw,
     learn_from,
-    log,
     make_replay_learner,
 )
 from jaxrl.config.plan import Plan
-from jaxrl.networks.actors import burn_in, forward, next_actor
+from jaxrl.networks.actors import burn_in, forward
 from jaxrl.networks.core import core_of
 from jaxrl.ops import distributions, exploration, predictions, returns
 from jaxrl.ops.gradients import row_weights
@@ -213,18 +212,16 @@ def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
-    actor, learner = state.actor, setup.learner
     memory = sequences.add(state.memory, trajectory, setup.form)
+    state = state._replace(memory=memory)
     count = num_gradient_steps(setup, memory)
-    step = partial(gradient_step, setup, actor, memory)
-    learned = learn_from(setup.replay, step, state._replace(memory=memory), count, key, SUMS)
-    memory = memory._replace(priorities=learned.priorities)
-    metrics = log(setup.replay, actor, memory, learned.sums, count) | {
-        "policy/epsilon": mean_over_devices(setup.epsilon(learner.spec.num_envs).mean()),
-        "replay/largest_priority": mean_over_devices(memory.priorities.largest[0]),
+    step = partial(gradient_step, setup, state.actor, memory)
+    new, metrics = learn_from(setup.replay, step, state, trajectory, count, key, SUMS)
+    epsilon = setup.epsilon(setup.learner.spec.num_envs).mean()
+    return new, metrics | {
+        "policy/epsilon": mean_over_devices(epsilon),
+        "replay/largest_priority": mean_over_devices(new.memory.priorities.largest[0]),
     }
-    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
-    return AgentState(new_actor, learned.train_state, memory), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

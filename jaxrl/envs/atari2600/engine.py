@@ -124,11 +124,7 @@ def _builds() -> bool:
 
 
 def make_atari2600(
-    game: str,
-    env: EnvConfig,
-    num_envs: int,
-    num_local_devices: int = 1,
-    group: EnvGroup = WHOLE,
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 

@@ -173,11 +173,7 @@ def chosen_interface(env: EnvConfig) -> Interface:
 
 
 def make_envpool(
-    game: str,
-    env: EnvConfig,
-    num_envs: int,
-    num_local_devices: int = 1,
-    group: EnvGroup = WHOLE,
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 
