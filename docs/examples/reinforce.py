@@ -82,7 +82,11 @@ def make_batch(setup: Setup, trajectory: Trajectory) -> Batch:
     # No finished row reads the value after the rollout: it may be anything.
     values = jnp.concatenate([value, jnp.zeros_like(value[:1])])
     target = returns.n_step_return(
-        trajectory.reward, trajectory.discount, trajectory.valid, values, setup.settings.gamma
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=values,
+        gamma=setup.settings.gamma,
     )
     batch = Batch(
         observation=trajectory.observation[:-1],

@@ -190,8 +190,14 @@ def descend_with_aux(
 
 
 def _apply(learner: Learner, gradients: PyTree, learned: Learned, rate: jax.Array) -> Learned:
-    params, opt_state = learned
-    return Learned(*optimizers.apply(learner.optimizer, gradients, opt_state, params, rate))
+    params, opt_state = optimizers.apply(
+        learner.optimizer,
+        gradients=gradients,
+        opt_state=learned.opt_state,
+        params=learned.params,
+        learning_rate=rate,
+    )
+    return Learned(params, opt_state)
 
 
 def _norm(gradients: PyTree) -> dict[str, jax.Array]:

@@ -43,6 +43,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 def apply(
     optimizer: optax.GradientTransformation,
+    *,
     gradients: PyTree,
     opt_state: PyTree,
     params: PyTree,

@@ -119,7 +119,9 @@ def test_rectified_adam_is_optax_own():
     expected = params
     for step in range(8):
         gradient = {"x": jnp.array([0.3, step - 4.0])}
-        params, state = optimizers.apply(ours, gradient, state, params, jnp.float32(0.1))
+        params, state = optimizers.apply(
+            ours, gradients=gradient, opt_state=state, params=params, learning_rate=0.1
+        )
         change, oracle = theirs.update(gradient, oracle)
         expected = optax.apply_updates(expected, change)
         np.testing.assert_allclose(params["x"], expected["x"], rtol=1e-5)

@@ -348,9 +348,9 @@ def test_a_replay_is_measured_with_its_states():
     fits = partial(memory_budget.check_fits, config.agent, 256, share=1, core_size=1024)
     # 84 x 84 + 8 + 9 bytes and 4,096 / 40 of a state, of a million transitions and a tenth more
     need = (7056 + 17 + 102.4) * 1e6 / 0.9
-    fits(need * 1.001)
+    fits(free_bytes=need * 1.001)
     with pytest.raises(UserError, match=r"needs 7\.2 GB, and 8\.0 GB are free: 990000 would fit"):
-        fits(need * 0.999)
+        fits(free_bytes=need * 0.999)
 
 
 def test_the_files_are_what_they_say():

@@ -98,7 +98,13 @@ def test_adam_merges_as_the_paper_pushes(num_devices):
         optimizer = optimizers.make_optimizer(config)
         params, opt_state = before.actor.params, before.train_state
         for gradient in gradients:
-            params, opt_state = optimizers.apply(optimizer, gradient, opt_state, params, rate)
+            params, opt_state = optimizers.apply(
+                optimizer,
+                gradients=gradient,
+                opt_state=opt_state,
+                params=params,
+                learning_rate=rate,
+            )
         return AgentState(ActorState(params, (), jnp.int32(steps)), opt_state, ())
 
     state = merged(config, before, learn(gradients), num_devices, sync_every=steps)

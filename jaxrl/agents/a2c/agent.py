@@ -74,7 +74,11 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
     bootstrap = actor_outputs(setup.learner, actor, newest).value
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     target = returns.n_step_return(
-        trajectory.reward, trajectory.discount, trajectory.valid, value, setup.settings.gamma
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=setup.settings.gamma,
     )
     batch = Batch(
         batches.at(trajectory.observation, slice(-1)),

@@ -84,9 +84,13 @@ def targets(
     """
     sarsa = config.target == "sarsa"
     value = distributions.select(values, action) if sarsa else values.max(axis=-1)
-    lambda_ = 1.0 if config.target == "n_step" else 0.0
     return returns.lambda_return(
-        trajectory.reward, trajectory.discount, trajectory.valid, value, config.gamma, lambda_
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=config.gamma,
+        lambda_=1.0 if config.target == "n_step" else 0.0,
     )
 
 

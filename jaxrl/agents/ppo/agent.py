@@ -151,12 +151,12 @@ def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rol
     bootstrap = to_returns(outputs_of(setup, actor, newest).value, value_statistics)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     advantage = returns.lambda_advantage(
-        trajectory.reward,
-        trajectory.discount,
-        trajectory.valid,
-        value,
-        settings.gamma,
-        settings.gae_lambda,
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=settings.gamma,
+        lambda_=settings.gae_lambda,
     )
     value, target = value[:-1], advantage + value[:-1]
     valid = trajectory.valid

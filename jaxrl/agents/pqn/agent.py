@@ -72,12 +72,12 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
     bootstrap = actor_outputs(setup.learner, actor, newest).max(axis=-1)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     target = returns.lambda_return(
-        trajectory.reward,
-        trajectory.discount,
-        trajectory.valid,
-        value,
-        setup.settings.gamma,
-        setup.settings.q_lambda,
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=setup.settings.gamma,
+        lambda_=setup.settings.q_lambda,
     )
     weight = trajectory.valid.astype(jnp.float32)
     return Batch(trajectory.observation[:-1], trajectory.action, target, weight)

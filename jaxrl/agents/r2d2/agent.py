@@ -123,10 +123,15 @@ def targets(config: R2D2Config, outputs: Outputs, steps: Trajectory) -> jax.Arra
     selector = outputs.online if config.double_q else outputs.target
     best = distributions.select(outputs.target, jnp.argmax(selector, axis=-1))
     value = unscale(best, config.rescaling)
-    found = returns.truncated_n_step_return(
-        steps.reward.T, steps.discount.T, steps.valid.T, value.T, config.gamma, config.n_step
+    target = returns.truncated_n_step_return(
+        reward_t=steps.reward.T,
+        discount_t=steps.discount.T,
+        valid_t=steps.valid.T,
+        value=value.T,
+        gamma=config.gamma,
+        n_step=config.n_step,
     ).T
-    return jax.lax.stop_gradient(rescale(found, config.rescaling))
+    return jax.lax.stop_gradient(rescale(target, config.rescaling))
 
 
 def priority(error: jax.Array, valid: jax.Array, max_weight: float) -> jax.Array:

@@ -127,15 +127,15 @@ def loss(
     log_prob = distributions.select(log_policy, steps.action)
     ratio = jax.lax.stop_gradient(jnp.exp(log_prob - steps.extras.log_prob))
     target, advantage = returns.vtrace(
-        steps.reward,
-        steps.discount,
-        steps.valid,
-        jax.lax.stop_gradient(outputs.value),
-        ratio,
-        config.gamma,
-        config.clip_rho,
-        config.clip_c,
-        config.vtrace_lambda,
+        reward_t=steps.reward,
+        discount_t=steps.discount,
+        valid_t=steps.valid,
+        value=jax.lax.stop_gradient(outputs.value),
+        ratio_t=ratio,
+        gamma=config.gamma,
+        clip_rho=config.clip_rho,
+        clip_c=config.clip_c,
+        lambda_=config.vtrace_lambda,
         time_axis=1,
     )
     policy_loss = -jnp.sum(weight * log_prob * advantage)
