@@ -28,7 +28,7 @@ class Learner(NamedTuple):
     spec: EnvSpec
     network: Any  # one of `jaxrl.networks.heads`, or a Flax module with their `config`
     optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    learning_rate: optax.Schedule  # by the updates done
     micro_batch: int  # items of a gradient pass; 0 lets the platform choose
     rows_per_item: int  # observations in each item of a batch
 
@@ -125,8 +125,8 @@ def network_objective(
     """Returns the objective (params, batch) -> loss(outputs for the batch's observations, batch).
 
     Args:
-      learner: of the agent.
-      statistics: of the observations.
+      learner: the agent's.
+      statistics: those of the observations.
       loss: (outputs of the network, batch) -> (weighted sum of the losses, further results).
     """
 
@@ -142,7 +142,7 @@ def update_once(
     """Takes the gradient step of an update that has one; returns its sums with norm and rate.
 
     Args:
-      learner: of the agent.
+      learner: the agent's.
       state: before the update; `train_state` is the optimizer's state.
       trajectory: [T, E], the batch's source.
       objective: as `descend` takes it.
@@ -162,9 +162,9 @@ def descend(
     """Takes a gradient step on a batch; returns the objective's sums with the gradient's norm.
 
     Args:
-      learner: of the agent.
+      learner: the agent's.
       objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
-      learned: before the step.
+      learned: parameters and optimizer state before the step.
       batch: arrays [B, ...]; the weights of `row_weights` among them.
       rate: f32[], the learning rate.
     """

@@ -72,7 +72,7 @@ class Setup(NamedTuple):
     method: Method
     replay: ReplayLearner
     epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
-    num_updates: int  # of the whole run
+    num_updates: int  # updates of the whole run
 
     @property
     def learner(self) -> Learner:

@@ -34,7 +34,7 @@ class ReplayLearned(NamedTuple):
 
     params: PyTree
     train_state: TrainState
-    priorities: PyTree  # of the memory
+    priorities: PyTree  # the memory's
     sums: dict[str, jax.Array]  # f32[]
 
 
@@ -80,7 +80,7 @@ def learn_from(
       trajectory: [T, E], the newest.
       count: i32[], the steps; with 0 the loop is empty, and there are no losses.
       key: key[], of all steps.
-      names: of the sums that a step adds to.
+      names: the sums that a step adds to.
     """
     train_state = copy_target(state, parts.target_interval).train_state
     keys = jax.random.split(key, parts.num_batches)

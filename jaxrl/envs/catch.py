@@ -113,12 +113,12 @@ def _start(
 ) -> tuple[CatchState, TimeStep]:
     """Starts a game in each environment and plays up to `max_steps` random steps in it.
 
-    Each environment plays its own random number of steps, so their games end at different times.
+    Each environment plays a separate random number of steps, so their games end at different times.
 
     Args:
-      rules: of the game.
+      rules: the game's.
       numbers: i64[E], of the environments among all of their run.
-      seeds: u32[E], of environment 0 of each one's run.
+      seeds: u32[E], seed of environment 0 of each environment's run.
       max_steps: most random steps.
       frame_shape: pixels of a frame.
     """

@@ -115,8 +115,8 @@ def truncated_n_step_return(
     chex.assert_equal_shape([reward_t, discount_t, valid_t, value[1:]])
 
     def longer(_: int, returns: jax.Array) -> jax.Array:
-        of_row = reward_t + gamma * discount_t * returns[1:]
-        return returns.at[:-1].set(jnp.where(valid_t, of_row, value[:-1]))
+        extended = reward_t + gamma * discount_t * returns[1:]
+        return returns.at[:-1].set(jnp.where(valid_t, extended, value[:-1]))
 
     return jax.lax.fori_loop(0, n_step, longer, value)[:-1]
 

@@ -259,13 +259,13 @@ class Checkpoints:
         self,
         template: LoopState,
         step: int,
-        as_saved: Callable[[Any, int], Any] | None = None,
+        saved_shapes: Callable[[Any, int], Any] | None = None,
     ) -> Restored:
         """Reads the checkpoint of `step` in the layout of the template, which is used up.
 
         The template provides what the checkpoint does not hold. From another number of devices
-        comes no memory, and games only where `as_saved(groups, devices)` gives the layout to read
-        them in, which they keep.
+        comes no memory, and games only where `saved_shapes(groups, devices)` gives the layout to
+        read them in, which they keep.
         """
         described = checkpoint_files.describe(self._run_dir, step)
         same = described.devices == num_devices(template)
@@ -273,7 +273,7 @@ class Checkpoints:
         # The overlapped order holds a step under way, which the strict one cannot receive.
         same_order = saved_config.parallel.order == self._config.parallel.order
         kept = Kept.STATISTICS if same else Kept.NOTHING
-        if described.games == self._games != "" and same_order and (same or as_saved):
+        if described.games == self._games != "" and same_order and (same or saved_shapes):
             kept = Kept.GAMES
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         groups, memory = template.games, template.agent.memory
@@ -281,8 +281,8 @@ class Checkpoints:
         local: dict[str, PyTree] = {}
         if kept is not Kept.NOTHING:
             local["games"] = groups if kept is Kept.GAMES else without_games(groups)
-            if as_saved and not same:
-                local["games"] = as_saved(local["games"], described.devices)
+            if saved_shapes and not same:
+                local["games"] = saved_shapes(local["games"], described.devices)
         if memory_saved:
             # A device may have no room for a second memory.
             local["memory"] = jax.tree.map(vacate, memory)

@@ -51,7 +51,7 @@ from jaxrl.types import (
     Trajectory,
 )
 
-ADAPTIVE_FACTOR = 1.5  # of rl_games' rule, as are ADAPTIVE_RATES
+ADAPTIVE_FACTOR = 1.5  # rl_games' rule, as are ADAPTIVE_RATES
 
 
 class Setup(NamedTuple):
@@ -73,7 +73,7 @@ class Statistics(NamedTuple):
     """Running statistics that acting needs; () where the configuration does not normalize."""
 
     observation: PyTree
-    value: PyTree  # of the returns
+    value: PyTree  # statistics of the returns
 
 
 class TrainState(NamedTuple):
@@ -323,7 +323,7 @@ def update_value_statistics(
     statistics: RunningStatistics, target: jax.Array, valid: jax.Array
 ) -> RunningStatistics:
     """Adds the valid returns [T, E] of all devices to the statistics."""
-    # Joined, because sums of each device's own would round differently on another number of them.
+    # Joined, because sums by device would round differently on another number of devices.
     target, valid = gather_over_devices((target, valid), axis=1)
     count = valid.sum(dtype=jnp.float32)
 

@@ -56,7 +56,7 @@ from jaxrl.types import (
     Trajectory,
 )
 
-SUMS = ("loss/squared_error", "value/q", "loss/gradient_norm")  # of the gradient steps, logged
+SUMS = ("loss/squared_error", "value/q", "loss/gradient_norm")  # over gradient steps, logged
 
 
 class Setup(NamedTuple):
@@ -117,7 +117,7 @@ def targets(config: R2D2Config, outputs: Outputs, steps: Trajectory) -> jax.Arra
 
     Args:
       config: with `n_step`, `gamma`, `double_q` and `rescaling`.
-      outputs: of both networks.
+      outputs: those of both networks.
       steps: rewards, discounts and valid rows; [B, L].
     """
     selector = outputs.online if config.double_q else outputs.target

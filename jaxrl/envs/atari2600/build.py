@@ -39,8 +39,8 @@ def gpu_library() -> Path:
 def built(name: str, source: Path, flags: tuple[str, ...]) -> Path:
     """Returns the library of a source that includes the emulator's headers."""
     folders = (NATIVE,) if source.parent == NATIVE else (NATIVE, source.parent)
-    asked, instead = "env.engine = atari2600", "take --env.engine envpool"
-    whole = native_library.Source(name, source, folders, flags, TITLE, asked, instead)
+    setting, instead = "env.engine = atari2600", "take --env.engine envpool"
+    whole = native_library.Source(name, source, folders, flags, TITLE, setting, instead)
     return native_library.built(whole)
 
 
