@@ -76,8 +76,8 @@ sarsa-best-action: agents/test_updates.py::test_nstep_q_bootstraps_from_the_targ
 pqn-no-bootstrap: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
 pqn-older-steps: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
-    total_loss, learned, batch, rate) =>
-    total_loss, Learned(actor.params, learned.opt_state), batch, rate)
+    objective, learned, batch, rate) =>
+    objective, Learned(actor.params, learned.opt_state), batch, rate)
 # agents/a2c/agent.py
 a2c-no-bootstrap: agents/test_updates.py::test_a2c_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]

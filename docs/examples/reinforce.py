@@ -16,22 +16,21 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.agents.learner import (
-    Learned,
     Learner,
     actor_outputs,
-    descend,
     first_state,
+    network_objective,
     policy_learner,
     predict_policy,
+    update_once,
 )
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.bounds import Count, Weight
 from jaxrl.config.plan import Plan
-from jaxrl.networks.actors import forward, next_actor
 from jaxrl.networks.heads import PolicyValue
 from jaxrl.ops import batches, distributions, returns
 from jaxrl.ops.gradients import row_weights
-from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, PyTree, Trajectory
+from jaxrl.types import ActorState, Agent, AgentState, EnvSpec, Metrics, Trajectory
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,11 @@ def make_batch(setup: Setup, trajectory: Trajectory) -> Batch:
     # No finished row reads the value after the rollout: it may be anything.
     values = jnp.concatenate([value, jnp.zeros_like(value[:1])])
     target = returns.n_step_return(
-        trajectory.reward, trajectory.discount, trajectory.valid, values, setup.settings.gamma
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=values,
+        gamma=setup.settings.gamma,
     )
     batch = Batch(
         observation=trajectory.observation[:-1],
@@ -108,27 +111,15 @@ def loss(
     return total, {"loss/policy": policy_loss, "loss/value": value_loss, "policy/entropy": entropy}
 
 
-def objective(
-    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the loss of the parameters on a batch, and its parts."""
-    outputs = forward(setup.learner.network, params, statistics, batch.observation)
-    return loss(outputs, batch, setup.settings)
-
-
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Takes one gradient step on a trajectory [T, E]; `key` is not used."""
-    actor, learner = state.actor, setup.learner
     batch = make_batch(setup, trajectory)
-    rate = learner.learning_rate(actor.updates)
-    total_loss = partial(objective, setup, actor.statistics)
-    before = Learned(actor.params, state.train_state)
-    learned, metrics = descend(learner, total_loss, before, batch, rate)
-    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
-    state = AgentState(new_actor, learned.opt_state, state.memory)
-    return state, metrics | {"loss/learning_rate": rate}
+    objective = network_objective(
+        setup.learner, state.actor.statistics, partial(loss, config=setup.settings)
+    )
+    return update_once(setup.learner, state, trajectory, objective, batch)
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

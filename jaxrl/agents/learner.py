@@ -8,10 +8,18 @@ import optax
 
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, init_actor
+from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import optimizers, predictions
 from jaxrl.ops.gradients import Objective, gradient, gradient_with_aux
-from jaxrl.types import ActorState, AgentState, EnvSpec, Prediction, PyTree
+from jaxrl.types import (
+    ActorState,
+    AgentState,
+    EnvSpec,
+    Metrics,
+    Prediction,
+    PyTree,
+    Trajectory,
+)
 
 
 class Learner(NamedTuple):
@@ -20,7 +28,7 @@ class Learner(NamedTuple):
     spec: EnvSpec
     network: Any  # one of `jaxrl.networks.heads`, or a Flax module with their `config`
     optimizer: optax.GradientTransformation
-    learning_rate: optax.Schedule  # of the updates done
+    learning_rate: optax.Schedule  # by the updates done
     micro_batch: int  # items of a gradient pass; 0 lets the platform choose
     rows_per_item: int  # observations in each item of a batch
 
@@ -111,15 +119,52 @@ def predict_values(
 # --- its tail ------------------------------------------------------------------------------------
 
 
+def network_objective(
+    learner: Learner, statistics: PyTree, loss: Callable[[Any, Any], tuple[jax.Array, Any]]
+) -> Callable[[PyTree, PyTree], tuple[jax.Array, Any]]:
+    """Returns the objective (params, batch) -> loss(outputs for the batch's observations, batch).
+
+    Args:
+      learner: the agent's.
+      statistics: those of the observations.
+      loss: (outputs of the network, batch) -> (weighted sum of the losses, further results).
+    """
+
+    def objective(params: PyTree, batch: PyTree) -> tuple[jax.Array, Any]:
+        return loss(forward(learner.network, params, statistics, batch.observation), batch)
+
+    return objective
+
+
+def update_once(
+    learner: Learner, state: AgentState, trajectory: Trajectory, objective: Objective, batch: PyTree
+) -> tuple[AgentState, Metrics]:
+    """Takes the gradient step of an update that has one; returns its sums with norm and rate.
+
+    Args:
+      learner: the agent's.
+      state: before the update; `train_state` is the optimizer's state.
+      trajectory: [T, E], the batch's source.
+      objective: as `descend` takes it.
+      batch: arrays [B, ...].
+    """
+    actor, rate = state.actor, learner.learning_rate(state.actor.updates)
+    before = Learned(actor.params, state.train_state)
+    learned, metrics = descend(learner, objective, before, batch, rate)
+    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
+    new = AgentState(new_actor, learned.opt_state, state.memory)
+    return new, metrics | {"loss/learning_rate": rate}
+
+
 def descend(
     learner: Learner, objective: Objective, learned: Learned, batch: PyTree, rate: jax.Array
 ) -> tuple[Learned, dict[str, jax.Array]]:
     """Takes a gradient step on a batch; returns the objective's sums with the gradient's norm.
 
     Args:
-      learner: of the agent.
+      learner: the agent's.
       objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
-      learned: before the step.
+      learned: parameters and optimizer state before the step.
       batch: arrays [B, ...]; the weights of `row_weights` among them.
       rate: f32[], the learning rate.
     """
@@ -145,8 +190,14 @@ def descend_with_aux(
 
 
 def _apply(learner: Learner, gradients: PyTree, learned: Learned, rate: jax.Array) -> Learned:
-    params, opt_state = learned
-    return Learned(*optimizers.apply(learner.optimizer, gradients, opt_state, params, rate))
+    params, opt_state = optimizers.apply(
+        learner.optimizer,
+        gradients=gradients,
+        opt_state=learned.opt_state,
+        params=learned.params,
+        learning_rate=rate,
+    )
+    return Learned(params, opt_state)
 
 
 def _norm(gradients: PyTree) -> dict[str, jax.Array]:

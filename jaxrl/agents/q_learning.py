@@ -23,12 +23,11 @@ from jaxrl.agents.replay_learner import (
     ReplayLearner,
     descend_on_draw,
     learn_from,
-    log,
     make_replay_learner,
 )
 from jaxrl.config.plan import Plan
 from jaxrl.config.value_based import QLearningConfig
-from jaxrl.networks.actors import forward, next_actor
+from jaxrl.networks.actors import forward
 from jaxrl.ops import batches, distributions, exploration, predictions
 from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import buffer, prioritized
@@ -73,7 +72,7 @@ class Setup(NamedTuple):
     method: Method
     replay: ReplayLearner
     epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
-    num_updates: int  # of the whole run
+    num_updates: int  # updates of the whole run
 
     @property
     def learner(self) -> Learner:
@@ -265,21 +264,17 @@ def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
-    actor, learner = state.actor, setup.learner
-    memory = add_to_memory(setup, state.memory, trajectory)
+    actor, memory = state.actor, add_to_memory(setup, state.memory, trajectory)
+    state = state._replace(memory=memory)
     count = num_gradient_steps(setup, memory)
     step = partial(gradient_step, setup, actor, memory)
     names = (setup.method.loss_name, "value/q", "loss/gradient_norm")
-    learned = learn_from(setup.replay, step, state._replace(memory=memory), count, key, names)
-    memory = memory._replace(priorities=learned.priorities)
-    metrics = log(setup.replay, actor, memory, learned.sums, count) | {
-        "policy/epsilon": setup.epsilon(actor.updates, learner.spec.num_envs).mean()
-    }
+    new, metrics = learn_from(setup.replay, step, state, trajectory, count, key, names)
+    metrics["policy/epsilon"] = setup.epsilon(actor.updates, setup.learner.spec.num_envs).mean()
     if setup.prioritizes:
         metrics["replay/importance_exponent"] = importance_exponent(setup, actor.updates)
-        metrics["replay/largest_priority"] = mean_over_devices(memory.priorities.largest[0])
-    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
-    return AgentState(new_actor, learned.train_state, memory), metrics
+        metrics["replay/largest_priority"] = mean_over_devices(new.memory.priorities.largest[0])
+    return new, metrics
 
 
 def make(plan: Plan, learner: Learner, method: Method) -> Agent:

@@ -15,8 +15,9 @@ from jaxrl.agents.learner import (
     target_interval,
 )
 from jaxrl.config.plan import Plan
+from jaxrl.networks.actors import next_actor
 from jaxrl.replay import buffer
-from jaxrl.types import ActorState, AgentState, Mean, Metrics, PyTree
+from jaxrl.types import ActorState, AgentState, Mean, Metrics, PyTree, Trajectory
 
 
 class ReplayLearner(NamedTuple):
@@ -33,7 +34,7 @@ class ReplayLearned(NamedTuple):
 
     params: PyTree
     train_state: TrainState
-    priorities: PyTree  # of the memory
+    priorities: PyTree  # the memory's
     sums: dict[str, jax.Array]  # f32[]
 
 
@@ -65,28 +66,34 @@ def learn_from(
     parts: ReplayLearner,
     step: Callable[[ReplayLearned, jax.Array], ReplayLearned],
     state: AgentState,
+    trajectory: Trajectory,
     count: jax.Array,
     key: jax.Array,
     names: Sequence[str],
-) -> ReplayLearned:
-    """Takes gradient steps on a memory that holds the newest trajectory.
+) -> tuple[AgentState, Metrics]:
+    """Takes gradient steps on a memory that holds the newest trajectory, and logs them.
 
     Args:
       parts: with the number of keys, and of updates between two copies of the target network.
       step: (learned, key[]) -> learned.
       state: before the update, with the new memory.
+      trajectory: [T, E], the newest.
       count: i32[], the steps; with 0 the loop is empty, and there are no losses.
       key: key[], of all steps.
-      names: of the sums that a step adds to.
+      names: the sums that a step adds to.
     """
     train_state = copy_target(state, parts.target_interval).train_state
     keys = jax.random.split(key, parts.num_batches)
     sums = {name: jnp.float32(0) for name in names}
     start = ReplayLearned(state.actor.params, train_state, state.memory.priorities, sums)
-    return jax.lax.fori_loop(0, count, lambda i, learned: step(learned, keys[i]), start)
+    learned = jax.lax.fori_loop(0, count, lambda i, learned: step(learned, keys[i]), start)
+    memory = state.memory._replace(priorities=learned.priorities)
+    new_actor = next_actor(parts.learner.network, state.actor, learned.params, trajectory)
+    metrics = _log(parts, state.actor, memory, learned.sums, count)
+    return AgentState(new_actor, learned.train_state, memory), metrics
 
 
-def log(
+def _log(
     parts: ReplayLearner,
     actor: ActorState,
     memory: buffer.Replay,

@@ -18,8 +18,8 @@ class PublishedScore(NamedTuple):
 class ReferenceScore(NamedTuple):
     """Mean scores of whole games (Badia 2020, table of human-normalized scores)."""
 
-    random: float  # of uniform random actions
-    human: float  # of a professional tester
+    random: float  # score of uniform random actions
+    human: float  # score of a professional tester
 
 
 @functools.cache
@@ -42,13 +42,13 @@ def human_normalized(game: str, score: float) -> float | None:
 @functools.cache
 def _published() -> dict[tuple[str, str], list[PublishedScore]]:
     """Reads the published scores, by game and protocol."""
-    found: dict[tuple[str, str], list[PublishedScore]] = {}
+    published: dict[tuple[str, str], list[PublishedScore]] = {}
     for row in rows("published_scores.csv"):
         score = PublishedScore(
             row["algorithm"], int(row["frames"]), float(row["score"]), row["source"]
         )
-        found.setdefault((row["game"], row["protocol"]), []).append(score)
-    return found
+        published.setdefault((row["game"], row["protocol"]), []).append(score)
+    return published
 
 
 def published_scores(game: str, protocol: str) -> list[PublishedScore]:

@@ -24,9 +24,9 @@ from jaxrl.config.toml import (
     ALIASES,
     MOVED,
     algorithms_with,
-    as_recipe,
     find,
     load_recipe,
+    mark_recipe,
     whole_number_hint,
 )
 from jaxrl.config.validation import check
@@ -138,7 +138,7 @@ def parse(kind: type[T], command: str, words: Sequence[str]) -> T:
         parsed: Any = _read(kind, command, words, None)
     else:
         file = _config_file(words)
-        settings = load_recipe(file) if file else as_recipe(Config())
+        settings = load_recipe(file) if file else mark_recipe(Config())
         command = f"{command} --config {file}" if file else command
         parsed = _read(kind, command, words, settings)
         check(parsed.settings)

@@ -17,7 +17,7 @@ class Sizes(NamedTuple):
     num_devices: int
     num_learners: int  # over all devices; one on each device unless more are configured
     groups: int
-    owner: str  # of an equal share of the environments: "device" or "learner"
+    owner: str  # who has an equal share of the environments: "device" or "learner"
     sequences: bool  # gradients are of whole sequences of an environment: the network has a core
 
     @property
@@ -41,7 +41,7 @@ class AlgorithmConfig:
     can_learn_apart: ClassVar[bool] = True  # parallel.sync_every
     can_remember: ClassVar[bool] = False  # network.core
     can_adapt_rate: ClassVar[bool] = False  # optimizer.schedule = "adaptive"
-    has_distributions: ClassVar[bool] = False  # of the return, which policies tell
+    has_distributions: ClassVar[bool] = False  # the return's, which policies predict
     batch_grows_with_envs: ClassVar[bool] = True  # optimizer.lr_scaling
     # Words for messages.
     batch_unit: ClassVar[str] = "rows"

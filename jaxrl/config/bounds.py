@@ -18,7 +18,7 @@ class Names:
     """Names that a field takes: those of jaxrl, and those that other packages register."""
 
     builtin: tuple[str, ...]
-    group: str  # of entry points
+    group: str  # name of a group of entry points
 
     def all(self) -> tuple[str, ...]:
         """Returns all names."""
@@ -42,8 +42,8 @@ Unlimited = Annotated[float, Ge(0)]  # infinity limits nothing
 TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 
 
-def as_type(value: Any, annotation: Any) -> Any:
-    """Returns a value as its field has it, where it is one in another form; else as given.
+def convert(value: Any, annotation: Any) -> Any:
+    """Returns a value as its field has it, where it has another form; else unchanged.
 
     A path is a string, NumPy's scalars are Python's, and 1e6 is a whole number.
     """
@@ -67,7 +67,7 @@ def is_of_type(value: Any, annotation: Any) -> bool:
 
 
 def type_name(annotation: Any) -> str:
-    """Returns a field's type in words: "a whole number"."""
+    """Returns a field's type for a message: "a whole number"."""
     if typing.get_origin(annotation) is Literal:
         return "one of " + ", ".join(map(str, typing.get_args(annotation)))
     return TYPE_NAMES[annotation]
@@ -92,7 +92,7 @@ def describe(bounds: tuple[Any, ...]) -> str:
     return f"at least {least[0]}" if least else f"above {above[0]}" if above else ""
 
 
-def of_field(kind: type, name: str) -> tuple[Any, ...]:
+def field_bounds(kind: type, name: str) -> tuple[Any, ...]:
     """Returns the bounds of a dataclass's field, as `annotated_types` has them."""
     annotation = typing.get_type_hints(kind, include_extras=True)[name]
     return tuple(getattr(annotation, "__metadata__", ()))
@@ -137,4 +137,4 @@ def check(section: Any, prefix: str = "") -> None:
         annotation = annotations[field.name]
         if not is_of_type(value, annotation):
             raise UserError(f"{name} = {value!r}: must be {type_name(annotation)}")
-        _check_value(name, value, of_field(type(section), field.name))
+        _check_value(name, value, field_bounds(type(section), field.name))

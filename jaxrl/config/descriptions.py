@@ -11,7 +11,7 @@ import sys
 from jaxrl.config.algorithms import SHIPPED, that
 from jaxrl.formatting import listed
 
-PLACE = re.compile(r"\{(algorithms|(?:can|has)_\w+)\}")  # of a list of algorithms in a text
+PLACE = re.compile(r"\{(algorithms|(?:can|has)_\w+)\}")  # where a text lists algorithms
 
 
 @functools.cache
@@ -21,19 +21,19 @@ def descriptions(kind: type) -> dict[str, str]:
     A text is one line; {can_remember} in it stands for the algorithms that answer yes to that, and
     {algorithms} for all. There are none where the source cannot be read.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in kind.__bases__:
         if dataclasses.is_dataclass(base):
-            found |= descriptions(base)
+            texts |= descriptions(base)
     body = _body(kind)
     for field, text in itertools.pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)
-            and (words := _words(text)) is not None
+            and (help_text := _string(text)) is not None
         ):
-            found[field.target.id] = PLACE.sub(_algorithms, " ".join(words.split()))
-    return found
+            texts[field.target.id] = PLACE.sub(_algorithms, " ".join(help_text.split()))
+    return texts
 
 
 def _algorithms(place: re.Match[str]) -> str:
@@ -47,7 +47,7 @@ def docstring(kind: type) -> str:
     """Returns the docstring of a dataclass; from its source where `python -OO` has dropped it."""
     if sys.flags.optimize < 2:
         return inspect.cleandoc(kind.__doc__ or "")
-    first = next((words for part in _body(kind)[:1] if (words := _words(part))), "")
+    first = next((text for part in _body(kind)[:1] if (text := _string(part))), "")
     return inspect.cleandoc(first)
 
 
@@ -61,7 +61,7 @@ def _body(kind: type) -> list[ast.stmt]:
     return parsed.body
 
 
-def _words(statement: ast.stmt) -> str | None:
+def _string(statement: ast.stmt) -> str | None:
     """Returns the text of a statement that is nothing but a text."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return str(statement.value.value)

@@ -26,11 +26,11 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def differences(configs: list[Config]) -> list[dict[str, Any]]:
     """Returns for each configuration the settings, by key, in which they differ."""
     tables = [flat(dataclasses.asdict(config)) for config in configs]
-    found: dict[str, set[Any]] = {}
+    values_of: dict[str, set[Any]] = {}
     for table in tables:
         for key, value in table.items():
-            found.setdefault(key, set()).add(value)
-    varying = [key for key, values in found.items() if len(values) > 1]
+            values_of.setdefault(key, set()).add(value)
+    varying = [key for key, values in values_of.items() if len(values) > 1]
     return [{key: table[key] for key in varying if key in table} for table in tables]
 
 

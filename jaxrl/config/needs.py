@@ -10,7 +10,7 @@ from jaxrl.config.validation import ENGINES
 
 
 def needed(config: Config) -> tuple[EntryPoint, ...]:
-    """Returns the entry points; none where all is jaxrl's own."""
+    """Returns the entry points; none where everything is built in."""
     engine = config.env.engine
     if engine == "auto" and config.game not in known_games():
         engine = extensions.engine_of(config.game) or engine
@@ -33,5 +33,5 @@ def package(entry: EntryPoint) -> str:
 
 
 def described(config: Config) -> list[str]:
-    """Returns the entry points in words: `mine` of jaxrl.torsos (its-package 0.1)."""
-    return [f"{one.name} of {one.group} ({package(one)})" for one in needed(config)]
+    """Returns the entry points for a message: `mine` of jaxrl.torsos (its-package 0.1)."""
+    return [f"{entry.name} of {entry.group} ({package(entry)})" for entry in needed(config)]

@@ -49,14 +49,14 @@ def hint(key: str, known: Iterable[str]) -> str:
     if belongs := elsewhere(name, before + dot):
         return belongs
     section = before + dot
-    siblings = [one.removeprefix(section) for one in known if one.startswith(section)]
-    found = similar(name, siblings)
-    near = section + found if found else "".join(nearest(key, known, 1))
+    siblings = [path.removeprefix(section) for path in known if path.startswith(section)]
+    sibling = similar(name, siblings)
+    near = section + sibling if sibling else "".join(nearest(key, known, 1))
     return f"did you mean '{near}'?" if near else "it is no key that may change"
 
 
 def parse_value(text: str) -> Any:
-    """Returns a word of a command line as TOML reads it, and as a string where it is no TOML."""
+    """Returns a word of a command line as TOML reads it; a string where it is not valid TOML."""
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
     except (ValueError, RecursionError):
@@ -78,15 +78,15 @@ def with_value(config: Config, key: str, value: Any) -> Config:
     return merge(config, {section: {name: value}} if section else {name: value})
 
 
-def apply(config: Config, words: tuple[str, ...]) -> Config:
-    """Returns the configuration with the values of words like `optimizer.learning_rate=1e-4`."""
+def apply(config: Config, assignments: tuple[str, ...]) -> Config:
+    """Returns the configuration with the values of `optimizer.learning_rate=1e-4` and the like."""
     known = _flat(config)
-    for word in words:
-        key, equals, text = _key(word), *word.partition("=")[1:]
+    for assignment in assignments:
+        key, equals, text = _key(assignment), *assignment.partition("=")[1:]
         if key not in known:
             free = key.rpartition(".")[2] == "num_devices"  # which is free to change
             remedy = "give --num-devices instead" if free else hint(key, known)
-            raise UserError(f"--override {word}: unknown key '{key}': {remedy}")
+            raise UserError(f"--override {assignment}: unknown key '{key}': {remedy}")
         if equals:
             config = with_value(config, key, parse_value(text))
     return config
@@ -95,15 +95,15 @@ def apply(config: Config, words: tuple[str, ...]) -> Config:
 def check(
     saved: dict[str, Any],
     config: Config,
-    words: tuple[str, ...],
+    overrides: tuple[str, ...],
     recorded: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Refuses a configuration that differs from the checkpoint's in keys that no word names.
+    """Refuses a configuration that differs from the checkpoint's in keys that no override names.
 
     Args:
       saved: the checkpoint's configuration, as a table.
-      config: the one to go on with.
-      words: KEY, or KEY=VALUE that `apply` has put into it.
+      config: the configuration to go on with.
+      overrides: KEY, or KEY=VALUE that `apply` has put into it.
       recorded: values by key that were named before, and no checkpoint was written since.
 
     Returns:
@@ -121,7 +121,7 @@ def check(
             f"the configuration has changed in what a run keeps: "
             f"{'; '.join(changed[key] for key in fixed)}: put it back, or train a new run"
         )
-    named = {_key(word) for word in words}
+    named = {_key(override) for override in overrides}
     named |= {key for key, value in (recorded or {}).items() if key in keys and now[key] == value}
     unnamed = [key for key in keys if key not in named]
     if unnamed:

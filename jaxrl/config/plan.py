@@ -17,18 +17,18 @@ class Plan:
     config: Config
     env: EnvConfig  # its section, with the engine and the interface that play on this machine
     num_devices: int
-    num_learners: int  # over all devices; each plays and learns with its own share
+    num_learners: int  # over all devices; each plays and learns with its share
     envs_per_device: int
     envs_per_learner: int
     steps_per_update: int  # agent steps over all devices
-    num_updates: int  # of the whole run, in whole merges
+    num_updates: int  # updates of the whole run, in whole merges
     total_steps: int  # agent steps of these updates: total_steps of the configuration or more
-    gradient_steps: int  # of one update
-    batch_per_learner: int  # rows of one learner's gradient; of V-trace windows, or sequences
+    gradient_steps: int  # gradient steps of an update
+    batch_per_learner: int  # rows of a learner's gradient; V-trace's windows, or sequences
     learning_rate: float  # at the start, scaled as `optimizer.lr_scaling` says
-    updates_per_merge: int  # of learners that learn apart; else 1
-    updates_per_line: int  # of metrics.jsonl
-    rollout_bytes: int  # of a rollout's observations, on each device
+    updates_per_merge: int  # updates between merges of learners that learn apart; else 1
+    updates_per_line: int  # updates between lines of metrics.jsonl
+    rollout_bytes: int  # bytes of a rollout's observations, on each device
 
     def of(self, config: Config) -> "Plan":
         """Returns the plan of a configuration with the same sizes, as of another seed."""
@@ -39,7 +39,7 @@ def resolve(config: Config, num_devices: int | None = None, env: EnvConfig | Non
     """Returns the plan of a configuration.
 
     Args:
-      config: of a run to train, or of one that was trained anywhere.
+      config: the configuration of a run to train, or of a run that was trained anywhere.
       num_devices: to train on; 0 where they are not counted yet, which refuses only what no number
         would mend. A reader of a finished run leaves it out: nothing is refused, and steps and
         updates are the same on every number of devices.
@@ -97,26 +97,26 @@ def with_learners(config: Config, num_devices: int) -> Config:
 
 def _sizes(config: Config, num_devices: int) -> Sizes:
     """Returns the environments and the devices or learners that share them."""
-    asked = config.parallel.num_learners
+    num_learners = config.parallel.num_learners
     return Sizes(
         num_envs=config.num_envs,
         num_devices=num_devices,
-        num_learners=asked or num_devices,
+        num_learners=num_learners or num_devices,
         groups=config.parallel.groups,
-        owner="learner" if asked else "device",
+        owner="learner" if num_learners else "device",
         sequences=config.network.remembers,
     )
 
 
 def _check_sizes(config: Config, num_devices: int) -> None:
     """Refuses environments that do not divide among devices, learners, groups or minibatches."""
-    asked, groups = config.parallel.num_learners, config.parallel.groups
+    num_learners, groups = config.parallel.num_learners, config.parallel.groups
     # What divides among many devices divides for one, so one stands for an unknown number.
     sizes = _sizes(config, num_devices or 1)
-    if asked % sizes.num_devices:
-        fitting = max(1, round(asked / num_devices)) * num_devices
+    if num_learners % sizes.num_devices:
+        fitting = max(1, round(num_learners / num_devices)) * num_devices
         raise UserError(
-            f"parallel.num_learners = {asked} does not divide among {num_devices} devices: "
+            f"parallel.num_learners = {num_learners} does not divide among {num_devices} devices: "
             f"take {fitting}, or 0 for one on each"
         )
     _check_shares(sizes)
@@ -128,7 +128,7 @@ def _check_sizes(config: Config, num_devices: int) -> None:
     _check_batches(config, sizes)
     _check_length(config)
     # Where each device has a learner, its environments are known with the devices.
-    if num_devices or asked or not config.parallel.sync_every:
+    if num_devices or num_learners or not config.parallel.sync_every:
         _check_statistics(config, sizes)
 
 

@@ -71,8 +71,8 @@ class NetworkConfig:
     """the recurrent layer's state is zeroed where a game begins; life: with env.episodic_life where
     a life is lost, too"""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its products in
-    float32; parameters, heads and losses are float32 always"""
+    """type of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its
+    products in float32; parameters, heads and losses are float32 always"""
 
     @property
     def remembers(self) -> bool:
@@ -85,7 +85,7 @@ class NetworkConfig:
         return {"none": 0, "gru": 1, "lstm": 2}[self.core] * self.core_units
 
 
-MOST_FRAMES = 108_000  # of a game, half an hour on the console
+MOST_FRAMES = 108_000  # frames of a game, half an hour on the console
 # (filters, kernel size, stride) of each convolution, then the units of the dense layer
 CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
     "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih 2013
@@ -272,7 +272,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Whole games by the acting policy, at the end of training and, if asked for, during it."""
+    """Whole games by the acting policy, at the end of training and, if configured, during it."""
 
     episodes: LongCountOrZero = 30
     """games, by the protocol sticky where actions were sticky in training, else noop; 0 leaves the
@@ -304,7 +304,7 @@ class Config:
     """a game as `jaxrl games` lists them: of Atari, or a small one without an emulator: catch, or
     catch_memory, whose ball must be remembered; ALE/Pong-v5 and PongNoFrameskip-v4 are pong too"""
     seed: CountOrZero = 1
-    """of the parameters, the actions and the games"""
+    """seed of parameters, actions and games"""
     total_steps: LongCount = 10_000_000
     """agent steps over all environments, below 2^31 in each; one is env.frame_skip frames"""
     num_envs: Count = 16

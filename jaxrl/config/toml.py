@@ -16,8 +16,8 @@ from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.errors import UserError, nearest
 from jaxrl.formatting import listed
 
-# Configurations: of the working directory, then jaxrl's own. In a checkout jaxrl/configs is a link
-# to configs/; in a wheel it holds the files.
+# Configurations: the working directory's, then the package's. In a checkout jaxrl/configs is a
+# link to configs/; in a wheel it holds the files.
 FOLDERS = (Path("configs"), Path(__file__).parents[1] / "configs")
 
 
@@ -70,12 +70,12 @@ def elsewhere(key: str, prefix: str) -> str:
     if prefix:
         return ""
     sections = {name: _types(kind) for name, kind in SECTIONS.items()}
-    own = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), "")
-    if alias and own:
-        return f"did you mean '{own}'?"
+    path = next((f"{name}.{key}" for name, keys in sections.items() if key in keys), "")
+    if alias and path:
+        return f"did you mean '{path}'?"
     if key in MOVED:
         return f"it is '{MOVED[key]}' now"
-    return f"it belongs in [{own.partition('.')[0]}], as '{own}'" if own else ""
+    return f"it belongs in [{path.partition('.')[0]}], as '{path}'" if path else ""
 
 
 def similar(name: str, known: Iterable[str]) -> str:
@@ -86,11 +86,11 @@ def similar(name: str, known: Iterable[str]) -> str:
     known = list(known)
     name = name.replace("-", "_")
     name = ALIASES.get(name, name)
-    words = set(name.split("_")) - {""}
-    alike = [key for key in known if words and (key.startswith(name) or words & {*key.split("_")})]
+    parts = set(name.split("_")) - {""}
+    alike = [key for key in known if parts and (key.startswith(name) or parts & {*key.split("_")})]
     mistyped = difflib.get_close_matches(name, known, 1, SLIP)
-    found = mistyped or difflib.get_close_matches(name, alike, 1, 0.0) or nearest(name, known, 1)
-    return found[0] if found else ""
+    near = mistyped or difflib.get_close_matches(name, alike, 1, 0.0) or nearest(name, known, 1)
+    return near[0] if near else ""
 
 
 def _hint(key: str, prefix: str, known: dict[str, Any]) -> str:
@@ -109,7 +109,7 @@ def whole_number_hint(text: str) -> str:
 
 
 def _convert(value: Any, annotation: Any, name: str) -> Any:
-    value = bounds.as_type(value, annotation)
+    value = bounds.convert(value, annotation)
     if not bounds.is_of_type(value, annotation):
         hint = whole_number_hint(value) if annotation is int and isinstance(value, str) else ""
         raise UserError(f"{name} = {value!r}: must be {bounds.type_name(annotation)}{hint}")
@@ -137,7 +137,7 @@ def merge(default: Any, table: dict[str, Any], prefix: str = "") -> Any:
         else:
             changes[key] = _convert(value, annotations[key], f"{prefix}{key}")
             if annotations[key] is str:
-                limits = bounds.of_field(type(default), key)
+                limits = bounds.field_bounds(type(default), key)
                 bounds.check_name(f"{prefix}{key}", changes[key], limits)
     return dataclasses.replace(default, **changes)
 
@@ -150,7 +150,7 @@ def from_table(table: dict[str, Any]) -> Config:
     return merge(Config(agent=algorithm_config(algorithm)()), table)
 
 
-def as_recipe(config: Config) -> Config:
+def mark_recipe(config: Config) -> Config:
     """Returns the configuration with `recipe_envs` set, for a later change of `num_envs`."""
     envs = config.optimizer.recipe_envs or config.num_envs
     optimizer = dataclasses.replace(config.optimizer, recipe_envs=envs)
@@ -163,7 +163,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def stems() -> dict[str, Path]:
-    """Returns the configurations that have a stem of their own, by it."""
+    """Returns the configurations by stem; of the same stem the first folder's."""
     files = [file for folder in reversed(FOLDERS) for file in _files(folder)]
     return {file.stem: file for file in files}
 
@@ -209,15 +209,15 @@ def load(path: Path) -> Config:
         raise UserError(f"cannot read '{path}': {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(
-            f"'{path}' is no TOML ({error}): correct it there, or restore a copy"
+            f"'{path}' is not valid TOML ({error}): correct it there, or restore a copy"
         ) from None
-    except (ValueError, RecursionError, UserError) as error:  # of a path, of values
+    except (ValueError, RecursionError, UserError) as error:  # a wrong path or wrong values
         raise UserError(f"'{path}': {error}") from None
 
 
 def load_recipe(path: Path) -> Config:
     """Reads a TOML file to change and train from, by path or stem. Raises `UserError`."""
-    return as_recipe(load(path))
+    return mark_recipe(load(path))
 
 
 def to_toml(config: Config, without: Collection[str] = ()) -> str:

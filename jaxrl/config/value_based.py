@@ -88,7 +88,7 @@ class ReplayConfig(AlgorithmConfig):
     memory_savers: ClassVar[tuple[str, ...]] = (
         "a smaller agent.batch_size or agent.replay_capacity",
     )
-    # Of the items of a batch, for messages.
+    # The items of a batch, for messages.
     drawn: ClassVar[str] = "transitions"
     per_item: ClassVar[str] = ""
 

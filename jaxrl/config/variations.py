@@ -19,7 +19,7 @@ def check_key(config: Config, key: str, where: str, elsewhere: dict[str, str]) -
     """Refuses a key that the configuration does not have, or that is given otherwise.
 
     Args:
-      config: of the algorithm whose keys are meant.
+      config: a configuration of the algorithm whose keys are meant.
       key: dotted, as in TOML.
       where: the user wrote it, for the message.
       elsewhere: keys that may not vary, each with the way to give it.
@@ -28,36 +28,37 @@ def check_key(config: Config, key: str, where: str, elsewhere: dict[str, str]) -
     """
     if key in elsewhere:
         raise UserError(f"{where}: {key} cannot vary here: {elsewhere[key]}")
-    known = [one for one in flat(dataclasses.asdict(config)) if one not in elsewhere]
+    known = [path for path in flat(dataclasses.asdict(config)) if path not in elsewhere]
     if key not in known:
         raise UserError(f"{where}: unknown key '{key}': {hint(key, known)}")
 
 
-def read(words: Iterable[str]) -> dict[str, list[Any]]:
-    """Returns the values of words like `optimizer.learning_rate=3e-4,1e-3`, by key.
+def read(assignments: Iterable[str]) -> dict[str, list[Any]]:
+    """Returns the values of `optimizer.learning_rate=3e-4,1e-3` and the like, by key.
 
-    Raises `UserError` for a word without values, and for a key that is given twice.
+    Raises `UserError` for an assignment without values, and for a key that is set twice.
     """
-    found: dict[str, list[Any]] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
+    values_of: dict[str, list[Any]] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
         key, values = key.strip().replace("-", "_"), text.split(",")
         if not equals or not key:
-            raise UserError(f"--set {word}: must be KEY=VALUE,VALUE, as num_envs=16,32")
+            raise UserError(f"--set {assignment}: must be KEY=VALUE,VALUE, as num_envs=16,32")
         if not all(value.strip() for value in values):
-            raise UserError(f"--set {word}: a value is empty: give {key}=VALUE,VALUE")
-        if key in found:
+            raise UserError(f"--set {assignment}: a value is empty: give {key}=VALUE,VALUE")
+        if key in values_of:
             raise UserError(f"--set {key} is given twice: name each key once, with all its values")
-        found[key] = [parse_value(value) for value in values]
-    return found
+        values_of[key] = [parse_value(value) for value in values]
+    return values_of
 
 
 def combinations(
     config: Config, varied: dict[str, list[Any]], elsewhere: dict[str, str]
 ) -> list[Settings]:
-    """Returns the product of all values, the last key varying fastest; one without keys.
+    """Returns the product of all values, the last key varying fastest.
 
-    The values are of their keys' types. Raises `UserError` for a key or a value that is none.
+    Without keys it is one empty combination. Values have their keys' types. Raises `UserError` for
+    an unknown key or a value of another type.
     """
     lists = []
     for key, values in varied.items():
@@ -67,7 +68,7 @@ def combinations(
 
 
 def with_settings(config: Config, settings: Settings) -> Config:
-    """Returns the configuration with these values. Raises `UserError` for one of another type."""
+    """Returns the configuration with these values. Raises `UserError` if a type is another."""
     for key, value in settings.items():
         config = with_value(config, key, value)
     return config

@@ -42,10 +42,10 @@ def env_ids(num_envs: int, num_local_devices: int, group: EnvGroup) -> np.ndarra
     Environments are counted device by device, then group by group, so neither the number of devices
     nor that of groups changes the games. Those of each member of a population are counted apart.
     """
-    own = num_envs // group.members
+    per_member = num_envs // group.members
     device = jax.process_index() * num_local_devices + np.arange(num_local_devices)
-    first = (device * group.count + group.index) * own
-    return np.tile(first[:, None] + np.arange(own), group.members)
+    first = (device * group.count + group.index) * per_member
+    return np.tile(first[:, None] + np.arange(per_member), group.members)
 
 
 def cores_by_device(num_local_devices: int) -> list[list[int]]:
@@ -76,8 +76,8 @@ def on_cores(chosen: list[int]) -> Iterator[None]:
 def first_env_seed(seed: int) -> int:
     """Returns a seed for environment 0, far from that of other runs.
 
-    EnvPool seeds environment i with seed + i: with a run's own seed, the runs 1 and 2 would share
-    all but one of their games.
+    EnvPool seeds environment i with seed + i: with a run's seed itself, the runs 1 and 2 would
+    share all but one of their games.
     """
     spread = np.random.SeedSequence(seed).generate_state(1)[0]
     return int(spread % 2**30)  # leaves room below EnvPool's 2**31 for as many environments
@@ -103,8 +103,8 @@ def checked_actions(action: jax.Array, spec: EnvSpec) -> jax.Array:
     return jnp.clip(action, 0, spec.num_actions - 1)
 
 
-def on_own_device(calls: list[Any], *operands: Any) -> Any:
-    """Calls the emulators of the device that runs this; `calls` has one call per local device."""
+def call_local(calls: list[Any], *operands: Any) -> Any:
+    """Calls the emulators of the device that runs this; `calls` has a call per local device."""
     if not calls:
         raise RuntimeError("the engine has no games: call init before send or recv")
     if len(calls) == 1:

@@ -3,8 +3,8 @@
 A token orders the calls, as it orders the custom calls.
 
 An error must not be raised inside the compiled program: other devices would wait forever for one
-that has left a collective. So the first error is kept, every later call returns zeros at once, and
-the host raises the error when the compiled call has returned (`EnvEngine.check`).
+that has left a collective. So the first error is stored, every later call returns zeros at once,
+and the host raises the error when the compiled call has returned (`EnvEngine.check`).
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def ordered_calls(
     Args:
       send: starts a step with the actions i32[E].
       receive: waits for it; takes an answer of zeros and returns one of the same shapes and types.
-      answer_shapes: of an answer, as `jax.ShapeDtypeStruct`.
+      answer_shapes: shapes of an answer, as `jax.ShapeDtypeStruct`.
       failures: receives the error of a call; while it holds one, nothing is called.
     """
     token = np.zeros(8, np.uint8)
@@ -68,7 +68,7 @@ def ordered_calls(
 
 
 def _attempt(failures: list[Exception], call: Callable[[], Any], otherwise: Any) -> Any:
-    """Returns the result of `call`; after a failure, its own or an earlier one, `otherwise`."""
+    """Returns the result of `call`; after a failure, now or earlier, `otherwise`."""
     if failures:
         return otherwise
     try:

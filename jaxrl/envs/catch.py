@@ -113,12 +113,12 @@ def _start(
 ) -> tuple[CatchState, TimeStep]:
     """Starts a game in each environment and plays up to `max_steps` random steps in it.
 
-    Each environment plays its own random number of steps, so their games end at different times.
+    Each environment plays a separate random number of steps, so their games end at different times.
 
     Args:
-      rules: of the game.
+      rules: the game's.
       numbers: i64[E], of the environments among all of their run.
-      seeds: u32[E], of environment 0 of each one's run.
+      seeds: u32[E], seed of environment 0 of each environment's run.
       max_steps: most random steps.
       frame_shape: pixels of a frame.
     """
@@ -165,11 +165,7 @@ def recv(
 
 
 def make_catch(
-    game: str,
-    env: EnvConfig,
-    num_envs: int,
-    num_local_devices: int = 1,
-    group: EnvGroup = WHOLE,
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games of Catch on each of this process's devices."""
     rules, frame_shape = RULES[game], env.frame_shape

@@ -76,7 +76,7 @@ def choose_engine(game: str, env: EnvConfig) -> EnvConfig:
     """Returns the settings with the engine and the interface that play the game on this machine.
 
     Devices are looked for here, and the emulator is built if it has to be. Raises `UserError` where
-    JAX's settings would let nothing run, or the emulator that is asked for cannot play.
+    JAX's settings would let nothing run, or the emulator that is configured cannot play.
     """
     jax_settings.check()
     name, interface = _engine_name(game, env), env.interface

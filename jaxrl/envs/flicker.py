@@ -14,7 +14,7 @@ import numpy as np
 from jaxrl.envs.base import first_env_seeds
 from jaxrl.types import EnvEngine, PyTree, TimeStep
 
-FORMAT = "flicker 1"  # after the engine's own `state_format`
+FORMAT = "flicker 1"  # after the engine's `state_format`
 NO_ENV = np.uint32(2**32 - 1)  # a number that no environment has: Catch folds theirs into its keys
 
 
@@ -45,7 +45,7 @@ def games_of(env: PyTree) -> PyTree:
     return env.env if isinstance(env, FlickerState) else env
 
 
-def with_games(env: PyTree, games: PyTree) -> PyTree:
+def replace_games(env: PyTree, games: PyTree) -> PyTree:
     """Returns an engine's state with another such part."""
     return env._replace(env=games) if isinstance(env, FlickerState) else games
 

@@ -16,11 +16,11 @@ from jaxrl.atari.games import full_actions, minimal_actions
 from jaxrl.config.schema import EnvConfig
 from jaxrl.envs.base import (
     EnvGroup,
+    call_local,
     checked_actions,
     cores_by_device,
     env_ids,
     first_env_seeds,
-    on_own_device,
 )
 from jaxrl.envs.callback import Calls, check_host
 from jaxrl.errors import EngineError
@@ -36,13 +36,13 @@ class Pools:
     env: EnvConfig
     spec: EnvSpec
     env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
-    cores: list[list[int]]  # of each local device
+    cores: list[list[int]]  # those of each local device
     uses_xla: bool  # custom calls, not host callbacks
     # `init` fills these lists and `close` empties them. A compiled program does not keep its pools
     # alive, so they are held here.
     pools: list[Any] = field(default_factory=list)
     calls: list[Calls] = field(default_factory=list)
-    failures: list[Exception] = field(default_factory=list)  # of host callbacks
+    failures: list[Exception] = field(default_factory=list)  # errors of host callbacks
 
     def num_threads(self) -> int:
         """Returns the emulator threads of each local device."""
@@ -72,7 +72,7 @@ def make_pools(
       game: its name.
       env: its rules.
       num_envs: E, games on each device.
-      num_local_devices: pools to make; inside the mesh each device calls its own.
+      num_local_devices: pools to make, one for each device.
       group: the part of each device's environments that the engine holds.
       uses_xla: whether custom calls reach the pools, not host callbacks.
     """
@@ -126,12 +126,12 @@ def init(pools: Pools, start: Start, *seeds: int) -> tuple[PyTree, TimeStep]:
 def send_action(pools: Pools, token: jax.typing.ArrayLike, action: jax.Array) -> jax.Array:
     """Starts a step of this device's games, actions i32[E], and returns the token u8[8] at once."""
     action = checked_actions(action, pools.spec)
-    return on_own_device([calls.send for calls in pools.calls], token, action)
+    return call_local([calls.send for calls in pools.calls], token, action)
 
 
 def receive_rows(pools: Pools, token: jax.typing.ArrayLike) -> tuple[jax.Array, Any]:
     """Waits for the step of this device's games; returns the token u8[8] and the pool's answer."""
-    return on_own_device([calls.recv for calls in pools.calls], token)
+    return call_local([calls.recv for calls in pools.calls], token)
 
 
 def close(pools: Pools) -> None:

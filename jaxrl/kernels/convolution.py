@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxrl.kernels import library
 
-CLIP = 5.0  # of normalized pixels
+CLIP = 5.0  # limit of normalized pixels
 
 
 class Form(NamedTuple):

@@ -34,7 +34,7 @@ def init_params(
     frame_shape: tuple[int, int] = FRAME_SHAPE,
     stack_size: int = STACK_SIZE,
 ) -> Any:
-    """Returns initial parameters for stacks of so many frames of this height and width."""
+    """Returns initial parameters for stacks of frames of this number, height and width."""
     observation: Any = jnp.zeros((1, *frame_shape, stack_size))
     config = network.config
     if (core := core_of(config)) is not None:
@@ -61,7 +61,7 @@ def forward(network: nn.Module, params: Any, statistics: Any, observation: Any, 
     Args:
       network: a network of `jaxrl.networks.heads`.
       params: its parameters.
-      statistics: of the observations; () scales pixels to [0, 1].
+      statistics: those of the observations; () scales pixels to [0, 1].
       observation: u8[B, 84, 84, 4], or [B, T, 84, 84, 4] for outputs [B, T]; with a core a
         RecurrentObservation of these shapes, whose T steps follow one another.
       noise: key[B] or None, for an action-value network that may be noisy.
@@ -120,7 +120,7 @@ def burn_in(network: nn.Module, params: Any, statistics: Any, observation: Any, 
     first = jax.tree.map(lambda x: x[:, :steps], observation)
     rest = jax.tree.map(lambda x: x[:, steps:], observation)
     outputs = forward(network, jax.lax.stop_gradient(params), statistics, first)
-    # Of the states of a sequence only the first is read.
+    # Only the first state of a sequence is read.
     return rest._replace(core=jax.lax.stop_gradient(outputs.core)[:, None])
 
 

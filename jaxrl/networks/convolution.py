@@ -1,6 +1,6 @@
 """The one convolution: by C++ on CPUs, or there by matrix products, by XLA elsewhere.
 
-On CPUs, XLA's own weight gradient is 30 times too slow inside a loop. The form for CPUs cuts the
+On CPUs, XLA's weight gradient is 30 times too slow inside a loop. The form for CPUs cuts the
 image into blocks as large as the stride and sums over the few blocks under the kernel (4 for the
 8 x 8 kernel of stride 4), each times its part of the kernel. It copies the blocks, once for every
 shift, or, where they are less than half as large, the outputs: in the first layer of NIPS' network.
@@ -18,7 +18,7 @@ from jaxrl.kernels.convolution import Form, Pixels, convolution, fits
 
 
 def xla_convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Computes `conv2d`, with its shapes, by XLA's own operation."""
+    """Computes `conv2d`, with its shapes, by XLA's operation."""
     return jax.lax.conv_general_dilated(
         x, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
@@ -113,8 +113,8 @@ def _shift_then_multiply(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Ar
 def _product(blocks: jax.Array, parts: jax.Array) -> jax.Array:
     """Convolves [B, H' + s - 1, W' + s - 1, C'] with [s, s, F, C'] by one product: [B, H', W', F].
 
-    All blocks are multiplied by all parts, those at the borders in vain. Either gradient is one
-    product too, with the output's gradient shifted to where each part has its block.
+    All blocks are multiplied by all parts; products at the borders go unused. Either gradient is
+    one product too, with the output's gradient shifted to where each part has its block.
     """
     shifts = len(parts)
     y = _times(blocks, parts.reshape(-1, parts.shape[-1]))
@@ -182,7 +182,7 @@ def conv2d(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
     return xla_convolution(x, kernel, stride)
 
 
-def by_products(
+def product_layer(
     x: jax.Array,
     kernel: jax.Array,
     bias: jax.Array,
@@ -203,7 +203,7 @@ def layer(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form)
     """Computes a layer, by the kernels of C++ where they fit; see `kernels.convolution`."""
     if isinstance(x, Pixels) or (jax.default_backend() == "cpu" and fits(x, kernel)):
         return convolution(x, kernel, bias, form)
-    return by_products(x, kernel, bias, form)
+    return product_layer(x, kernel, bias, form)
 
 
 def has_kernels() -> bool:

@@ -72,7 +72,7 @@ class RecurrentCore(nn.Module):
         """Maps features f32[B, T, F] to outputs f32[B, T, U] and the state after them f32[B, S].
 
         Args:
-          features: of the torso.
+          features: the torso's.
           steps: [B, T]; the state at the start is `core` of the first step.
         """
         config = self.config
@@ -89,12 +89,12 @@ class RecurrentCore(nn.Module):
         def step(state: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             product, fresh = now
             state = jnp.where(fresh[:, None], 0.0, state)
-            of_state = state[:, -config.core_units :] @ recurrent
+            state_product = state[:, -config.core_units :] @ recurrent
             if new_bias is None:
-                state = lstm_step(state, product + of_state)
+                state = lstm_step(state, product + state_product)
             else:
-                of_state = of_state.at[:, -config.core_units :].add(new_bias)
-                state = gru_step(state, product, of_state)
+                state_product = state_product.at[:, -config.core_units :].add(new_bias)
+                state = gru_step(state, product, state_product)
             return state, state[:, -config.core_units :]
 
         start, fresh = steps.core[:, 0], jnp.moveaxis(steps.fresh, 1, 0)

@@ -27,7 +27,7 @@ class PolicyValueNetwork(nn.Module):
 
     num_actions: int
     config: NetworkConfig
-    planes: int = 1  # of a frame, as `EnvSpec` has them
+    planes: int = 1  # planes of a frame, as `EnvSpec` has them
 
     @nn.compact
     def __call__(self, x: Any) -> PolicyValue:
@@ -80,7 +80,7 @@ class ActionValueNetwork(nn.Module):
     num_actions: int
     num_atoms: int  # 1 for plain action values
     config: NetworkConfig
-    planes: int = 1  # of a frame, as `EnvSpec` has them
+    planes: int = 1  # planes of a frame, as `EnvSpec` has them
 
     @nn.compact
     def __call__(self, x: Any, noise: Any = None) -> jax.Array | ActionValues:

@@ -80,7 +80,7 @@ class NoisyDense(nn.Module):
     """
 
     features: int
-    number: int  # of the layer in the network; no two layers have the same noise
+    number: int  # index of the layer in the network; no two layers have the same noise
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any) -> jax.Array:

@@ -48,7 +48,7 @@ def merge_statistics(
     return RunningStatistics(jnp.minimum(seen, MAX_COUNT), statistics.mean + delta * share, joint)
 
 
-def join_statistics(before: RunningStatistics, own: RunningStatistics) -> RunningStatistics:
+def join_statistics(before: RunningStatistics, local: RunningStatistics) -> RunningStatistics:
     """Joins the statistics that learners continued separately, [L, ...] on each device.
 
     Learner d has added n_d - n₀ samples to the n₀ before. With N = n₀ + Σ_d (n_d - n₀)
@@ -59,10 +59,10 @@ def join_statistics(before: RunningStatistics, own: RunningStatistics) -> Runnin
 
     Args:
       before: the statistics that all began with; samples f32[], the rest f32[...].
-      own: of this device's learners; samples f32[L], the rest f32[L, ...].
+      local: the statistics of this device's learners; samples f32[L], the rest f32[L, ...].
     """
     # All learners in their order on every device: the sums do not depend on where they are.
-    learners = gather_over_devices(own)
+    learners = gather_over_devices(local)
     seen = before.samples + (learners.samples - before.samples).sum()
     share = learners.samples / jnp.maximum(seen, 1)
     share = share.reshape(-1, *[1] * before.mean.ndim)
@@ -101,8 +101,8 @@ def _add_frames(
     """Adds at most EXACT_FRAMES frames by integer sums, which no number of devices changes."""
     x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.uint32)
     # A frame without light adds nothing to the sums.
-    own = x.any((1, 2, 3)).sum(dtype=jnp.uint32) if skip_blank else jnp.uint32(len(x))
-    total, squares, count = sum_over_devices((*_sums(x), own))
+    frames_here = x.any((1, 2, 3)).sum(dtype=jnp.uint32) if skip_blank else jnp.uint32(len(x))
+    total, squares, count = sum_over_devices((*_sums(x), frames_here))
     number = jnp.maximum(count, 1)
     center = (total + number // 2) // number  # the byte closest to the mean
     # Integers of 32 bits wrap: Σx² may, Σ(x - c)² has not once the multiples of 2³² cancel.
@@ -130,7 +130,7 @@ def normalize(
 
     Args:
       observation: stacks of frames.
-      statistics: of each pixel; () scales to [0, 1].
+      statistics: those of each pixel; () scales to [0, 1].
       block: pixels in the rows of the blocks that a convolution will cut. More than 1 computes the
         same values in the order of these blocks: XLA drops the joining here with the cutting there.
       skip_blank: with statistics, frames without light become 0, which is the mean frame.

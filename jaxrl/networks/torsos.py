@@ -68,9 +68,9 @@ def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int], planes
     """Raises `UserError` if another package's torso cannot be trained; computes nothing.
 
     Args:
-      config: of the network.
+      config: the network's.
       image_shape: height, width and number of the frames that the agent sees at once.
-      planes: of a frame, as `EnvSpec` has them.
+      planes: planes of a frame, as `EnvSpec` has them.
     """
     if config.torso in TORSOS.builtin:
         return
@@ -102,7 +102,7 @@ class Torso(nn.Module):
     """Convolutions, and on top one hidden layer for each stream of heads."""
 
     config: NetworkConfig
-    planes: int = 1  # of a frame, as `EnvSpec` has them
+    planes: int = 1  # planes of a frame, as `EnvSpec` has them
     streams: int = 1
 
     @nn.compact

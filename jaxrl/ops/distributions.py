@@ -8,8 +8,8 @@ import jax.numpy as jnp
 def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
     """Draws one action per row; key[E], logits f32[E, A] -> i32[E].
 
-    Each row has its own key: its action depends neither on the number of devices nor on its place
-    in the batch.
+    Each row has a separate key: its action depends neither on the number of devices nor on its
+    place in the batch.
     """
     return jax.vmap(jax.random.categorical)(key, logits).astype(jnp.int32)
 

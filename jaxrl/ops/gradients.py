@@ -37,7 +37,7 @@ def gradient(
 
     Args:
       objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
-      params: of which the gradient is taken.
+      params: the parameters of the gradient.
       batch: arrays [B, ...]; the weights of `row_weights` among them.
       micro_batch: items of one pass, a divisor of B; 0 takes 128 rows at most on a CPU, else all.
       rows_per_item: observations in each of the B items.

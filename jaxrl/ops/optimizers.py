@@ -14,7 +14,7 @@ def learning_rate(plan: Plan) -> optax.Schedule:
     start = plan.learning_rate
     if plan.config.optimizer.schedule == "linear":
         return optax.linear_schedule(start, 0.0, max(plan.num_updates, 1))
-    return lambda _: jnp.float32(start)  # optax's own has no dtype
+    return lambda _: jnp.float32(start)  # optax's constant has no dtype
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -43,6 +43,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 def apply(
     optimizer: optax.GradientTransformation,
+    *,
     gradients: PyTree,
     opt_state: PyTree,
     params: PyTree,

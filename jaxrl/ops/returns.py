@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 
 def lambda_advantage(
+    *,
     reward_t: jax.Array,
     discount_t: jax.Array,
     valid_t: jax.Array,
@@ -43,6 +44,7 @@ def lambda_advantage(
 
 
 def lambda_return(
+    *,
     reward_t: jax.Array,
     discount_t: jax.Array,
     valid_t: jax.Array,
@@ -57,12 +59,24 @@ def lambda_return(
 
     Args and shapes as `lambda_advantage`. Returns f32[T, E].
     """
-    advantage = lambda_advantage(reward_t, discount_t, valid_t, value, gamma, lambda_)
+    advantage = lambda_advantage(
+        reward_t=reward_t,
+        discount_t=discount_t,
+        valid_t=valid_t,
+        value=value,
+        gamma=gamma,
+        lambda_=lambda_,
+    )
     return value[:-1] + advantage
 
 
 def n_step_return(
-    reward_t: jax.Array, discount_t: jax.Array, valid_t: jax.Array, value: jax.Array, gamma: float
+    *,
+    reward_t: jax.Array,
+    discount_t: jax.Array,
+    valid_t: jax.Array,
+    value: jax.Array,
+    gamma: float,
 ) -> jax.Array:
     """Returns n-step returns, bootstrapped from the last value (A3C, Mnih 2016, section 4).
 
@@ -70,10 +84,18 @@ def n_step_return(
 
     Args and shapes as `lambda_advantage`. Returns f32[T, E].
     """
-    return lambda_return(reward_t, discount_t, valid_t, value, gamma, 1.0)
+    return lambda_return(
+        reward_t=reward_t,
+        discount_t=discount_t,
+        valid_t=valid_t,
+        value=value,
+        gamma=gamma,
+        lambda_=1.0,
+    )
 
 
 def truncated_n_step_return(
+    *,
     reward_t: jax.Array,
     discount_t: jax.Array,
     valid_t: jax.Array,
@@ -93,8 +115,8 @@ def truncated_n_step_return(
     chex.assert_equal_shape([reward_t, discount_t, valid_t, value[1:]])
 
     def longer(_: int, returns: jax.Array) -> jax.Array:
-        of_row = reward_t + gamma * discount_t * returns[1:]
-        return returns.at[:-1].set(jnp.where(valid_t, of_row, value[:-1]))
+        extended = reward_t + gamma * discount_t * returns[1:]
+        return returns.at[:-1].set(jnp.where(valid_t, extended, value[:-1]))
 
     return jax.lax.fori_loop(0, n_step, longer, value)[:-1]
 
@@ -107,6 +129,7 @@ class VTrace(NamedTuple):
 
 
 def vtrace(
+    *,
     reward_t: jax.Array,
     discount_t: jax.Array,
     valid_t: jax.Array,

@@ -1,14 +1,14 @@
 """Learners that each train a copy of the parameters and merge regularly, or one for all devices.
 
 Asynchronous optimization made deterministic (A3C, Mnih 2016; APPO, Stooke & Abbeel 2018, section 4
-and appendix B). Each learner plays its share of the environments with its own copy of parameters
+and appendix B). Each learner plays its share of the environments with a separate copy of parameters
 and optimizer and takes `sync_every` updates on it. Then all merge as if one after another had
 pushed its changes to a central copy. With n gradient steps a learner contributes
 
 θ ← θ + Σᵢ Δθᵢ,  m ← β₁ⁿ m + (1-β₁) Σᵢ β₁ⁿ⁻ⁱ gᵢ,  v ← β₂ⁿ v + (1-β₂) Σᵢ β₂ⁿ⁻ⁱ gᵢ²
 
 (the multi-step rule of Adam; RMSProp's mean of squares follows the rule of v). A learner that began
-with x₀ and ended with x_d holds βⁿ x₀ + its own sum, so D learners push, in their order,
+with x₀ and ended with x_d holds βⁿ x₀ + its sum, so D learners push, in their order,
 
 x ← x₀ + Σ_d (βⁿ)ᴰ⁻¹⁻ᵈ (x_d - x₀),  with β = 1 for parameters and counts.
 
@@ -34,10 +34,10 @@ STATES = (optax.ScaleByAdamState, optax.ScaleByRmsState, RunningStatistics)
 class Learners(NamedTuple):
     """The learners of each device, as one agent for all its environments."""
 
-    agent: Agent  # of states as `spread` makes them
+    agent: Agent  # takes states as `spread` makes them
     spread: Callable[[AgentState], AgentState]  # the common state -> every learner's
     merge: Callable[[AgentState, AgentState], AgentState]  # (common before, learners') -> common
-    average: Callable[[Metrics], Metrics]  # of a device's learners -> of all learners
+    average: Callable[[Metrics], Metrics]  # means over a device's learners -> over all learners
     updates_between_merges: int
 
 
@@ -60,7 +60,7 @@ def _same(value: Any) -> Any:
 
 
 def _spread(count: int, state: AgentState) -> AgentState:
-    """Copies the common state for each of a device's learners; each has its own memory already."""
+    """Copies the common state for each of a device's learners; each has a memory already."""
     actor, train_state = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (count, *x.shape)), (state.actor, state.train_state)
     )
@@ -83,17 +83,17 @@ def _merge(plan: Plan, before: AgentState, after: AgentState) -> AgentState:
     return AgentState(actor, train_state, after.memory)
 
 
-def _push(before: jax.Array, own: jax.Array, decay: float) -> jax.Array:
-    """Returns x₀ + Σ_d decayᴰ⁻¹⁻ᵈ (x_d - x₀) over all learners; `own` is x_d: [L, ...]."""
-    count = own.shape[0]
+def _push(before: jax.Array, after: jax.Array, decay: float) -> jax.Array:
+    """Returns x₀ + Σ_d decayᴰ⁻¹⁻ᵈ (x_d - x₀) over all learners; `after` is x_d: [L, ...]."""
+    count = after.shape[0]
     total = jax.lax.axis_size(AXIS) * count
     later = total - 1 - (jax.lax.axis_index(AXIS) * count + jnp.arange(count))
-    difference = (own - before).astype(jnp.float32)
+    difference = (after - before).astype(jnp.float32)
     weighted = jnp.tensordot(jnp.float32(decay) ** later, difference, axes=1)
     return before + sum_over_devices(weighted).astype(before.dtype)
 
 
-def _merge_part(plan: Plan, before: PyTree, own: PyTree) -> PyTree:
+def _merge_part(plan: Plan, before: PyTree, after: PyTree) -> PyTree:
     """Merges one of STATES, or returns a number that all learners share."""
     optimizer, steps = plan.config.optimizer, plan.gradient_steps * plan.updates_per_merge
     decay, decay_mean = optimizer.decay**steps, optimizer.decay_mean**steps
@@ -103,18 +103,18 @@ def _merge_part(plan: Plan, before: PyTree, own: PyTree) -> PyTree:
 
     if isinstance(before, optax.ScaleByAdamState):
         # The learners' counts differ if one has skipped an update.
-        count = before.count + sum_over_devices(jnp.sum(own.count - before.count))
+        count = before.count + sum_over_devices(jnp.sum(after.count - before.count))
         return optax.ScaleByAdamState(
-            # It stays at the largest number, as optax's own does, where the sum would wrap.
+            # It stays at the largest number, as optax's count does, where the sum would wrap.
             count=jnp.where(count < before.count, jnp.iinfo(count.dtype).max, count),
-            mu=push(before.mu, own.mu, decay_mean),
-            nu=push(before.nu, own.nu, decay),
+            mu=push(before.mu, after.mu, decay_mean),
+            nu=push(before.nu, after.nu, decay),
         )
     if isinstance(before, optax.ScaleByRmsState):
-        return before._replace(nu=push(before.nu, own.nu, decay))
+        return before._replace(nu=push(before.nu, after.nu, decay))
     if isinstance(before, RunningStatistics):
-        return join_statistics(before, own)
-    return own[0]
+        return join_statistics(before, after)
+    return after[0]
 
 
 # --- one agent for all environments of a device: the first E / L are the first learner's, ... ---
@@ -125,7 +125,7 @@ def _joint_agent(agent: Agent, count: int) -> Agent:
     return Agent(
         init=partial(_init, agent, count),
         act=partial(_act, agent, count),
-        predict=agent.predict,  # of the merged actor
+        predict=agent.predict,  # by the merged actor
         update=partial(_update, agent, count),
         rollout_length=agent.rollout_length,
         interrupt=partial(_interrupt, agent),
@@ -144,8 +144,8 @@ def _act(
     agent: Agent, count: int, actor: Any, observation: PyTree, key: jax.Array
 ) -> tuple[PyTree, ...]:
     """Lets each learner act in its environments: actions i32[E], extras [E] and cores [E]."""
-    own = jax.tree.map(lambda x: split_envs(x, count, axis=0), (observation, key))
-    sent: tuple[PyTree, ...] = _for_each(count, agent.act, actor, *own)
+    operands = jax.tree.map(lambda x: split_envs(x, count, axis=0), (observation, key))
+    sent: tuple[PyTree, ...] = _for_each(count, agent.act, actor, *operands)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sent)
 
 
@@ -153,10 +153,10 @@ def _update(
     agent: Agent, count: int, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Updates each learner on the trajectory of its environments; the metrics are their means."""
-    own = jax.tree.map(lambda x: split_envs(x, count, axis=1), trajectory)
+    parts = jax.tree.map(lambda x: split_envs(x, count, axis=1), trajectory)
     numbers = jax.lax.axis_index(AXIS) * count + jnp.arange(count)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
-    state, metrics = _for_each(count, partial(_alone, agent.update), state, own, keys)
+    state, metrics = _for_each(count, partial(_alone, agent.update), state, parts, keys)
     return state, jax.tree.map(lambda x: x.mean(0), metrics)
 
 

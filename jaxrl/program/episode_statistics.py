@@ -1,4 +1,4 @@
-"""Statistics of whole games, kept on the device during play."""
+"""Statistics of whole games, which stay on the device during play."""
 
 import statistics
 from collections.abc import Sequence
@@ -56,12 +56,12 @@ def init(num_envs: int, num_devices: int, counted: bool, members: int = 1) -> Ep
 
     `num_envs` are those of a device, of all members of a population together.
     """
-    kept = num_devices * members
-    ring = kept * WINDOW
+    num_rings = num_devices * members
+    ring = num_rings * WINDOW
     return Episodes(
         **new_games(num_envs * num_devices, counted),
-        vector_step=jnp.zeros(kept, jnp.int32),
-        ended=jnp.zeros(kept, jnp.int32),
+        vector_step=jnp.zeros(num_rings, jnp.int32),
+        ended=jnp.zeros(num_rings, jnp.int32),
         scores=jnp.zeros(ring),
         lengths=jnp.zeros(ring, jnp.int32),
         ended_at=jnp.full(ring, -1, jnp.int32),
@@ -108,7 +108,7 @@ def _update(episodes: Episodes, timestep: TimeStep) -> Episodes:
     )
 
 
-def of_members(episodes: Episodes, num_devices: int, members: int) -> list[Episodes]:
+def split_members(episodes: Episodes, num_devices: int, members: int) -> list[Episodes]:
     """Returns the statistics of each member of a population, of all devices; on the host."""
 
     def part(number: int) -> Episodes:
@@ -151,16 +151,16 @@ def games_between(before: int, now: int) -> int:
     return (now - before) % 2**32
 
 
-def over_members(summaries: Sequence[EpisodeSummary]) -> EpisodeSummary:
+def summarize_members(summaries: Sequence[EpisodeSummary]) -> EpisodeSummary:
     """Summarizes the members of a population: the mean of their means, the lowest and the highest.
 
     A run alone is its only member.
     """
     if len(summaries) == 1:
         return summaries[0]
-    total = sum(own.episodes for own in summaries)
-    means = [own.return_mean for own in summaries if own.return_mean is not None]
-    lengths = [own.length_mean for own in summaries if own.length_mean is not None]
+    total = sum(summary.episodes for summary in summaries)
+    means = [summary.return_mean for summary in summaries if summary.return_mean is not None]
+    lengths = [summary.length_mean for summary in summaries if summary.length_mean is not None]
     if not means:
         return EpisodeSummary(total, None, None, None, None)
     return EpisodeSummary(

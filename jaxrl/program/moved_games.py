@@ -17,7 +17,7 @@ from jaxrl.runtime.mesh import REPLICATED, SHARDED, put_rows
 from jaxrl.types import PyTree
 
 
-def as_saved(groups: GroupStates, num_devices: int) -> GroupStates:
+def saved_shapes(groups: GroupStates, num_devices: int) -> GroupStates:
     """Returns groups in the shapes that `num_devices` devices had, all rows on every device."""
 
     def shapes(group: RolloutState) -> RolloutState:
@@ -33,7 +33,7 @@ def as_saved(groups: GroupStates, num_devices: int) -> GroupStates:
 def lay_out(groups: GroupStates, num_devices: int, mesh: Mesh) -> GroupStates:
     """Returns groups that `num_devices` devices saved, as the devices of the mesh hold them.
 
-    The statistics of ended games are merged, and kept by the first device.
+    The statistics of ended games are merged; the first device has them.
     """
     count = len(groups)
 
@@ -43,7 +43,7 @@ def lay_out(groups: GroupStates, num_devices: int, mesh: Mesh) -> GroupStates:
         parts = numbered.reshape(mesh.size, count, -1, *numbered.shape[1:])
         return tuple(parts[:, group].reshape(-1, *numbered.shape[1:]) for group in range(count))
 
-    rows = [jax.tree.map(_on_host, _by_environment(group)) for group in groups]
+    rows = [jax.tree.map(_host_array, _environment_rows(group)) for group in groups]
     leaves = [jax.tree.leaves(tree) for tree in rows]
     regrouped = zip(*(regroup(*same) for same in zip(*leaves, strict=True)), strict=True)
     shape = jax.tree.structure(rows[0])
@@ -53,7 +53,7 @@ def lay_out(groups: GroupStates, num_devices: int, mesh: Mesh) -> GroupStates:
     )
 
 
-def _by_environment(group: RolloutState) -> RolloutState:
+def _environment_rows(group: RolloutState) -> RolloutState:
     """Returns what has a row for each environment, with random keys as their data."""
     started: Any = (group.episodes.score, group.episodes.length, group.episodes.counted)
     return jax.tree.map(
@@ -61,7 +61,7 @@ def _by_environment(group: RolloutState) -> RolloutState:
     )
 
 
-def _on_host(x: jax.Array) -> np.ndarray:
+def _host_array(x: jax.Array) -> np.ndarray:
     """Returns an array of which every device has all rows."""
     return np.asarray(x.addressable_data(0))
 
@@ -69,7 +69,7 @@ def _on_host(x: jax.Array) -> np.ndarray:
 def _placed(group: RolloutState, rows: Any, mesh: Mesh) -> RolloutState:
     """Returns a group of these rows on the mesh."""
     score, length, counted = rows.episodes
-    ended = episode_statistics.merged(jax.tree.map(_on_host, group.episodes), mesh.size)
+    ended = episode_statistics.merged(jax.tree.map(_host_array, group.episodes), mesh.size)
     episodes = ended._replace(score=score, length=length, counted=counted)
     placed: PyTree = put_rows(mesh, rows._replace(episodes=episodes), SHARDED)
     return jax.tree.map(

@@ -1,4 +1,4 @@
-"""NaN and infinity: found in losses, parameters and optimizer state, or skipped."""
+"""NaN and infinity in losses, parameters and optimizer state: named, or skipped."""
 
 import math
 from functools import partial
@@ -17,7 +17,7 @@ def _is_float(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jnp.floating)
 
 
-def _as_mean(value: Any) -> Mean:
+def _mean(value: Any) -> Mean:
     return value if isinstance(value, Mean) else Mean(value, jnp.float32(1))
 
 
@@ -38,7 +38,7 @@ def _counted_update(
 ) -> tuple[AgentState, Metrics]:
     """Updates the agent; the metrics have the form of `_guarded_update`."""
     new, metrics = agent.update(state, trajectory, key)
-    sums: Metrics = {name: _as_mean(value) for name, value in metrics.items()}
+    sums: Metrics = {name: _mean(value) for name, value in metrics.items()}
     return new, sums | {SKIPPED: Count(jnp.float32(0))}
 
 
@@ -57,14 +57,14 @@ def _guarded_update(
         return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, old)
 
     def counted(value: Any) -> Mean:
-        total, number = _as_mean(value)
+        total, number = _mean(value)
         return Mean(jnp.where(fine, total, 0), jnp.where(fine, number, 0))
 
     old = agent.skip(state)
     actor = choose(new.actor, old.actor)._replace(updates=new.actor.updates)
-    kept: Metrics = {name: counted(value) for name, value in metrics.items()}
-    kept[SKIPPED] = Count(1 - fine.astype(jnp.float32))
-    return AgentState(actor, choose(new.train_state, old.train_state), new.memory), kept
+    sums: Metrics = {name: counted(value) for name, value in metrics.items()}
+    sums[SKIPPED] = Count(1 - fine.astype(jnp.float32))
+    return AgentState(actor, choose(new.train_state, old.train_state), new.memory), sums
 
 
 @jax.jit
@@ -77,8 +77,8 @@ def faults(state: AgentState) -> list[str]:
     """Names the arrays that are not finite: "parameters Dense_0.kernel have nan", ..."""
     named = {"parameters": state.actor.params, "statistics": state.actor.statistics}
     # An agent that keeps nothing else beside the parameters has the optimizer's state alone.
-    kept = state.train_state
-    parts = kept._asdict() if hasattr(kept, "opt_state") else {"opt_state": kept}
+    trained = state.train_state
+    parts = trained._asdict() if hasattr(trained, "opt_state") else {"opt_state": trained}
     named |= {"optimizer": parts.pop("opt_state"), **parts}
     floats = {
         f"{name} {jax.tree_util.keystr(path, simple=True, separator='.')}".strip(): x
@@ -86,10 +86,10 @@ def faults(state: AgentState) -> list[str]:
         for path, x in jax.tree_util.tree_flatten_with_path(part)[0]
         if _is_float(x)
     }
-    found = jax.device_get(_faults(list(floats.values())))
+    flags = jax.device_get(_faults(list(floats.values())))
     return [
         f"{name} {'have nan' if has_nan else 'have infinity'}"
-        for name, (has_nan, has_infinity) in zip(floats, found, strict=True)
+        for name, (has_nan, has_infinity) in zip(floats, flags, strict=True)
         if has_nan or has_infinity
     ]
 

@@ -50,7 +50,7 @@ def observe(
       choice: these actions, with the core's state after them.
       previous: row before the step.
       timestep: row of the step.
-      core: of an agent that remembers, else None.
+      core: that of an agent that remembers, else None.
     """
     stack = stack_frames(batches.stacks(observation), previous, timestep)
     if core is None:

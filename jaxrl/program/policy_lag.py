@@ -16,7 +16,7 @@ from jaxrl.types import Agent, AgentState, Metrics, PyTree, Trajectory
 class Delayed(NamedTuple):
     """The agent's train_state, and the actors of the next updates."""
 
-    train_state: PyTree  # the agent's own
+    train_state: PyTree  # the agent's
     actors: PyTree  # [lag, ...], the next to act first, the newest last
 
 

@@ -72,8 +72,8 @@ def _split_tuple(tree: PyTree, count: int, axis: int) -> PyTree:
     return tuple(jax.tree.map(partial(part, number), tree) for number in range(count))
 
 
-def _for_all_in_tuple(call: Callable[..., Any], *operands: PyTree) -> list[PyTree]:
-    results = [call(*of_member) for of_member in zip(*operands, strict=True)]
+def _map_tuple(call: Callable[..., Any], *operands: PyTree) -> list[PyTree]:
+    results = [call(*parts) for parts in zip(*operands, strict=True)]
     return list(zip(*results, strict=True))
 
 
@@ -83,7 +83,7 @@ TUPLE = Layout(
     member=lambda tree, number: tree[number],
     split=_split_tuple,
     flatten=lambda tree: jax.tree.map(lambda *xs: jnp.concatenate(xs), *tree),
-    for_all=_for_all_in_tuple,
+    for_all=_map_tuple,
     memory_spec=SHARDED,
 )
 # One tree whose arrays have an axis of members first, [M, ...]: one operation serves all.
@@ -129,8 +129,8 @@ def _act(
 ) -> tuple[PyTree, ...]:
     """Lets each member act in its environments: actions i32[M · E], extras and cores [M · E]."""
     layout = _layout()
-    of_members = (layout.split(x, count, 0) for x in (observation, key))
-    return tuple(map(layout.flatten, layout.for_all(agent.act, actor, *of_members)))
+    operands = (layout.split(x, count, 0) for x in (observation, key))
+    return tuple(map(layout.flatten, layout.for_all(agent.act, actor, *operands)))
 
 
 def _update(
@@ -138,8 +138,8 @@ def _update(
 ) -> tuple[AgentState, Metrics]:
     """Updates each member on the trajectory of its environments."""
 
-    def update(actor: ActorState, train_state: PyTree, memory: PyTree, *given: Any) -> Any:
-        new, metrics = agent.update(AgentState(actor, train_state, memory), *given)
+    def update(actor: ActorState, train_state: PyTree, memory: PyTree, *inputs: Any) -> Any:
+        new, metrics = agent.update(AgentState(actor, train_state, memory), *inputs)
         return *new, metrics
 
     layout = _layout()

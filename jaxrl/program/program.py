@@ -78,7 +78,7 @@ class Parts:
     """The parts of a program that training does not change."""
 
     plan: Plan
-    seeds: tuple[int, ...]  # of the run, or of each member of a population
+    seeds: tuple[int, ...]  # the run's, or each member's of a population
     learners: async_learners.Learners
     engines: rollout.Engines  # one per group
     mesh: Mesh
@@ -121,7 +121,7 @@ def make_program(
       agent: made for the environments of one learner (`plan.envs_per_learner`).
       engines: one per group.
       mesh: the devices.
-      seeds: of the members of a population; by default the plan's own, of one run.
+      seeds: those of the members of a population; by default the plan's seed, for a single run.
 
     Raises `ValueError` if the plan is of another number of devices.
     """
@@ -178,15 +178,15 @@ def update(parts: Parts, state: LoopState) -> LoopState:
 def updates_and_merge(parts: Parts, state: LoopState) -> LoopState:
     """Spreads the common state over the learners, lets each update it, and merges the results."""
     learners = parts.learners
-    own = state._replace(agent=learners.spread(state.agent))
+    apart = state._replace(agent=learners.spread(state.agent))
     if learners.updates_between_merges == 1:  # XLA keeps a loop of one round, and copies its carry
-        own = update(parts, own)
+        apart = update(parts, apart)
     else:
-        own = jax.lax.fori_loop(
-            0, learners.updates_between_merges, lambda _, own: update(parts, own), own
+        apart = jax.lax.fori_loop(
+            0, learners.updates_between_merges, lambda _, apart: update(parts, apart), apart
         )
-    return own._replace(
-        agent=learners.merge(state.agent, own.agent), metrics=learners.average(own.metrics)
+    return apart._replace(
+        agent=learners.merge(state.agent, apart.agent), metrics=learners.average(apart.metrics)
     )
 
 
@@ -281,7 +281,7 @@ def _new_agent(parts: Parts, params_keys: Sequence[jax.Array]) -> AgentState:
     """Returns the initial agent, or that of all members, laid out over the mesh."""
     agent, mesh = parts.learners.agent, parts.mesh
     # Two programs, because the one without the memory is the same for every size of memory. Each
-    # device makes its own memory, where it stays.
+    # device makes its memory, where it stays.
     learner = jax.jit(lambda key: agent.init(key)._replace(memory=()))
     memory = jax.jit(
         map_over_devices(lambda key: agent.init(key).memory, mesh, (REPLICATED,), SHARDED)
@@ -289,8 +289,8 @@ def _new_agent(parts: Parts, params_keys: Sequence[jax.Array]) -> AgentState:
     agents = []
     for key in params_keys:
         replicated_key = put(mesh, key, REPLICATED)
-        own = put(mesh, learner(key), REPLICATED)
-        agents.append(own._replace(memory=memory(replicated_key)))
+        replicated = put(mesh, learner(key), REPLICATED)
+        agents.append(replicated._replace(memory=memory(replicated_key)))
     return population.put_agents(mesh, agents)
 
 

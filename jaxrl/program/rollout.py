@@ -3,7 +3,7 @@
     strict       send, then T - 1 times [receive, send], receive, UPDATE
     overlapped   T times [receive, send], UPDATE on the received steps
 
-`send` chooses actions and starts the emulators' step, which runs on their own threads until
+`send` chooses actions and starts the emulators' step, which runs on other threads until
 `receive` waits for it. In the overlapped order the emulators step while the agent updates; the
 whole policy lag is the one action in flight, which was chosen before the update. With two groups of
 environments one group steps while actions are chosen for the other: receive 0, send 0, receive 1,
@@ -74,7 +74,7 @@ def start(
       timestep: the engine's first.
       keys: key[E], of the actions.
       episodes: statistics of no games yet.
-      core: of an agent that remembers, else None.
+      core: that of an agent that remembers, else None.
       stack_size: frames that the agent sees at once.
     """
     stack = fill_stack(jnp.asarray(timestep.frame), stack_size)

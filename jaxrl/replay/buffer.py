@@ -2,7 +2,7 @@
 
 A step holds only the newest frame of the stack that its action was chosen from; reading rebuilds
 the stacks. A million transitions take 7.1 GB instead of 56. The replay is sharded by device:
-each holds the steps of its own environments, and a batch draws from all of them.
+each holds the steps of its environments, and a batch draws from all of them.
 
     step         oldest ... a-3 a-2 a-1  a  ...  a+m  ...  newest
     stack of a              └───────────┘
@@ -29,7 +29,7 @@ PIXELS = 4  # side by side, travel as one u32
 BESIDE = 8  # bytes of a transition beside its frame
 RECALL = 9  # further ones of an agent that remembers: the last action, the last reward, a new game
 STATE_NUMBER = 4  # bytes of a number of its state
-USABLE = 0.9  # of the free memory; the rest is for networks and batches
+USABLE = 0.9  # share of the free memory; the rest is for networks and batches
 
 
 class Steps(NamedTuple):
@@ -51,7 +51,7 @@ class Replay(NamedTuple):
 
     ring: Steps
     steps: jax.Array  # i32[1], written so far, of each environment
-    priorities: PyTree = ()  # of `jaxrl.replay.prioritized`; () where all are drawn alike
+    priorities: PyTree = ()  # those of `jaxrl.replay.prioritized`; () where all are drawn alike
     # f32[E, C / stride, S], states of the core at the starts of `jaxrl.replay.sequences`
     states: PyTree = ()
 
@@ -100,7 +100,7 @@ def new(
       rows: C.
       frame_shape: pixels, height x width; the width is a multiple of 4.
       extras: dtypes of the extras of each step.
-      core: of an agent that remembers, else None.
+      core: that of an agent that remembers, else None.
       stores_state: whether the core's state before each step is stored, too.
     """
     shape = (num_envs, rows)
@@ -286,7 +286,7 @@ def window(replay: Replay, env: jax.Array, length: int, newest: PyTree) -> Traje
     """Reads the last `length` steps of some environments.
 
     Args:
-      replay: of `length` + 3 steps or more, as `rows_for_window` makes it.
+      replay: a replay of `length` + 3 steps or more, as `rows_for_window` makes it.
       env: i32[B], among this device's.
       length: T.
       newest: u8[B, 84, 84, 4] or a RecurrentObservation [B], after the last step.

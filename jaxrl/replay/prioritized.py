@@ -4,7 +4,7 @@ P(i) = pᵢ^α / Σⱼ pⱼ^α,  wᵢ = (N · P(i))^-β / max over the batch,  p
 
 Drawing has two levels: among the sums of blocks of about a hundred steps, then within a block. The
 sums are recomputed for every batch: there is no tree to maintain, and no rounding error adds up.
-Each device draws its share of a batch among its own steps.
+Each device draws its share of a batch among its steps.
 """
 
 from typing import NamedTuple

@@ -85,8 +85,8 @@ def add(memory: Replay, trajectory: Trajectory, form: Form) -> Replay:
     power, largest = memory.priorities
     flat = power.reshape(power.shape[0], -1)
     now, earlier = (_drawable(memory, steps, form) for steps in (memory.steps[0], before))
-    held = jnp.where(earlier, flat[:, : len(now)], largest)
-    flat = flat.at[:, : len(now)].set(jnp.where(now, held, 0.0))
+    power_now = jnp.where(earlier, flat[:, : len(now)], largest)
+    flat = flat.at[:, : len(now)].set(jnp.where(now, power_now, 0.0))
     return memory._replace(priorities=prioritized.Priorities(flat.reshape(power.shape), largest))
 
 

@@ -258,13 +258,13 @@ class Checkpoints:
         self,
         template: LoopState,
         step: int,
-        as_saved: Callable[[Any, int], Any] | None = None,
+        saved_shapes: Callable[[Any, int], Any] | None = None,
     ) -> RestoredRun:
         """Reads the checkpoint of `step` in the layout of the template, which is used up.
 
         The template provides what the checkpoint does not hold. From another number of devices
-        comes no memory, and games only where `as_saved(groups, devices)` gives the layout to read
-        them in, which they keep.
+        comes no memory, and games only where `saved_shapes(groups, devices)` gives the layout to
+        read them in, which they keep.
         """
         description = checkpoint_files.describe(self._run_dir, step)
         same = description.devices == num_devices(template)
@@ -272,7 +272,7 @@ class Checkpoints:
         # The overlapped order holds a step under way, which the strict one cannot receive.
         same_order = saved_config.parallel.order == self._config.parallel.order
         level = RestoreLevel.STATISTICS if same else RestoreLevel.NOTHING
-        if description.games == self._games != "" and same_order and (same or as_saved):
+        if description.games == self._games != "" and same_order and (same or saved_shapes):
             level = RestoreLevel.GAMES
         tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
         groups, memory = template.games, template.agent.memory
@@ -280,8 +280,8 @@ class Checkpoints:
         local: dict[str, PyTree] = {}
         if level is not RestoreLevel.NOTHING:
             local["games"] = groups if level is RestoreLevel.GAMES else drop_games(groups)
-            if as_saved and not same:
-                local["games"] = as_saved(local["games"], description.devices)
+            if saved_shapes and not same:
+                local["games"] = saved_shapes(local["games"], description.devices)
         if memory_saved:
             # A device may have no room for a second memory.
             local["memory"] = jax.tree.map(vacate, memory)
@@ -291,14 +291,14 @@ class Checkpoints:
         exactly = same and (level is RestoreLevel.GAMES or not description.games)
         parts = () if exactly else ("local",)
         restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
-        learner, local = restored["learner"], restored.get("local", {})
-        groups = local.get("games", groups)
+        learner, saved = restored["learner"], restored.get("local", {})
+        groups = saved.get("games", groups)
         if level is RestoreLevel.STATISTICS:
             groups = tuple(
                 group._replace(**{name: getattr(new, name) for name in GAMES})
                 for group, new in zip(groups, template.games, strict=True)
             )
-        memory = local.get("memory", memory)
+        memory = saved.get("memory", memory)
         agent = AgentState(restored["actor"], learner["train_state"], memory)
         state = LoopState(agent, groups, learner["key"], learner["metrics"])
         return RestoredRun(state, description, level)

@@ -136,7 +136,7 @@ def _games(session: TrainingSession, state: LoopState) -> list[EpisodeSummary]:
     """Returns statistics of all groups' games, of each run."""
     fetched = fetch([group.episodes for group in state.games])
     groups = [
-        episode_statistics.of_members(group, session.mesh.size, session.members)
+        episode_statistics.split_members(group, session.mesh.size, session.members)
         for group in fetched
     ]
     return [summarize(*own) for own in zip(*groups, strict=True)]
@@ -156,7 +156,7 @@ def _means(
 def _status(session: TrainingSession, members: Sequence[Member], rate: float) -> TrainingStatus:
     """Returns the figures of the status line, of a population's members together."""
     progress, first = members[0].progress, members[0]
-    games = episode_statistics.over_members([member.games for member in members])
+    games = episode_statistics.summarize_members([member.games for member in members])
     total, frame_skip = session.plan.total_steps, session.config.env.frame_skip
     return TrainingStatus(progress.step, total, rate, games, first.note, len(members), frame_skip)
 

@@ -3,6 +3,7 @@
 import contextlib
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,6 +24,7 @@ EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
 def check_fits(
     agent: AlgorithmConfig,
     num_envs: int,
+    *,
     free_bytes: int | float,
     share: float,
     copies: int = 1,
@@ -132,27 +134,33 @@ def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
     _check_play(plan, mesh, members)
     config = plan.config
     agent, num_envs = config.agent, config.num_envs
-    form = config.env.frame_shape, config.network.core_size
     if not agent.remembered(num_envs):
         return
+    check = partial(
+        check_fits,
+        agent,
+        num_envs,
+        frame_shape=config.env.frame_shape,
+        core_size=config.network.core_size,
+    )
     keeps = agent.remembers_past and config.checkpoint.memory
     local = num_local_devices(mesh) / mesh.size
     host = free_host_memory() / members
     if _on_cpu(mesh):
         where = "of host memory" + ", half of it for checkpoints" * keeps
         with _hint("or twice as much with --checkpoint.no-memory" * keeps):
-            check_fits(agent, num_envs, host, local, 1 + keeps, where, *form)
+            check(free_bytes=host, share=local, copies=1 + keeps, where=where)
         return
     free = free_device_memory(mesh)
     if free is not None:
         copies = 1 + (members > 1)  # those of a population are joined by a copy
-        check_fits(agent, num_envs, free / members, 1 / mesh.size, copies, "on each device", *form)
+        each, where = free / members, "on each device"
+        check(free_bytes=each, share=1 / mesh.size, copies=copies, where=where)
     elif not agent.remembers_past:
-        check_fits(agent, num_envs, host, local, 1, "of host memory", *form)
+        check(free_bytes=host, share=local, where="of host memory")
     if keeps:
         with _hint("or any --checkpoint.no-memory"):
-            where = "of host memory for checkpoints"
-            check_fits(agent, num_envs, host, local, 1, where, *form)
+            check(free_bytes=host, share=local, where="of host memory for checkpoints")
 
 
 @contextlib.contextmanager

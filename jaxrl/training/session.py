@@ -9,7 +9,7 @@ import jax
 
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
-from jaxrl.envs.flicker import games_of, with_games
+from jaxrl.envs.flicker import games_of, replace_games
 from jaxrl.program import population
 from jaxrl.program.program import Program
 from jaxrl.runs.checkpoint import Checkpoints
@@ -58,11 +58,11 @@ class TrainingSession(NamedTuple):
         for engine, group in zip(self.engines, state.games, strict=True):
             if engine.save is not None:
                 games = put(self.mesh, engine.save(), SHARDED)
-                group = group._replace(env=with_games(group.env, games))
+                group = group._replace(env=replace_games(group.env, games))
             if engine.pack is not None:
                 rows = engine.pack(jax.tree.map(local_rows, games_of(group.env)))
                 games = put(self.mesh, rows, SHARDED)
-                group = group._replace(env=with_games(group.env, games))
+                group = group._replace(env=replace_games(group.env, games))
             groups.append(group)
         return state._replace(games=tuple(groups))
 
@@ -97,10 +97,10 @@ class TrainingSession(NamedTuple):
         for engine, group, playing in zip(self.engines, state.games, new.games, strict=True):
             if engine.load is not None:
                 engine.load(local_rows(games_of(group.env)))
-                group = group._replace(env=with_games(group.env, games_of(playing.env)))
+                group = group._replace(env=replace_games(group.env, games_of(playing.env)))
             if engine.unpack is not None:
                 games = put(self.mesh, engine.unpack(local_rows(games_of(group.env))), SHARDED)
-                group = group._replace(env=with_games(group.env, games))
+                group = group._replace(env=replace_games(group.env, games))
             groups.append(group)
         return state._replace(games=tuple(groups))
 

@@ -288,7 +288,7 @@ def _begin(sessions: Sequence[TrainingSession], origin: ResumePoint) -> Beginnin
     if origin.checkpoint is None:
         return Beginning(state, (Progress(0, 0, 0.0, 0),) * len(sessions), new_games=True)
     restored = [
-        own.checkpoints.restore(template, origin.checkpoint, moved_games.as_saved)
+        own.checkpoints.restore(template, origin.checkpoint, moved_games.saved_shapes)
         for own, template in zip(sessions, session.run_states(state), strict=True)
     ]
     progress = tuple(own.description.progress for own in restored)

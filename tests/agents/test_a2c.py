@@ -16,6 +16,7 @@ from jaxrl.program import episode_statistics
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import AXIS, EnvSpec, Trajectory
+from tests.agents import invalid_rows
 from tests.conftest import catch_config
 
 SPEC = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
@@ -91,18 +92,8 @@ def test_micro_batches_add_up_to_one_gradient():
 @pytest.mark.rotating(1)
 def test_invalid_rows_change_nothing():
     data = trajectory()
-    invalid = ~data.valid
-    assert invalid.any()
     # The frames of an invalid row enter the statistics, but neither a value nor an entropy counts.
-    stacks = data.observation.at[:-1].set(
-        jnp.where(invalid[..., None, None, None], 255, data.observation[:-1])
-    )
-    other = data._replace(
-        observation=stacks,
-        action=jnp.where(invalid, (data.action + 1) % 3, data.action),
-        reward=jnp.where(invalid, 1000.0, data.reward),
-        discount=jnp.where(invalid, 1 - data.discount, data.discount),
-    )
+    other = invalid_rows.changed(data)
     learned = [(x.actor.params, x.train_state) for x in (update(data)[0], update(other)[0])]
     for a, b in zip(*map(jax.tree.leaves, learned), strict=True):
         np.testing.assert_array_equal(a, b)

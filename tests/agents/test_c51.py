@@ -100,13 +100,18 @@ def trajectory(seed, steps=4, envs=4):
     )
 
 
+def started(config):
+    """Returns the first state of the agent on one device, and its compiled update."""
+    agent = make_agent(resolve(config), SPEC)
+    state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
+    return state, jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
+
+
 @pytest.mark.slow
 def test_learning_starts_when_enough_is_played_and_the_target_network_lags():
     settings = {"learning_starts": 48, "target_update_interval": 32, "batch_size": 32}
     config = catch_config("c51_fast", num_envs=4, agent=settings)
-    agent = make_agent(resolve(config), SPEC)
-    state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
-    mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
+    state, mapped = started(config)
     history = [state]
     for i in range(5):  # 16 steps an update
         data = jax.tree.map(lambda x: x[None], trajectory(i))
@@ -136,9 +141,7 @@ def test_training_intensity_is_transitions_trained_per_transition_played():
     """Gradient steps are counted by Adam: 8 x 16 steps played = 4 batches of 32."""
     settings = {"learning_starts": 0, "batch_size": 32, "training_intensity": 8.0}
     config = catch_config("c51_fast", num_envs=4, agent=settings)
-    agent = make_agent(resolve(config), SPEC)
-    state = jax.tree.map(lambda x: x[None], agent.init(jax.random.key(0)))
-    mapped = jax.jit(jax.vmap(agent.update, in_axes=(0, 0, None), axis_name=AXIS))
+    state, mapped = started(config)
     for i in range(3):
         data = jax.tree.map(lambda x: x[None], trajectory(i))
         state, _ = mapped(state, data, jax.random.key(i))
@@ -174,9 +177,9 @@ def test_action_values_of_every_kind(torso, dueling):
     for atoms, shape in ((1, (2, 3)), (5, (2, 3, 5))):
         network = ActionValueNetwork(3, atoms, config)
         params = init_params(network, jax.random.key(0))
-        said = jax.jit(network.apply)({"params": params}, x)
-        assert said.shape == shape
-        assert np.isfinite(np.asarray(said)).all()
+        outputs = jax.jit(network.apply)({"params": params}, x)
+        assert outputs.shape == shape
+        assert np.isfinite(np.asarray(outputs)).all()
         assert ("Dense_1" in params) == dueling
 
 
@@ -186,10 +189,10 @@ def test_dueling_is_the_value_plus_the_centred_advantage():
     network = ActionValueNetwork(3, 1, config)
     params = init_params(network, jax.random.key(0))
     x = jnp.asarray(np.random.default_rng(0).random((2, 84, 84, 4)), jnp.float32)
-    said, kept = network.apply({"params": params}, x, capture_intermediates=True)
-    value = kept["intermediates"]["Dense_1"]["__call__"][0]
+    outputs, captured = network.apply({"params": params}, x, capture_intermediates=True)
+    value = captured["intermediates"]["Dense_1"]["__call__"][0]
     # The mean over actions is the state's value.
-    np.testing.assert_allclose(said.mean(axis=1, keepdims=True), value, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outputs.mean(axis=1, keepdims=True), value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

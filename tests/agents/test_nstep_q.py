@@ -54,9 +54,9 @@ def test_hand_worked_targets(target, expected):
 def test_games_that_end(target):
     config = NStepQConfig(gamma=0.5, target=target)
     # Terminated after row 0; row 1 is the reset, whose action was ignored.
-    found = nstep_q.targets(config, VALUES, ACTION, one([1, 0, 3], [0, 1, 1], [1, 0, 1]))[:, 0]
-    assert float(found[0]) == 1
-    assert float(found[2]) == (2 if target == "sarsa" else 6)
+    targets = nstep_q.targets(config, VALUES, ACTION, one([1, 0, 3], [0, 1, 1], [1, 0, 1]))[:, 0]
+    assert float(targets[0]) == 1
+    assert float(targets[2]) == (2 if target == "sarsa" else 6)
     # Cut by the time limit instead: the value of the last frame stands for the rest.
     cut = nstep_q.targets(config, VALUES, ACTION, one([1, 0, 3], [1, 1, 1], [1, 0, 1]))[:, 0]
     assert float(cut[0]) == 1 + 0.5 * (0 if target == "sarsa" else 2)
@@ -72,11 +72,11 @@ def test_targets_equal_rlax(target):
     lambda_ = 1.0 if target == "n_step" else 0.0
     oracle = rlax.lambda_returns(jnp.asarray(reward), discount, chosen[1:], lambda_)
     rows = one(reward, discount / 0.9, np.ones(5))
-    found = nstep_q.targets(
+    targets = nstep_q.targets(
         NStepQConfig(gamma=0.9, target=target), jnp.asarray(values)[:, None],
         jnp.asarray(action)[:, None], rows,
     )  # fmt: skip
-    np.testing.assert_allclose(found[:, 0], oracle, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(targets[:, 0], oracle, rtol=1e-5, atol=1e-6)
 
 
 def test_hand_worked_loss():
@@ -105,13 +105,13 @@ def test_sarsa_ends_with_the_value_of_a_draw_from_the_policy(epsilon):
         action = jnp.concatenate([played.action, last[None]])
         return float(jnp.sum(weight * nstep_q.targets(config.agent, values, action, played)))
 
-    def found(key):
+    def result(key):
         update = jax.vmap(made.update, in_axes=(0, 0, None), axis_name=AXIS)
         one_device = jax.tree.map(lambda x: x[None], (state, played))
         return update(*one_device, key)[1]["value/target"][0]
 
     best = expected(values[-1].argmax(-1))
-    of_keys = jax.jit(lambda keys: jax.lax.map(found, keys))(
+    of_keys = jax.jit(lambda keys: jax.lax.map(result, keys))(
         jax.random.split(jax.random.key(1), 64)
     )
     if epsilon == 0:

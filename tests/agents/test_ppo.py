@@ -20,6 +20,7 @@ from jaxrl.program.program import make_program
 from jaxrl.replay import minibatches
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import AXIS, EnvSpec, Trajectory
+from tests.agents import invalid_rows
 from tests.conftest import catch_config
 
 SPEC = EnvSpec(4, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
@@ -250,21 +251,11 @@ def test_before_the_first_step_the_policy_is_the_old_one():
 def test_invalid_rows_change_nothing():
     agent, state = make(normalize_values=True)
     data = trajectory(agent, state.actor)
-    invalid = ~data.valid
-    assert invalid.any()
     # The frames of an invalid row enter the statistics, but neither a value nor an entropy counts.
-    stacks = data.observation.at[:-1].set(
-        jnp.where(invalid[..., None, None, None], 255, data.observation[:-1])
-    )
-    other = data._replace(
-        observation=stacks,
-        action=jnp.where(invalid, (data.action + 1) % 3, data.action),
-        reward=jnp.where(invalid, 1000.0, data.reward),
-        discount=jnp.where(invalid, 1 - data.discount, data.discount),
-        extras=data.extras._replace(
-            log_prob=jnp.where(invalid, data.extras.log_prob - 5, data.extras.log_prob)
-        ),
-    )
+    log_prob = data.extras.log_prob
+    other_log_prob = jnp.where(data.valid, log_prob, log_prob - 5)
+    other = invalid_rows.changed(data)
+    other = other._replace(extras=data.extras._replace(log_prob=other_log_prob))
     before, after = (update(agent, state, rollout)[0] for rollout in (data, other))
     learned = [(x.actor.params, x.actor.statistics.value, x.train_state) for x in (before, after)]
     for a, b in zip(*map(jax.tree.leaves, learned), strict=True):

@@ -33,8 +33,8 @@ def test_acting_values_the_best_action():
     _, extras, _ = jax.jit(agent.act)(actor, observation, jax.random.split(jax.random.key(0), 4))
     network = ActionValueNetwork(3, 1, config.network)
     apply = jax.jit(network.apply)
-    said = apply({"params": actor.params}, normalize(observation, ()))
-    np.testing.assert_allclose(extras.value, said.max(-1), rtol=1e-5)
+    values = apply({"params": actor.params}, normalize(observation, ()))
+    np.testing.assert_allclose(extras.value, values.max(-1), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -101,8 +101,10 @@ def test_layers_are_normalized_over_their_channels():
     network = ActionValueNetwork(3, 1, config)
     params = init_params(network, jax.random.key(0))
     x = jnp.asarray(np.random.default_rng(0).random((2, 84, 84, 4)), jnp.float32)
-    _, kept = network.apply({"params": params}, x, capture_intermediates=True)
-    norms = [v for k, v in kept["intermediates"]["Torso_0"].items() if k.startswith("LayerNorm")]
+    _, captured = network.apply({"params": params}, x, capture_intermediates=True)
+    norms = [
+        v for k, v in captured["intermediates"]["Torso_0"].items() if k.startswith("LayerNorm")
+    ]
     assert len(norms) == 3
     for norm in norms:
         out = norm["__call__"][0]
@@ -119,7 +121,9 @@ def test_rectified_adam_is_optax_own():
     expected = params
     for step in range(8):
         gradient = {"x": jnp.array([0.3, step - 4.0])}
-        params, state = optimizers.apply(ours, gradient, state, params, jnp.float32(0.1))
+        params, state = optimizers.apply(
+            ours, gradients=gradient, opt_state=state, params=params, learning_rate=0.1
+        )
         change, oracle = theirs.update(gradient, oracle)
         expected = optax.apply_updates(expected, change)
         np.testing.assert_allclose(params["x"], expected["x"], rtol=1e-5)

@@ -97,15 +97,15 @@ def test_hand_worked_targets():
     both = outputs([[0, 1], [2, 1], [1, 2]], [[9, 9], [1, 2], [9, 1]])
     # Best by the online network: 1, 0, 1; by the target network these have 9, 1, 1: 99, 3, 3.
     # t = 1: one step is left: 2 + 0.5 · 3 = 3.5.  t = 0: 4 + 0.5 · 2 + 0.25 · 3 = 5.75.
-    found = r2d2.targets(PLAIN, both, steps((4, 2)))
-    np.testing.assert_allclose(found[0], np.sqrt([6.75, 4.5]) - 1, rtol=1e-5)
+    double = r2d2.targets(PLAIN, both, steps((4, 2)))
+    np.testing.assert_allclose(double[0], np.sqrt([6.75, 4.5]) - 1, rtol=1e-5)
     # One step each: 4 + 0.5 · 3, and as before.
     one = r2d2.targets(dataclasses.replace(PLAIN, n_step=1), both, steps((4, 2)))
     np.testing.assert_allclose(one[0], np.sqrt([6.5, 4.5]) - 1, rtol=1e-5)
     # Without double Q-learning the target network's own best: 8, then 99 = (9 + 1)² - 1.
-    own = r2d2.targets(dataclasses.replace(PLAIN, double_q=False), both, steps((4, 2)))
+    single = r2d2.targets(dataclasses.replace(PLAIN, double_q=False), both, steps((4, 2)))
     np.testing.assert_allclose(
-        own[0], np.sqrt([5 + 0.25 * 99 + 1, 2 + 0.5 * 99 + 1]) - 1, rtol=1e-5
+        single[0], np.sqrt([5 + 0.25 * 99 + 1, 2 + 0.5 * 99 + 1]) - 1, rtol=1e-5
     )
     # A termination: 4 + 0.5 · 2, and no more.
     ends = r2d2.targets(PLAIN, both, steps((4, 2), discount=(1, 0)))
@@ -260,8 +260,8 @@ def test_neither_the_burn_in_nor_the_target_has_a_gradient(played):
     @jax.jit
     @jax.grad
     def by_hand(params):
-        found = values(params, core)[:, :-1]
-        chosen = jnp.take_along_axis(found, steps.action[..., None], -1)[..., 0]
+        online = values(params, core)[:, :-1]
+        chosen = jnp.take_along_axis(online, steps.action[..., None], -1)[..., 0]
         return 0.5 * 6 * jnp.mean(jnp.square(target - chosen))
 
     close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-6)
@@ -282,12 +282,12 @@ def test_dueling_streams_follow_the_core():
     shapes = {name: params[name]["Dense_0"]["kernel"].shape for name in params if "Dense" in name}
     assert sorted(shapes.values()) == [(8, 1), (8, 3), (8, 8), (8, 8)]
     apply = jax.jit(lambda p: network.apply({"params": p}, observation).values)
-    found = apply(params)
+    outputs = apply(params)
     bias = {name: params[name]["Dense_0"]["bias"] for name in params if "Dense" in name}
     (head,) = (name for name, shape in shapes.items() if shape == (8, 3))
     moved = jax.tree.map(lambda x: x, params)
     moved[head]["Dense_0"]["bias"] = bias[head] + 5.0  # the same for all actions: no difference
-    np.testing.assert_allclose(apply(moved), found, atol=1e-5)
+    np.testing.assert_allclose(apply(moved), outputs, atol=1e-5)
     plain = ActionValueNetwork(3, 1, dataclasses.replace(config, dueling=False))
     one = jax.eval_shape(lambda: plain.init(jax.random.key(0), observation))["params"]
     assert sum("Dense" in name for name in one) == 1
@@ -312,12 +312,14 @@ def test_environments_explore_by_their_number(num_devices):
 def test_predicted_values_are_in_units_of_the_reward(played):
     config, agent, state = played.config, played.agent, played.states[-1]
     actor, observation = state.agent.actor, state.games[0].observation
-    found = jax.jit(agent.predict)(actor, observation)
+    prediction = jax.jit(agent.predict)(actor, observation)
     network = ActionValueNetwork(3, 1, config.network)
     play = jax.jit(lambda x: forward(network, actor.params, (), x).values)
     values = np.asarray(play(observation))
-    np.testing.assert_allclose(found.value, rlax.signed_parabolic(values.max(1), 1e-3), atol=1e-3)
-    np.testing.assert_array_equal(found.probabilities.argmax(1), values.argmax(1))
+    np.testing.assert_allclose(
+        prediction.value, rlax.signed_parabolic(values.max(1), 1e-3), atol=1e-3
+    )
+    np.testing.assert_array_equal(prediction.probabilities.argmax(1), values.argmax(1))
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -348,9 +350,9 @@ def test_a_replay_is_measured_with_its_states():
     fits = partial(memory_budget.check_fits, config.agent, 256, share=1, core_size=1024)
     # 84 x 84 + 8 + 9 bytes and 4,096 / 40 of a state, of a million transitions and a tenth more
     need = (7056 + 17 + 102.4) * 1e6 / 0.9
-    fits(need * 1.001)
+    fits(free_bytes=need * 1.001)
     with pytest.raises(UserError, match=r"needs 7\.2 GB, and 8\.0 GB are free: 990000 would fit"):
-        fits(need * 0.999)
+        fits(free_bytes=need * 0.999)
 
 
 def test_the_files_are_what_they_say():
@@ -420,8 +422,8 @@ def test_new_games_do_not_continue_those_in_the_replay():
 def test_solves_catch(game, steps):
     """Without a core -5/7 is the best of `catch_memory`.
 
-    The greedy policy misses a column or two for long, so it is asked after each tenth of `steps`,
-    and may take all.
+    The greedy policy misses a column or two for long, so it is evaluated after each tenth of
+    `steps`, and may take all.
     """
     config = catch_config(
         "r2d2_fast",

@@ -128,14 +128,14 @@ def update(agent, state, trajectory):
     return after, {name: mean(value) for name, value in metrics.items()}
 
 
-def check(found, **expected):
+def check(metrics, **expected):
     """Metrics by name, with `_` for `/`."""
     for name, value in expected.items():
-        assert found[name.replace("_", "/", 1)] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+        assert metrics[name.replace("_", "/", 1)] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
 
-def close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
 
 
 # --- policies ------------------------------------------------------------------------------------
@@ -166,6 +166,14 @@ def test_acting_says_the_value_and_the_probability_of_its_action():
             close(extras.log_prob, np.log([0.1, 0.9])[action])
 
 
+def check_prediction(prediction, probabilities, value):
+    """Checks a prediction of two observations without a distribution of the return."""
+    close(prediction.probabilities, probabilities)
+    close(prediction.value, value)
+    assert prediction.distributions.shape == (2, 2, 0)
+    assert prediction.support.shape == (0,)
+
+
 @pytest.mark.usefixtures("strict_shapes")
 def test_policies_predict_their_probabilities_and_values():
     agents = {
@@ -175,11 +183,8 @@ def test_policies_predict_their_probabilities_and_values():
     }
     for algorithm, settings in agents.items():
         agent, state = make(algorithm, settings)
-        found = agent.predict(with_params(state, ONLINE).actor, stacks([1, 2])[:, 0])
-        close(found.probabilities, [[0.25, 0.75], [0.1, 0.9]])
-        close(found.value, [2.0, 4.0])
-        assert found.distributions.shape == (2, 2, 0)
-        assert found.support.shape == (0,)
+        prediction = agent.predict(with_params(state, ONLINE).actor, stacks([1, 2])[:, 0])
+        check_prediction(prediction, [[0.25, 0.75], [0.1, 0.9]], [2.0, 4.0])
 
 
 @pytest.mark.usefixtures("strict_shapes")
@@ -381,24 +386,21 @@ def test_action_values_predict_the_policy_of_evaluation():
     }
     for algorithm, settings in agents.items():
         agent, state = make(algorithm, settings)
-        found = agent.predict(with_params(state, LEARNS).actor, stacks([1, 3])[:, 0])
+        prediction = agent.predict(with_params(state, LEARNS).actor, stacks([1, 3])[:, 0])
         # Action 1 is best; any action with probability 0.2.
-        close(found.probabilities, [[0.1, 0.9], [0.1, 0.9]])
-        close(found.value, [2.0, 6.0])
-        assert found.distributions.shape == (2, 2, 0)
-        assert found.support.shape == (0,)
+        check_prediction(prediction, [[0.1, 0.9], [0.1, 0.9]], [2.0, 6.0])
 
 
 @pytest.mark.usefixtures("strict_shapes")
 def test_c51_predicts_the_distribution_of_every_action():
     settings = replays(C51Config, num_atoms=3, v_min=-1.0, v_max=1.0, evaluation_epsilon=0.2)
     agent, state = make("c51", settings)
-    found = agent.predict(with_params(state, LEARNS_C51).actor, stacks([1])[:, 0])
-    close(found.distributions, [[[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]])
-    close(found.support, [-1.0, 0.0, 1.0])
+    prediction = agent.predict(with_params(state, LEARNS_C51).actor, stacks([1])[:, 0])
+    close(prediction.distributions, [[[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]])
+    close(prediction.support, [-1.0, 0.0, 1.0])
     # Means -0.5 and 0.4: action 1 is best.
-    close(found.value, [0.4])
-    close(found.probabilities, [[0.1, 0.9]])
+    close(prediction.value, [0.4])
+    close(prediction.probabilities, [[0.1, 0.9]])
 
 
 @pytest.mark.usefixtures("strict_shapes")

@@ -278,7 +278,13 @@ def test_several_updates_of_a_rollout_are_steps_on_one_minibatch_after_another()
         steps = jax.tree.map(lambda x, b=batch: jnp.swapaxes(x[:, b::2], 0, 1), data)
         weight = steps.valid / steps.valid.sum()
         gradients = jax.grad(objective)(params, steps, weight)
-        params, opt_state = optimizers.apply(optimizer, gradients, opt_state, params, 1.3e-3)
+        params, opt_state = optimizers.apply(
+            optimizer,
+            gradients=gradients,
+            opt_state=opt_state,
+            params=params,
+            learning_rate=1.3e-3,
+        )
     for a, b in zip(jax.tree.leaves(after.actor.params), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -302,7 +308,11 @@ def test_on_policy_it_is_the_n_step_return():
     data = windows(jnp.stack([log_policy[:, 0, 0], log_policy[:, 1, 1]], axis=1))
     _, parts = vtrace.loss(PREDICTION, data, config, 0.01)
     target = n_step_return(
-        data.steps.reward.T, jnp.ones((2, 1)), jnp.ones((2, 1), bool), PREDICTION.value.T, 0.5
+        reward_t=data.steps.reward.T,
+        discount_t=jnp.ones((2, 1)),
+        valid_t=jnp.ones((2, 1), bool),
+        value=PREDICTION.value.T,
+        gamma=0.5,
     )
     assert float(parts["value/target"]) == pytest.approx(float(target[0, 0]), rel=1e-5)
     assert float(parts["policy/ratio"]) == pytest.approx(1.0, rel=1e-5)

@@ -63,8 +63,8 @@ def test_human_normalized_scores():
 
 
 def test_published_scores_are_of_one_protocol():
-    noop = {found.algorithm: found.score for found in published_scores("breakout", "noop")}
-    sticky = {found.algorithm: found.score for found in published_scores("breakout", "sticky")}
+    noop = {entry.algorithm: entry.score for entry in published_scores("breakout", "noop")}
+    sticky = {entry.algorithm: entry.score for entry in published_scores("breakout", "sticky")}
     # Rainbow's paper, its table of no-op starts; C51's own paper
     assert (noop["DQN"], noop["Rainbow"], noop["C51"]) == (385.5, 417.5, 748.0)
     assert noop["DQN"] > 3 * sticky["DQN"]  # sticky actions are far harder there
@@ -72,13 +72,13 @@ def test_published_scores_are_of_one_protocol():
         "DQN", "Double DQN", "Dueling Double DQN", "C51", "Rainbow", "A2C", "ACER", "PPO"
     }  # fmt: skip
     assert set(sticky) == {"DQN", "C51", "Rainbow", "IQN", "IMPALA", "PPO"}
-    frames = {(found.algorithm, found.frames) for found in published_scores("pong", "noop")}
+    frames = {(entry.algorithm, entry.frames) for entry in published_scores("pong", "noop")}
     assert {("Rainbow", 200_000_000), ("A2C", 40_000_000), ("PPO", 40_000_000)} < frames
     # The table of Schulman 2017, and CleanRL's, after a fifth of the frames
     short = {
-        (found.algorithm, found.source.split()[0].strip(",")): found.score
-        for found in published_scores("breakout", "noop")
-        if found.frames == 40_000_000
+        (entry.algorithm, entry.source.split()[0].strip(",")): entry.score
+        for entry in published_scores("breakout", "noop")
+        if entry.frames == 40_000_000
     }
     assert short == {
         ("A2C", "Schulman"): 303.0,
@@ -91,6 +91,6 @@ def test_published_scores_are_of_one_protocol():
 def test_published_scores_are_of_known_games_and_none_is_invented():
     played = [game for game in known_games() if published_scores(game, "noop")]
     assert 55 <= len(played) <= 57
-    assert all(found.source for game in played for found in published_scores(game, "sticky"))
+    assert all(entry.source for game in played for entry in published_scores(game, "sticky"))
     assert published_scores("catch", "noop") == []
     assert published_scores("pong", "human starts") == []

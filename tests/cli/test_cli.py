@@ -199,7 +199,7 @@ def test_files_that_are_no_configurations_are_left_out_of_the_list(tmp_path, cap
         assert {"mine", "ppo_pong"} <= stems
         assert not {"other", "broken"} & stems
         broken, other = errors.splitlines()
-        assert broken.startswith("left out: 'configs/broken.toml' is no TOML")
+        assert broken.startswith("left out: 'configs/broken.toml' is not valid TOML")
         assert other.startswith("left out: 'configs/other.toml': unknown key 'tool'")
 
 

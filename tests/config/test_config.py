@@ -65,9 +65,9 @@ def test_a_whole_number_will_do_for_a_number():
 
 def test_a_whole_number_may_be_written_with_an_exponent():
     """As on the command line."""
-    found = from_table(tomllib.loads("total_steps = 2e6\nnum_envs = 4.0"))
-    assert (found.total_steps, found.num_envs) == (2_000_000, 4)
-    assert type(found.total_steps) is type(found.num_envs) is int
+    config = from_table(tomllib.loads("total_steps = 2e6\nnum_envs = 4.0"))
+    assert (config.total_steps, config.num_envs) == (2_000_000, 4)
+    assert type(config.total_steps) is type(config.num_envs) is int
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_unknown_games_get_the_nearest_names():
 def test_broken_files_are_named(tmp_path):
     broken = tmp_path / "c.toml"
     broken.write_bytes(b"num_envs = ")
-    with pytest.raises(UserError, match=r"c\.toml' is no TOML .*: correct it there"):
+    with pytest.raises(UserError, match=r"c\.toml' is not valid TOML .*: correct it there"):
         load(broken)
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="cannot read"):
@@ -321,8 +321,8 @@ def test_an_algorithm_that_computes_at_import_is_refused(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "eager.py").write_text(f"{OWN}\nONE = jnp.ones(())\n")
     command = [sys.executable, "-c", READ, str(tmp_path)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert said.startswith("Own\nalgorithm = 'eager': jaxrl/agents/eager.py computes with JAX")
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert output.startswith("Own\nalgorithm = 'eager': jaxrl/agents/eager.py computes with JAX")
 
 
 def test_settings_of_all_algorithms_are_read_without_jax():

@@ -10,7 +10,7 @@ from jaxrl.envs import choose_engine
 
 
 @pytest.mark.parametrize(
-    ("platform", "engine", "asked", "decided"),
+    ("platform", "engine", "interface", "decided"),
     [
         ("cpu", "atari2600", "auto", "xla"),
         ("cpu", "atari2600", "callback", "callback"),
@@ -20,9 +20,11 @@ from jaxrl.envs import choose_engine
         ("tpu", "envpool", "xla", "xla"),  # which `check_engine` refuses
     ],
 )
-def test_an_open_interface_is_that_of_the_platform(platform, engine, asked, decided, monkeypatch):
+def test_an_open_interface_is_that_of_the_platform(
+    platform, engine, interface, decided, monkeypatch
+):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
-    chosen = choose_engine("pong", EnvConfig(engine=engine, interface=asked))
+    chosen = choose_engine("pong", EnvConfig(engine=engine, interface=interface))
     assert chosen == EnvConfig(engine=engine, interface=decided)
 
 

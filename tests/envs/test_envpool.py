@@ -215,8 +215,8 @@ def test_lives_never_rise_without_a_closed_game():
                 score = length = 0
     number = int(games.ended[-1, 0])
     assert number == len(expected) < WINDOW
-    found = zip(games.scores[-1][:number], games.lengths[-1][:number], strict=True)
-    assert sorted(found) == sorted(expected)
+    games_ended = zip(games.scores[-1][:number], games.lengths[-1][:number], strict=True)
+    assert sorted(games_ended) == sorted(expected)
 
 
 def test_a_game_over_that_a_reset_reports_is_told_by_the_row_after_it():

@@ -75,11 +75,11 @@ def test_frames_are_blank_or_those_of_the_game_and_nothing_else_changes(engine):
 @pytest.mark.slow
 @pytest.mark.rotating(1)
 def test_every_frame_is_drawn_by_itself():
-    found = blank(play(config(0.5)))
+    blanks = blank(play(config(0.5)))
     # 16 x 120 and 15 x 121 pairs of which half are alike: a standard deviation of 0.0117.
-    assert abs((found[1:] == found[:-1]).mean() - 0.5) < 0.05
-    assert abs((found[:, 1:] == found[:, :-1]).mean() - 0.5) < 0.05
-    assert 0 < found[0].sum() < ENVS  # the first frames too
+    assert abs((blanks[1:] == blanks[:-1]).mean() - 0.5) < 0.05
+    assert abs((blanks[:, 1:] == blanks[:, :-1]).mean() - 0.5) < 0.05
+    assert 0 < blanks[0].sum() < ENVS  # the first frames too
     assert blank(play(config(1.0))).all()
 
 
@@ -112,10 +112,10 @@ def test_evaluations_flicker_and_say_so(tmp_path):
     _, first = engine.init(0)
     assert 0.3 < 1 - np.asarray(first.frame).any((1, 2)).mean() <= 1
     assert conditions.flicker == 0.75
-    found = evaluate.evaluate(flickering, constant(flickering), "noop", 4)
-    assert "no sticky actions, frames are blank with probability 0.75)" in describe(found)
-    write(tmp_path, found)
-    assert read(tmp_path) == found
+    evaluation = evaluate.evaluate(flickering, constant(flickering), "noop", 4)
+    assert "no sticky actions, frames are blank with probability 0.75)" in describe(evaluation)
+    write(tmp_path, evaluation)
+    assert read(tmp_path) == evaluation
     # Files of an older jaxrl do not have it.
     older = {name: value for name, value in vars(conditions).items() if name != "flicker"}
     assert read_conditions(older).flicker == 0
@@ -126,9 +126,9 @@ def test_evaluations_flicker_and_say_so(tmp_path):
 
 @pytest.mark.slow
 def test_films_and_traces_show_the_screen():
-    found = trace.trace(config(1.0), constant(config(1.0)), "noop", 0, 6)
+    record = trace.trace(config(1.0), constant(config(1.0)), "noop", 0, 6)
     # 36 rows of pixels are seven of the board: the ball falls through them.
-    ball = (found.frames[..., 0] == 255).any(2).argmax(1)
+    ball = (record.frames[..., 0] == 255).any(2).argmax(1)
     np.testing.assert_array_equal(ball * 7 // 36, range(7))
     engine = make_engine(config(1.0), 2)
     agent = make_agent(resolve(config(1.0)), engine.spec)

@@ -89,10 +89,10 @@ def test_stacks_come_back_from_a_replay_of_other_frames():
     )  # fmt: skip
     memory = buffer.add(buffer.new(2, 8, (20, 16)), played)
     place = buffer.Place(jnp.array([1]), jnp.array([3]))
-    found = buffer.read(memory, place, 1, 0.99)
-    assert found.observation.shape == (1, 20, 16, 4)
-    np.testing.assert_array_equal(found.observation[0, ..., 3], frames[6, 1])
-    np.testing.assert_array_equal(found.observation[0, ..., 0], frames[3, 1])
+    transitions = buffer.read(memory, place, 1, 0.99)
+    assert transitions.observation.shape == (1, 20, 16, 4)
+    np.testing.assert_array_equal(transitions.observation[0, ..., 3], frames[6, 1])
+    np.testing.assert_array_equal(transitions.observation[0, ..., 0], frames[3, 1])
     assert buffer.transition_bytes((20, 16)) == 20 * 16 + 8
 
 
@@ -112,8 +112,8 @@ def test_networks_follow(network, shape, units):
     made = PolicyValueNetwork(3, NetworkConfig(**network))
     params = jax.eval_shape(lambda: init_params(made, jax.random.key(0), shape))
     assert params["Torso_0"]["Dense_0"]["Dense_0"]["kernel"].shape[0] == units
-    said = jax.eval_shape(made.apply, {"params": params}, jnp.zeros((2, *shape, 4)))
-    assert said.logits.shape == (2, 3)
+    outputs = jax.eval_shape(made.apply, {"params": params}, jnp.zeros((2, *shape, 4)))
+    assert outputs.logits.shape == (2, 3)
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,14 @@ def test_each_run_has_the_games_that_it_has_alone(engine, env):
     shared = play(make_engine(config, len(SEEDS) * ENVS, 1, EnvGroup(members=len(SEEDS))), *SEEDS)
     assert shared.game_over.any()
     for number, seed in enumerate(SEEDS):
-        own = jax.tree.map(lambda x, n=number: x[:, n * ENVS : (n + 1) * ENVS], shared)
-        jax.tree.map(np.testing.assert_array_equal, own, play(make_engine(config, ENVS), seed))
+        member = jax.tree.map(lambda x, n=number: x[:, n * ENVS : (n + 1) * ENVS], shared)
+        jax.tree.map(np.testing.assert_array_equal, member, play(make_engine(config, ENVS), seed))
 
 
 def test_environments_of_members_are_counted_apart():
     """Two devices of 2 members with 2 environments each, in the second of two groups."""
-    found = env_ids(4, 2, EnvGroup(1, 2, members=2))
-    assert found.tolist() == [[2, 3, 2, 3], [6, 7, 6, 7]]
+    numbers = env_ids(4, 2, EnvGroup(1, 2, members=2))
+    assert numbers.tolist() == [[2, 3, 2, 3], [6, 7, 6, 7]]
     seeds = [first_env_seed(seed) for seed in (5, 9)]
     assert first_env_seeds((5, 9), 4).tolist() == [seeds[0], seeds[0], seeds[1], seeds[1]]
 

@@ -61,7 +61,7 @@ def test_a_layer_and_its_gradients_equal_xlas_in_float64(case):
     ours = with_gradients(lambda *given: convolution(*given, form), arrays(*case[:-1]))
     with jax.enable_x64():
         exact = with_gradients(
-            lambda *given: layers.by_products(*given, form, layers.xla_convolution),
+            lambda *given: layers.product_layer(*given, form, layers.xla_convolution),
             arrays(*case[:-1], dtype=jnp.float64),
         )
     for mine, theirs in zip(ours, exact, strict=True):
@@ -105,8 +105,8 @@ import hashlib
 from tests.kernels.test_convolution import LAYERS, arrays, with_gradients
 from jaxrl.kernels.convolution import convolution
 for case in (LAYERS[1], LAYERS[5]):
-    found = with_gradients(lambda *given: convolution(*given, case[-1]), arrays(*case[:-1]))
-    print(hashlib.sha256(b"".join(x.tobytes() for x in found)).hexdigest())
+    results = with_gradients(lambda *given: convolution(*given, case[-1]), arrays(*case[:-1]))
+    print(hashlib.sha256(b"".join(x.tobytes() for x in results)).hexdigest())
 """
 
 
@@ -151,7 +151,7 @@ def test_what_is_not_a_number_stays_so_and_has_no_gradient_through_a_rectifier()
     x, kernel, bias = arrays(1, 3, 3, 16, 3, 16)
     bias = jnp.full_like(bias, 5.0)  # outputs are above 0
     spoilt = x.at[0, 1, 1, 2].set(jnp.nan)
-    for function in (convolution, layers.by_products):
+    for function in (convolution, layers.product_layer):
         y, of_x, _, _ = with_gradients(
             lambda *given, f=function: f(*given, form), (x, kernel, bias)
         )

@@ -81,25 +81,25 @@ def flax_step(kind, params, carry, x):
         return array[..., index * UNITS : (index + 1) * UNITS]
 
     if kind == "lstm":
-        own = {}
+        cell_params = {}
         for index, gate in enumerate("ifgo"):
-            own["i" + gate] = {"kernel": part(params["inputs"], index)}
-            own["h" + gate] = {
+            cell_params["i" + gate] = {"kernel": part(params["inputs"], index)}
+            cell_params["h" + gate] = {
                 "kernel": part(params["recurrent"], index),
                 "bias": part(params["bias"], index),
             }
         cell = nn.LSTMCell(UNITS)
-        (c, h), _ = cell.apply({"params": own}, tuple(jnp.split(carry, 2)), x)
+        (c, h), _ = cell.apply({"params": cell_params}, tuple(jnp.split(carry, 2)), x)
         return jnp.concatenate([c, h])
-    own = {}
+    cell_params = {}
     for index, gate in enumerate("rzn"):
-        own["i" + gate] = {
+        cell_params["i" + gate] = {
             "kernel": part(params["inputs"], index),
             "bias": part(params["bias"], index),
         }
-        own["h" + gate] = {"kernel": part(params["recurrent"], index)}
-    own["hn"]["bias"] = params["new_bias"]
-    return nn.GRUCell(UNITS).apply({"params": own}, carry, x)[0]
+        cell_params["h" + gate] = {"kernel": part(params["recurrent"], index)}
+    cell_params["hn"]["bias"] = params["new_bias"]
+    return nn.GRUCell(UNITS).apply({"params": cell_params}, carry, x)[0]
 
 
 @pytest.mark.slow

@@ -81,9 +81,9 @@ def test_torsos_have_the_published_sizes(torso, parameters, init):
     # impala: (9*4*16+16 + 4*(9*16*16+16)) + (9*16*32+32 + 4*(9*32*32+32)) + 5*(9*32*32+32)
     #         + 11*11*32*256+256 + 256*7+7
     assert sum(x.size for x in jax.tree.leaves(params)) == parameters
-    said = jax.eval_shape(network.apply, {"params": params}, jnp.zeros((2, 84, 84, 4)))
-    assert said.logits.shape == (2, 6)
-    assert said.value.shape == (2,)
+    outputs = jax.eval_shape(network.apply, {"params": params}, jnp.zeros((2, 84, 84, 4)))
+    assert outputs.logits.shape == (2, 6)
+    assert outputs.value.shape == (2,)
 
 
 def test_statistics_equal_numpy_over_batches_and_devices():
@@ -272,7 +272,7 @@ def test_on_a_cpu_without_kernels_no_pixel_is_moved_as_a_float(core, dtype, monk
 @pytest.mark.slow
 def test_bfloat16_computes_about_the_same_with_float32_parameters():
     x = jnp.asarray(np.random.default_rng(0).random((4, 84, 84, 4)), jnp.float32)
-    said = {}
+    outputs = {}
     for dtype in ("float32", "bfloat16"):
         config = NetworkConfig(torso="nips", dtype=dtype)
         network = PolicyValueNetwork(3, config)
@@ -285,9 +285,9 @@ def test_bfloat16_computes_about_the_same_with_float32_parameters():
         assert {leaf.dtype for leaf in jax.tree.leaves((params, gradient))} == {
             jnp.dtype("float32")
         }
-        said[dtype] = jax.jit(network.apply)({"params": params}, x).value, gradient
-    exact, rounded = (np.asarray(said[dtype][0]) for dtype in ("float32", "bfloat16"))
+        outputs[dtype] = jax.jit(network.apply)({"params": params}, x).value, gradient
+    exact, rounded = (np.asarray(outputs[dtype][0]) for dtype in ("float32", "bfloat16"))
     assert rounded.dtype == np.float32
     assert 0 < np.abs(rounded - exact).max() < 0.02 * np.abs(exact).max()
-    for a, b in zip(*(jax.tree.leaves(said[d][1]) for d in said), strict=True):
+    for a, b in zip(*(jax.tree.leaves(outputs[d][1]) for d in outputs), strict=True):
         assert np.linalg.norm(a - b) <= 0.2 * np.linalg.norm(a)

@@ -26,14 +26,14 @@ def test_a_layer_by_hand():
     params = layer.init(jax.random.key(1), x, None)["params"]
     np.testing.assert_allclose(params["kernel_noise"], 0.5 / np.sqrt(2), rtol=1e-6)
     assert np.abs(params["kernel"]).max() <= 1 / np.sqrt(2)
-    said = layer.apply({"params": params}, x, key)
+    outputs = layer.apply({"params": params}, x, key)
     for row in range(2):
         noise = np.asarray(jax.random.normal(jax.random.fold_in(key[row], 7), (5,)))
         noise = np.sign(noise) * np.sqrt(np.abs(noise))
         within, out = noise[:2], noise[2:]
         kernel = params["kernel"] + params["kernel_noise"] * np.outer(within, out)
         bias = params["bias"] + params["bias_noise"] * out
-        np.testing.assert_allclose(said[row], x[row] @ kernel + bias, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(outputs[row], x[row] @ kernel + bias, rtol=1e-4, atol=1e-6)
     mean = layer.apply({"params": params}, x, None)
     np.testing.assert_allclose(mean, x @ params["kernel"] + params["bias"], rtol=1e-5)
 
@@ -46,10 +46,10 @@ def test_no_two_rows_or_layers_have_the_same_noise():
     x = jnp.tile(jnp.asarray(np.random.default_rng(0).random((1, 84, 84, 4)), jnp.float32),
                  (4, 1, 1, 1))  # fmt: skip
     keys = jax.random.split(jax.random.key(0), 4)
-    said = network.apply({"params": params}, x, keys)
-    assert len({row.tobytes() for row in np.asarray(said)}) == 4
+    outputs = network.apply({"params": params}, x, keys)
+    assert len({row.tobytes() for row in np.asarray(outputs)}) == 4
     again = network.apply({"params": params}, x[:1], keys[2:3])
-    np.testing.assert_allclose(again[0], said[2], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(again[0], outputs[2], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from tests.conftest import recipe_file
 
 def test_epsilon_falls_linearly_by_step():
     config = C51Config(epsilon_start=1.0, epsilon_end=0.1, epsilon_decay_steps=1000)
-    found = [exploration.epsilon(config, jnp.float32(s), 2) for s in (0, 500, 1000, 5000)]
-    np.testing.assert_allclose(found, [[1.0] * 2, [0.55] * 2, [0.1] * 2, [0.1] * 2], rtol=1e-6)
+    epsilons = [exploration.epsilon(config, jnp.float32(s), 2) for s in (0, 500, 1000, 5000)]
+    np.testing.assert_allclose(epsilons, [[1.0] * 2, [0.55] * 2, [0.1] * 2, [0.1] * 2], rtol=1e-6)
 
 
 def test_epsilon_falls_by_the_steps_of_all_environments():

@@ -19,7 +19,11 @@ def one_step(config, gradient, steps=1):
     state = optimizer.init(params)
     for _ in range(steps):
         params, state = optimizers.apply(
-            optimizer, jnp.float32(gradient), state, params, jnp.float32(config.learning_rate)
+            optimizer,
+            gradients=jnp.float32(gradient),
+            opt_state=state,
+            params=params,
+            learning_rate=jnp.float32(config.learning_rate),
         )
     return float(params)
 

@@ -23,7 +23,12 @@ def sequences(*rows):
 
 
 def maybe_jit(function, jit):
-    return jax.jit(function, static_argnums=(4, 5)) if jit else function
+    return jax.jit(function, static_argnames=("gamma", "lambda_")) if jit else function
+
+
+def rows(reward, discount, valid, value):
+    """The arrays that every function takes."""
+    return {"reward_t": reward, "discount_t": discount, "valid_t": valid, "value": value}
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -33,9 +38,8 @@ def test_hand_worked_episode_with_termination_and_reset(jit):
     discount = sequences([1.0, 0.0, 1.0, 1.0])
     valid = sequences([True, True, False, True])
     value = sequences([10.0, 20.0, 30.0, 40.0, 50.0])
-    target = maybe_jit(lambda *a: n_step_return(*a[:5]), jit)(
-        reward, discount, valid, value, 0.5, None
-    )
+    function = jax.jit(n_step_return, static_argnames="gamma") if jit else n_step_return
+    target = function(**rows(reward, discount, valid, value), gamma=0.5)
     # R3 = 3 + 0.5 * 50 = 28;  R2 = v2 = 30 (invalid);  R1 = 2;  R0 = 1 + 0.5 * 2 = 2
     np.testing.assert_allclose(target[:, 0], [2.0, 2.0, 30.0, 28.0])
 
@@ -44,15 +48,15 @@ def test_hand_worked_returns_that_shorten_at_the_end():
     reward = sequences([1.0, 2.0, 4.0, 8.0])
     value = sequences([10.0, 20.0, 30.0, 40.0, 50.0])
     ones = jnp.ones((4, 1))
-    target = truncated_n_step_return(reward, ones, ones > 0, value, 0.5, 2)
+    target = truncated_n_step_return(**rows(reward, ones, ones > 0, value), gamma=0.5, n_step=2)
     # Two rewards each, 1 + 0.5 * 2 + 0.25 * 30; of row 3 one, 8 + 0.5 * 50
     np.testing.assert_allclose(target[:, 0], [9.5, 14.0, 20.5, 33.0])
     # Row 1 ends the game, row 2 is the reset: R0 = 1 + 0.5 * 2, R1 = 2, R2 = v2
     discount, valid = ones.at[1].set(0), (ones > 0).at[2].set(False)
-    ended = truncated_n_step_return(reward, discount, valid, value, 0.5, 3)
+    ended = truncated_n_step_return(**rows(reward, discount, valid, value), gamma=0.5, n_step=3)
     np.testing.assert_allclose(ended[:, 0], [2.0, 2.0, 30.0, 33.0])
     # Truncated: R1 = 2 + 0.5 * v2, R0 = 1 + 0.5 * 17
-    cut = truncated_n_step_return(reward, ones, valid, value, 0.5, 3)
+    cut = truncated_n_step_return(**rows(reward, ones, valid, value), gamma=0.5, n_step=3)
     np.testing.assert_allclose(cut[:, 0], [9.5, 17.0, 30.0, 33.0])
 
 
@@ -61,7 +65,7 @@ def test_truncation_bootstraps_from_the_frame_that_came_with_it():
     reward = sequences([1.0, 2.0, 9.0, 3.0])
     valid = sequences([True, True, False, True])
     value = sequences([10.0, 20.0, 30.0, 40.0, 50.0])
-    target = n_step_return(reward, jnp.ones((4, 1)), valid, value, 0.5)
+    target = n_step_return(**rows(reward, jnp.ones((4, 1)), valid, value), gamma=0.5)
     # R3 = 28;  R1 = 2 + 0.5 * v2 = 17, not 2 + 0.5 * R3;  R0 = 1 + 0.5 * 17 = 9.5
     np.testing.assert_allclose(target[:, 0], [9.5, 17.0, 30.0, 28.0])
 
@@ -70,7 +74,9 @@ def test_truncation_bootstraps_from_the_frame_that_came_with_it():
 def test_hand_worked_lambda(jit):
     reward, value = sequences([1.0, 0.0], [0.0, 1.0]), sequences([2.0, 4.0, 8.0], [2.0, 2.0, 2.0])
     ones = jnp.ones((2, 2))
-    advantage = maybe_jit(lambda_advantage, jit)(reward, ones, ones > 0, value, 0.5, 0.5)
+    advantage = maybe_jit(lambda_advantage, jit)(
+        **rows(reward, ones, ones > 0, value), gamma=0.5, lambda_=0.5
+    )
     # delta1 = 0 + 4 - 4 = 0;  delta0 = 1 + 2 - 2 = 1;  A0 = 1 + 0.5 * 0.5 * 0
     # Of the other environment: delta1 = 1 + 1 - 2 = 0;  delta0 = 0 + 1 - 2 = -1
     np.testing.assert_allclose(advantage, [[1.0, -1.0], [0.0, 0.0]])
@@ -107,7 +113,7 @@ def gae_oracle(reward, discount, value, lambda_):
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
 def test_equals_rlax_where_every_row_is_valid(seed, lambda_):
     reward, discount, valid, value = random_sequences(seed)
-    ours = lambda_advantage(reward, discount, valid, value, 0.9, lambda_)
+    ours = lambda_advantage(**rows(reward, discount, valid, value), gamma=0.9, lambda_=lambda_)
     oracle = gae_oracle(reward, discount, value, lambda_)
     np.testing.assert_allclose(ours, oracle, rtol=1e-5, atol=1e-5)
 
@@ -116,7 +122,7 @@ def test_equals_rlax_where_every_row_is_valid(seed, lambda_):
 def test_n_step_return_equals_rlax(seed):
     reward, discount, valid, value = random_sequences(seed)
     oracle = each_environment(rlax.discounted_returns, reward, 0.9 * discount, value[1:])
-    ours = n_step_return(reward, discount, valid, value, 0.9)
+    ours = n_step_return(**rows(reward, discount, valid, value), gamma=0.9)
     np.testing.assert_allclose(ours, oracle, rtol=1e-5, atol=1e-5)
 
 
@@ -125,7 +131,8 @@ def test_valid_rows_equal_rlax_on_each_part_between_resets(seed):
     reward, discount, valid, value = random_sequences(seed)
     cuts = [7, 19]
     valid[cuts] = False
-    ours = np.asarray(lambda_advantage(reward, discount, valid, value, 0.9, 0.8))
+    arrays = rows(reward, discount, valid, value)
+    ours = np.asarray(lambda_advantage(**arrays, gamma=0.9, lambda_=0.8))
     assert (ours[cuts] == 0).all()
     for begin, end in ((0, 7), (8, 19), (20, 30)):
         part = slice(begin, end)
@@ -136,32 +143,35 @@ def test_valid_rows_equal_rlax_on_each_part_between_resets(seed):
 def test_a_reset_cuts_only_its_own_environment():
     reward, discount, valid, value = random_sequences(0)
     valid[7, 0] = False
-    together = lambda_advantage(reward, discount, valid, value, 0.9, 0.8)
+    arrays = rows(reward, discount, valid, value)
+    together = lambda_advantage(**arrays, gamma=0.9, lambda_=0.8)
     for env in range(ENVS):
         alone = slice(env, env + 1)
-        single = lambda_advantage(
-            reward[:, alone], discount[:, alone], valid[:, alone], value[:, alone], 0.9, 0.8
-        )
+        part = {name: array[:, alone] for name, array in arrays.items()}
+        single = lambda_advantage(**part, gamma=0.9, lambda_=0.8)
         np.testing.assert_allclose(together[:, alone], single, rtol=1e-5, atol=1e-6)
 
 
 def test_wrong_shapes_are_refused():
+    short, flat = jnp.ones((3, 1)), jnp.ones(3)
     with pytest.raises(AssertionError):
-        n_step_return(
-            jnp.ones((3, 1)), jnp.ones((3, 1)), jnp.ones((3, 1), bool), jnp.ones((3, 1)), 0.9
-        )
+        n_step_return(**rows(short, short, short > 0, short), gamma=0.9)
     with pytest.raises(AssertionError):
-        n_step_return(jnp.ones(3), jnp.ones(3), jnp.ones(3, bool), jnp.ones(4), 0.9)
+        n_step_return(**rows(flat, flat, flat > 0, jnp.ones(4)), gamma=0.9)
+
+
+def off_policy():
+    """Two rows of one environment, of another policy."""
+    ones = jnp.ones((2, 1))
+    arrays = rows(sequences([1.0, 2.0]), ones, ones > 0, sequences([2.0, 4.0, 8.0]))
+    return arrays | {"ratio_t": sequences([0.5, 4.0])}
 
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_hand_worked_vtrace(jit):
     # Ratios 0.5 and 4, rho cut at 2 and c at 1; gamma = 0.5.
-    function = jax.jit(vtrace, static_argnums=(5, 6, 7)) if jit else vtrace
-    target, advantage = function(
-        sequences([1.0, 2.0]), jnp.ones((2, 1)), jnp.ones((2, 1), bool),
-        sequences([2.0, 4.0, 8.0]), sequences([0.5, 4.0]), 0.5, 2.0, 1.0,
-    )  # fmt: skip
+    function = jax.jit(vtrace, static_argnames=("gamma", "clip_rho", "clip_c")) if jit else vtrace
+    target, advantage = function(**off_policy(), gamma=0.5, clip_rho=2.0, clip_c=1.0)
     # v1 = 4 + 2 * (2 + 4 - 4) = 8;  v0 = 2 + 0.5 * (1 + 2 - 2) + 0.5 * 0.5 * (8 - 4) = 3.5
     np.testing.assert_allclose(target[:, 0], [3.5, 8.0])
     # 0.5 * (1 + 0.5 * 8 - 2) = 1.5;  2 * (2 + 0.5 * 8 - 4) = 4
@@ -170,10 +180,7 @@ def test_hand_worked_vtrace(jit):
 
 def test_hand_worked_vtrace_with_shorter_traces():
     # As above, with lambda = 0.5.
-    target, advantage = vtrace(
-        sequences([1.0, 2.0]), jnp.ones((2, 1)), jnp.ones((2, 1), bool),
-        sequences([2.0, 4.0, 8.0]), sequences([0.5, 4.0]), 0.5, 2.0, 1.0, 0.5,
-    )  # fmt: skip
+    target, advantage = vtrace(**off_policy(), gamma=0.5, clip_rho=2.0, clip_c=1.0, lambda_=0.5)
     # v1 = 8 as above;  v0 = 2 + 0.5 * (1 + 2 - 2) + 0.5 * 0.5 * 0.5 * (8 - 4) = 3
     np.testing.assert_allclose(target[:, 0], [3.0, 8.0])
     # 0.5 * (1 + 0.5 * (4 + 8) / 2 - 2) = 1;  2 * (2 + 0.5 * 8 - 4) = 4
@@ -193,7 +200,10 @@ def test_vtrace_equals_rlax_on_each_part_between_resets(seed, clip_rho, lambda_)
     ratio = np.exp(normal).astype(np.float32)
     cuts = [7, 19]
     valid[cuts] = False
-    target, advantage = vtrace(reward, discount, valid, value, ratio, 0.9, clip_rho, 1.0, lambda_)
+    target, advantage = vtrace(
+        **rows(reward, discount, valid, value), ratio_t=ratio, gamma=0.9,
+        clip_rho=clip_rho, clip_c=1.0, lambda_=lambda_,
+    )  # fmt: skip
     np.testing.assert_array_equal(target[np.array(cuts)], value[cuts])
     assert (np.asarray(advantage)[cuts] == 0).all()
     for begin, end in ((0, 7), (8, 19), (20, 30)):
@@ -215,10 +225,11 @@ def test_on_policy_vtrace_is_the_lambda_return(seed, lambda_):
     reward, discount, valid, value = random_sequences(seed)
     valid[[3, 20]] = False
     ones = np.ones((30, ENVS), np.float32)
-    target, advantage = vtrace(reward, discount, valid, value, ones, 0.9, lambda_=lambda_)
-    expected = lambda_return(reward, discount, valid, value, 0.9, lambda_)
+    arrays = rows(reward, discount, valid, value)
+    target, advantage = vtrace(**arrays, ratio_t=ones, gamma=0.9, lambda_=lambda_)
+    expected = lambda_return(**arrays, gamma=0.9, lambda_=lambda_)
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
-    expected = lambda_advantage(reward, discount, valid, value, 0.9, lambda_)
+    expected = lambda_advantage(**arrays, gamma=0.9, lambda_=lambda_)
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -226,17 +237,17 @@ def test_vtrace_with_environments_first_is_the_same():
     reward, discount, valid, value = random_sequences(0)
     valid[7, 0] = False
     ratio = np.exp(np.random.default_rng(1).normal(size=(30, ENVS))).astype(np.float32)
-    time_first = vtrace(reward, discount, valid, value, ratio, 0.9, lambda_=0.8)
-    arrays = (np.swapaxes(x, 0, 1) for x in (reward, discount, valid, value, ratio))
-    found = vtrace(*arrays, 0.9, lambda_=0.8, time_axis=1)
-    np.testing.assert_allclose(found.target.T, time_first.target, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.advantage.T, time_first.advantage, rtol=1e-5, atol=1e-6)
+    arrays = rows(reward, discount, valid, value) | {"ratio_t": ratio}
+    time_first = vtrace(**arrays, gamma=0.9, lambda_=0.8)
+    turned = {name: np.swapaxes(array, 0, 1) for name, array in arrays.items()}
+    envs_first = vtrace(**turned, gamma=0.9, lambda_=0.8, time_axis=1)
+    np.testing.assert_allclose(envs_first.target.T, time_first.target, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(envs_first.advantage.T, time_first.advantage, rtol=1e-5, atol=1e-6)
 
 
 def test_without_trust_vtrace_learns_nothing():
     reward, discount, valid, value = random_sequences(0)
-    target, advantage = vtrace(
-        reward, discount, valid, value, np.zeros((30, ENVS), np.float32), 0.9
-    )
+    zeros = np.zeros((30, ENVS), np.float32)
+    target, advantage = vtrace(**rows(reward, discount, valid, value), ratio_t=zeros, gamma=0.9)
     np.testing.assert_array_equal(target, value[:-1])
     np.testing.assert_array_equal(advantage, np.zeros((30, ENVS)))

@@ -98,14 +98,20 @@ def test_adam_merges_as_the_paper_pushes(num_devices):
         optimizer = optimizers.make_optimizer(config)
         params, opt_state = before.actor.params, before.train_state
         for gradient in gradients:
-            params, opt_state = optimizers.apply(optimizer, gradient, opt_state, params, rate)
+            params, opt_state = optimizers.apply(
+                optimizer,
+                gradients=gradient,
+                opt_state=opt_state,
+                params=params,
+                learning_rate=rate,
+            )
         return AgentState(ActorState(params, (), jnp.int32(steps)), opt_state, ())
 
     state = merged(config, before, learn(gradients), num_devices, sync_every=steps)
     central = [theta, m, v]
-    for own in gradients.astype(np.float64):
+    for learner_gradients in gradients.astype(np.float64):
         local_m, local_v, step_sum, g_sum, g2_sum = m, v, 0.0, 0.0, 0.0
-        for i, g in enumerate(own):
+        for i, g in enumerate(learner_gradients):
             local_m, local_v = 0.6 * local_m + 0.4 * g, 0.9 * local_v + 0.1 * g**2
             t = count + i + 1
             corrected = (local_m / (1 - 0.6**t)) / (np.sqrt(local_v / (1 - 0.9**t)) + 1e-3)
@@ -131,8 +137,8 @@ def test_the_steps_that_learners_count_stay_below_32_bits():
     )
     for added, expected in ((2, most - 1), (4, most)):
         counts = jnp.full(2, most - 5 + added, jnp.int32)
-        own = optax.ScaleByAdamState(counts, jnp.zeros(2), jnp.zeros(2))
-        after = AgentState(ActorState((), (), jnp.zeros(2, jnp.int32)), own, ())
+        opt_state = optax.ScaleByAdamState(counts, jnp.zeros(2), jnp.zeros(2))
+        after = AgentState(ActorState((), (), jnp.zeros(2, jnp.int32)), opt_state, ())
         state = merged(OptimizerConfig(name="adam"), before, after, 1, sync_every=4)
         assert int(state.train_state.count) == expected
 
@@ -149,10 +155,10 @@ def test_statistics_join_to_those_of_all_samples(num_devices, seen, mean):
 
     before = new_statistics((3,))
     before = add(before, first) if seen else before
-    own = jax.tree.map(lambda *x: jnp.stack(x), *(add(before, x) for x in rest))
+    learners = jax.tree.map(lambda *x: jnp.stack(x), *(add(before, x) for x in rest))
     mesh = make_mesh(num_devices)
     join = map_over_devices(join_statistics, mesh, (REPLICATED, SHARDED), REPLICATED)
-    joined = jax.jit(join)(before, own)
+    joined = jax.jit(join)(before, learners)
     everything = np.concatenate([first, *rest])
     assert float(joined.samples) == len(everything)
     np.testing.assert_allclose(joined.mean, everything.mean(0), rtol=1e-5)
@@ -225,10 +231,10 @@ def test_between_merges_learners_go_their_own_ways():
     for learner in range(2):
         games = make_engine(alone, 2, 1, EnvGroup(learner, 2))  # environments 0 and 1, or 2 and 3
         program = build(alone, (games,))
-        own = jax.device_get(program.run(program.init(), np.int32(4)))
+        end = jax.device_get(program.run(program.init(), np.int32(4)))
         played = after.games[0].observation[2 * learner : 2 * learner + 2]
-        np.testing.assert_array_equal(own.games[0].observation, played)
-        moved.append(jax.tree.map(np.subtract, own.agent.actor.params, before))
+        np.testing.assert_array_equal(end.games[0].observation, played)
+        moved.append(jax.tree.map(np.subtract, end.agent.actor.params, before))
     expected = jax.tree.map(lambda x, a, b: x + a + b, before, *moved)
     close(after.agent.actor.params, expected, rtol=1e-4, atol=1e-6)
     largest = [max(np.abs(x).max() for x in jax.tree.leaves(step)) for step in moved]

@@ -85,14 +85,14 @@ def test_more_games_than_32_bits_count():
 
 def test_the_best_checkpoint_needs_more_than_the_first_games():
     """With 16 environments 100 games, with 128 two of each: before, short games are favored."""
-    found = {}
+    means = {}
     for num_envs in (16, 128):
         for ended in (99, 100, 255, 256):
             games = episode_statistics.EpisodeSummary(ended, 5.0, 0.0, 9.0, 7.0)
-            found[num_envs, ended] = member._fair_mean(games, 0, num_envs)
+            means[num_envs, ended] = member._fair_mean(games, 0, num_envs)
     fair = {(16, 100), (16, 255), (16, 256), (128, 256)}
-    assert {key for key, mean in found.items() if mean == 5.0} == fair
-    assert {mean for key, mean in found.items() if key not in fair} == {None}
+    assert {key for key, mean in means.items() if mean == 5.0} == fair
+    assert {mean for key, mean in means.items() if key not in fair} == {None}
     # Games that ended before those in progress began do not count.
     games = episode_statistics.EpisodeSummary(256, 5.0, 0.0, 9.0, 7.0)
     assert member._fair_mean(games, 1, 128) is None

@@ -151,9 +151,9 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
     )
     calls = [line for line in program(config).splitlines() if "EnvPool_" in line]
     for name in ("recv", "send"):
-        own = [line for line in calls if f"_{name}(" in line]
-        assert len({re.search(r"handle = (\d+)", line)[1] for line in own}) == num_devices
-        for line in own:
+        matching = [line for line in calls if f"_{name}(" in line]
+        assert len({re.search(r"handle = (\d+)", line)[1] for line in matching}) == num_devices
+        for line in matching:
             # Attributes are of the typed interface; the old one had a string.
             assert "mhlo.backend_config = {handle =" in line
             assert "has_side_effect = true" in line
@@ -164,7 +164,7 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
 @pytest.mark.rotating(1)
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monkeypatch):
-    """With two devices each has its own games, by the same call."""
+    """With two devices each has separate games, by the same call."""
     monkeypatch.setattr(build_gpu, "kernels", lambda: build_gpu.Kernels(b"of no card", "no file"))
     config = recipe(
         "a2c_fast",
@@ -186,7 +186,7 @@ def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monk
 
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
-    """Each device has an engine of its own; the token stays in place, and no callback is left."""
+    """Each device has a separate engine; the token stays in place, and no callback is left."""
     client = SimpleNamespace(platform_version="cuda 12090")
     devices = [SimpleNamespace(client=client)]
     with monkeypatch.context() as patch:
@@ -205,12 +205,12 @@ def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
     text = program(config)
     assert {*custom_calls(text)} <= {library.SEND, library.RECV, "Sharding"}
     for name in (library.SEND, library.RECV):
-        own = [line for line in text.splitlines() if f"@{name}(" in line]
-        assert len({re.search(r"engine = (\d+)", line)[1] for line in own}) == num_devices
-        for line in own:
+        matching = [line for line in text.splitlines() if f"@{name}(" in line]
+        assert len({re.search(r"engine = (\d+)", line)[1] for line in matching}) == num_devices
+        for line in matching:
             assert "has_side_effect = true" in line
             assert re.search(r"output_operand_alias", line)
-        assert {re.search(r"engine = (\d+)", line)[1] for line in own} == {*map(str, pinned)}
+        assert {re.search(r"engine = (\d+)", line)[1] for line in matching} == {*map(str, pinned)}
 
 
 def test_our_emulator_plays_evaluations_on_threads(monkeypatch):
@@ -239,20 +239,20 @@ def test_kernels_that_are_asked_for_and_cannot_be_had_are_an_error(monkeypatch):
         raise UserError("NVRTC is not installed")
 
     monkeypatch.setattr(build_gpu, "kernels", none)
-    asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
+    config = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
     with pytest.raises(UserError, match="NVRTC is not installed"):
-        choose_engine(asked.game, asked.env)
+        choose_engine(config.game, config.env)
     # Threads play these: nothing is compiled.
-    choose_engine(asked.game, dataclasses.replace(asked.env, exact_resets=True))
+    choose_engine(config.game, dataclasses.replace(config.env, exact_resets=True))
 
 
 def test_a_gpu_of_amd_has_no_kernels(monkeypatch):
     client = SimpleNamespace(platform_version="rocm 70000")
     monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(client=client)])
-    asked = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
-    assert not plays_on_gpu(asked.env)
+    config = Config(game="pong").replaced(env={"engine": "atari2600", "interface": "xla"})
+    assert not plays_on_gpu(config.env)
     with pytest.raises(UserError, match="for CPUs and NVIDIA GPUs"):
-        choose_engine(asked.game, asked.env)
+        choose_engine(config.game, config.env)
 
 
 def test_envpool_has_a_handler_for_gpus():

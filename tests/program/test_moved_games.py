@@ -38,7 +38,7 @@ def groups_of(num_devices: int, count: int, mesh) -> tuple[RolloutState, ...]:
 def test_environments_keep_their_rows(saved_on, here, count):
     mesh = make_mesh(here)
     on_here = groups_of(here, count, mesh)
-    shapes = moved_games.as_saved(on_here, saved_on)
+    shapes = moved_games.saved_shapes(on_here, saved_on)
     saved = groups_of(saved_on, count, make_mesh(saved_on))
     read = jax.tree.map(lambda x, place: jax.device_put(x, place.sharding), saved, shapes)
     moved = moved_games.lay_out(read, saved_on, mesh)

@@ -47,16 +47,16 @@ def assert_alike(config, turns):
     together = build(config, SEEDS)
     state = together.run(together.init(), np.int32(turns))
     for number, seed in enumerate(SEEDS):
-        own = numbers(together.take(state, number))
+        member = numbers(together.take(state, number))
         program = build(config, (seed,))
         alone = numbers(program.run(program.init(), np.int32(turns)))
-        jax.tree.map(np.testing.assert_array_equal, own.games, alone.games)
-        np.testing.assert_array_equal(own.key, alone.key)
+        jax.tree.map(np.testing.assert_array_equal, member.games, alone.games)
+        np.testing.assert_array_equal(member.key, alone.key)
         jax.tree.map(
-            partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), own.agent, alone.agent
+            partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), member.agent, alone.agent
         )
         jax.tree.map(
-            partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), own.metrics, alone.metrics
+            partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), member.metrics, alone.metrics
         )
     stacks = [numbers(together.take(state, n)).games[0].observation for n in range(2)]
     assert (stacks[0] != stacks[1]).any()  # the members play different games
@@ -119,8 +119,8 @@ def test_members_go_on_with_new_games(recipe):
     )
     assert (games.ball_column != numbers(state.games[0].env).ball_column).any()
     alone = build(config_of(recipe), SEEDS[1:2])
-    own = numbers(alone.restart(alone.init(), 11).games)
-    jax.tree.map(np.testing.assert_array_equal, own, numbers(program.take(state, 1).games))
+    games = numbers(alone.restart(alone.init(), 11).games)
+    jax.tree.map(np.testing.assert_array_equal, games, numbers(program.take(state, 1).games))
 
 
 # --- on the host ---------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ def test_members_go_on_with_new_games(recipe):
 def test_keys_are_those_of_each_run():
     """Environment 1 of the second run has its run's key and the number 1, on both devices."""
     keys = [jax.random.key(5), jax.random.key(9)]
-    found = population.env_keys(keys, np.array([[0, 1, 0, 1], [2, 3, 2, 3]]))
+    member_keys = population.env_keys(keys, np.array([[0, 1, 0, 1], [2, 3, 2, 3]]))
     expected = [(5, 0), (5, 1), (9, 0), (9, 1), (5, 2), (5, 3), (9, 2), (9, 3)]
-    for key, (seed, number) in zip(found, expected, strict=True):
+    for key, (seed, number) in zip(member_keys, expected, strict=True):
         assert key == jax.random.fold_in(jax.random.key(seed), number)
 
 
@@ -145,7 +145,7 @@ def test_statistics_of_members_are_apart():
     row = episode_statistics.TimeStep(frame, score, score, over, no, over, no)
     updated = jax.device_get(episode_statistics.update(episodes, row))
     assert updated.scores.shape == (2 * WINDOW,)
-    first, second = episode_statistics.of_members(updated, 1, 2)
+    first, second = episode_statistics.split_members(updated, 1, 2)
     assert episode_statistics.summarize(first).return_mean is None
     assert first.score.tolist() == [0.0, 1.0]
     assert episode_statistics.summarize(second) == (1, 3.0, 3.0, 3.0, 1.0)
@@ -157,6 +157,6 @@ def test_figures_over_members():
     none = episode_statistics.EpisodeSummary(0, None, None, None, None)
     one = episode_statistics.EpisodeSummary(5, 1.0, -3.0, 9.0, 10.0)
     two = episode_statistics.EpisodeSummary(7, 4.0, 4.0, 4.0, 20.0)
-    assert episode_statistics.over_members([one]) is one
-    assert episode_statistics.over_members([none, none]) == none
-    assert episode_statistics.over_members([one, none, two]) == (12, 2.5, 1.0, 4.0, 15.0)
+    assert episode_statistics.summarize_members([one]) is one
+    assert episode_statistics.summarize_members([none, none]) == none
+    assert episode_statistics.summarize_members([one, none, two]) == (12, 2.5, 1.0, 4.0, 15.0)

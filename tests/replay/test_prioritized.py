@@ -100,8 +100,8 @@ def test_frequencies_match_priorities():
     assert (np.asarray(place.step) < 1000).all()
     assert (counts[power == 0] == 0).all()
     expected = power[power > 0].astype(float)
-    found = scipy.stats.chisquare(counts[power > 0], 1e6 * expected / expected.sum())
-    assert found.pvalue > 0.001
+    test = scipy.stats.chisquare(counts[power > 0], 1e6 * expected / expected.sum())
+    assert test.pvalue > 0.001
 
 
 def test_an_empty_part_is_never_drawn():
@@ -128,8 +128,8 @@ def test_each_part_of_the_sum_has_one_draw():
 def test_hand_worked_weights():
     # N P = 2, 1, 0.5 of three: weights (NP)^-1/2 over the largest, of NP = 0.5
     probability = jnp.array([2.0, 1.0, 0.5]) / 3
-    found = over_one_device(prioritized.importance, probability, jnp.float32(0.5))
-    np.testing.assert_allclose(found, [0.5, 0.5**0.5, 1.0], rtol=1e-6)
+    weights = over_one_device(prioritized.importance, probability, jnp.float32(0.5))
+    np.testing.assert_allclose(weights, [0.5, 0.5**0.5, 1.0], rtol=1e-6)
     flat = over_one_device(prioritized.importance, probability, jnp.float32(0.0))
     np.testing.assert_allclose(flat, 1.0)
     nothing = over_one_device(prioritized.importance, jnp.array([0.0, 0.5]), jnp.float32(1.0))
@@ -151,8 +151,8 @@ def test_importance_undoes_the_uneven_draws():
     memory = with_power(power, 50)
     place, probability = over_one_device(prioritized.draw, jax.random.key(0), memory, 50_000)
     weight = np.asarray(over_one_device(prioritized.importance, probability, jnp.float32(1)))
-    found = (weight * x[np.asarray(place.step)]).sum() / weight.sum()
-    assert found == pytest.approx(x.mean(), abs=0.01)
+    mean = (weight * x[np.asarray(place.step)]).sum() / weight.sum()
+    assert mean == pytest.approx(x.mean(), abs=0.01)
 
 
 def test_errors_become_priorities_and_new_transitions_have_the_largest():

@@ -179,7 +179,7 @@ def test_commands_take_the_file_like_a_run(exported, tmp_path, capsys, monkeypat
         ({"format": "jaxrl policy 9"}, "its format is 'jaxrl policy 9', not 'jaxrl policy 1'"),
         ({"step": "many"}, "is not a policy of this jaxrl"),
         ({"config.toml": "game = 'pogn'\n"}, "does not fit its configuration|unknown game"),
-        ({"config.toml": "]"}, "is no TOML"),
+        ({"config.toml": "]"}, "is not valid TOML"),
         ({"updates": None}, "it has no 'updates'"),
         ({"updates": np.zeros(3, np.int32)}, r"'updates' has shape \(3,\), not \(\)"),
         ({"updates": np.zeros((), np.float32)}, "'updates' is float32, not int32"),

@@ -16,31 +16,21 @@ import jax.numpy as jnp
 
 from jaxrl.agents.a2c.settings import A2CConfig
 from jaxrl.agents.learner import (
-    Learned,
     Learner,
     actor_outputs,
-    descend,
     first_state,
+    network_objective,
     policy_learner,
     predict_policy,
+    update_once,
 )
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.actors import forward, next_actor
 from jaxrl.networks.core import core_of
 from jaxrl.ops import batches, distributions, returns
 from jaxrl.ops.gradients import row_weights
 from jaxrl.runtime.collectives import mean_over_devices
-from jaxrl.types import (
-    ActorState,
-    Agent,
-    AgentState,
-    Choice,
-    EnvSpec,
-    Metrics,
-    PyTree,
-    Trajectory,
-)
+from jaxrl.types import ActorState, Agent, AgentState, Choice, EnvSpec, Metrics, PyTree, Trajectory
 
 
 class Setup(NamedTuple):
@@ -84,7 +74,11 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
     bootstrap = actor_outputs(setup.learner, actor, newest).value
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     target = returns.n_step_return(
-        trajectory.reward, trajectory.discount, trajectory.valid, value, setup.settings.gamma
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=setup.settings.gamma,
     )
     batch = Batch(
         batches.at(trajectory.observation, slice(-1)),
@@ -111,30 +105,16 @@ def loss(
     return config.loss_scale * total, parts
 
 
-def objective(
-    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the loss of the parameters on a batch, and its parts."""
-    outputs = forward(setup.learner.network, params, statistics, batch.observation)
-    return loss(outputs, batch, setup.settings)
-
-
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Takes one gradient step on a trajectory [T, E]; `key` is not used."""
     actor, learner = state.actor, setup.learner
     batch = make_batch(setup, actor, trajectory)
-    rate = learner.learning_rate(actor.updates)
-    total_loss = partial(objective, setup, actor.statistics)
-    before = Learned(actor.params, state.train_state)
-    learned, metrics = descend(learner, total_loss, before, batch, rate)
-    metrics |= {
-        "loss/learning_rate": rate,
-        "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
-    }
-    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
-    return AgentState(new_actor, learned.opt_state, state.memory), metrics
+    objective = network_objective(learner, actor.statistics, partial(loss, config=setup.settings))
+    new, metrics = update_once(learner, state, trajectory, objective, batch)
+    target = mean_over_devices(jnp.sum(batch.weight * batch.target))
+    return new, metrics | {"value/target": target}
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

@@ -21,34 +21,24 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.agents.learner import (
-    Learned,
     Learner,
     TrainState,
     actor_outputs,
     copy_target,
-    descend,
     first_state,
+    network_objective,
     predict_values,
     target_interval,
+    update_once,
     value_learner,
     with_target,
 )
 from jaxrl.agents.nstep_q.settings import NStepQConfig
 from jaxrl.config.plan import Plan
-from jaxrl.networks.actors import forward, next_actor
 from jaxrl.ops import batches, distributions, exploration, returns
 from jaxrl.ops.gradients import row_weights
 from jaxrl.runtime.collectives import mean_over_devices
-from jaxrl.types import (
-    ActorState,
-    Agent,
-    AgentState,
-    Choice,
-    EnvSpec,
-    Metrics,
-    PyTree,
-    Trajectory,
-)
+from jaxrl.types import ActorState, Agent, AgentState, Choice, EnvSpec, Metrics, PyTree, Trajectory
 
 
 class Setup(NamedTuple):
@@ -94,9 +84,13 @@ def targets(
     """
     sarsa = config.target == "sarsa"
     value = distributions.select(values, action) if sarsa else values.max(axis=-1)
-    lambda_ = 1.0 if config.target == "n_step" else 0.0
     return returns.lambda_return(
-        trajectory.reward, trajectory.discount, trajectory.valid, value, config.gamma, lambda_
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=config.gamma,
+        lambda_=1.0 if config.target == "n_step" else 0.0,
     )
 
 
@@ -126,13 +120,6 @@ def loss(values: jax.Array, batch: Batch) -> tuple[jax.Array, dict[str, jax.Arra
     return total, {"loss/squared_error": total, "value/q": jnp.sum(batch.weight * chosen)}
 
 
-def objective(
-    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the loss of the parameters on a batch, and sums for the log."""
-    return loss(forward(setup.learner.network, params, statistics, batch.observation), batch)
-
-
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
@@ -140,18 +127,14 @@ def update(
     actor, learner = state.actor, setup.learner
     opt_state, target_params = copy_target(state, setup.target_interval).train_state
     batch = make_batch(setup, actor, target_params, trajectory, key)
-    rate = learner.learning_rate(actor.updates)
-    total_loss = partial(objective, setup, actor.statistics)
-    before = Learned(actor.params, opt_state)
-    learned, metrics = descend(learner, total_loss, before, batch, rate)
+    objective = network_objective(learner, actor.statistics, loss)
+    before = state._replace(train_state=opt_state)
+    new, metrics = update_once(learner, before, trajectory, objective, batch)
     metrics |= {
-        "loss/learning_rate": rate,
         "policy/epsilon": setup.epsilon(actor.updates, learner.spec.num_envs).mean(),
         "value/target": mean_over_devices(jnp.sum(batch.weight * batch.target)),
     }
-    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
-    train_state = TrainState(learned.opt_state, target_params)
-    return AgentState(new_actor, train_state, state.memory), metrics
+    return new._replace(train_state=TrainState(new.train_state, target_params)), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

@@ -19,13 +19,13 @@ from jaxrl.agents.learner import (
     actor_outputs,
     descend,
     first_state,
+    network_objective,
     policy_learner,
 )
 from jaxrl.agents.ppo.settings import PPOConfig
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import ADAPTIVE_RATES
 from jaxrl.networks import heads
-from jaxrl.networks.actors import forward
 from jaxrl.networks.core import core_of
 from jaxrl.networks.running_statistics import (
     RunningStatistics,
@@ -51,7 +51,7 @@ from jaxrl.types import (
     Trajectory,
 )
 
-ADAPTIVE_FACTOR = 1.5  # of rl_games' rule, as are ADAPTIVE_RATES
+ADAPTIVE_FACTOR = 1.5  # rl_games' rule, as are ADAPTIVE_RATES
 
 
 class Setup(NamedTuple):
@@ -73,7 +73,7 @@ class Statistics(NamedTuple):
     """Running statistics that acting needs; () where the configuration does not normalize."""
 
     observation: PyTree
-    value: PyTree  # of the returns
+    value: PyTree  # statistics of the returns
 
 
 class TrainState(NamedTuple):
@@ -151,12 +151,12 @@ def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rol
     bootstrap = to_returns(outputs_of(setup, actor, newest).value, value_statistics)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     advantage = returns.lambda_advantage(
-        trajectory.reward,
-        trajectory.discount,
-        trajectory.valid,
-        value,
-        settings.gamma,
-        settings.gae_lambda,
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=settings.gamma,
+        lambda_=settings.gae_lambda,
     )
     value, target = value[:-1], advantage + value[:-1]
     valid = trajectory.valid
@@ -234,14 +234,6 @@ def adapt(learning_rate: jax.Array, kl: jax.Array, target: float) -> jax.Array:
     return jnp.where(kl > 2 * target, slower, jnp.where(kl < target / 2, faster, learning_rate))
 
 
-def objective(
-    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the loss of the parameters on a minibatch, and its parts."""
-    outputs = forward(setup.learner.network, params, statistics, batch.observation)
-    return loss(outputs, batch, setup.settings)
-
-
 def gradient_step(
     setup: Setup, actor: ActorState, rollout: Batch, state: EpochState, part: jax.Array
 ) -> tuple[EpochState, dict[str, jax.Array]]:
@@ -254,9 +246,11 @@ def gradient_step(
     batch = (minibatches.take_sequences if remembers else minibatches.take)(rollout, part)
     if setup.settings.normalize_advantages:
         batch = batch._replace(advantage=normalize_advantages(batch.advantage, batch.weight))
-    total_loss = partial(objective, setup, actor.statistics.observation)
+    objective = network_objective(
+        setup.learner, actor.statistics.observation, partial(loss, config=setup.settings)
+    )
     before = Learned(params, opt_state)
-    (params, opt_state), metrics = descend(setup.learner, total_loss, before, batch, rate)
+    (params, opt_state), metrics = descend(setup.learner, objective, before, batch, rate)
     return EpochState(params, TrainState(opt_state, rate)), metrics | {"loss/learning_rate": rate}
 
 
@@ -329,7 +323,7 @@ def update_value_statistics(
     statistics: RunningStatistics, target: jax.Array, valid: jax.Array
 ) -> RunningStatistics:
     """Adds the valid returns [T, E] of all devices to the statistics."""
-    # Joined, because sums of each device's own would round differently on another number of them.
+    # Joined, because sums by device would round differently on another number of devices.
     target, valid = gather_over_devices((target, valid), axis=1)
     count = valid.sum(dtype=jnp.float32)
 

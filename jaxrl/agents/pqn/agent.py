@@ -21,26 +21,18 @@ from jaxrl.agents.learner import (
     actor_outputs,
     descend,
     first_state,
+    network_objective,
     predict_values,
     value_learner,
 )
 from jaxrl.agents.pqn.settings import PQNConfig
 from jaxrl.config.plan import Plan
-from jaxrl.networks.actors import forward, next_actor
+from jaxrl.networks.actors import next_actor
 from jaxrl.ops import distributions, exploration, returns
 from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import minibatches
 from jaxrl.runtime.collectives import mean_over_devices
-from jaxrl.types import (
-    ActorState,
-    Agent,
-    AgentState,
-    Choice,
-    EnvSpec,
-    Metrics,
-    PyTree,
-    Trajectory,
-)
+from jaxrl.types import ActorState, Agent, AgentState, Choice, EnvSpec, Metrics, Trajectory
 
 
 class Setup(NamedTuple):
@@ -80,12 +72,12 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
     bootstrap = actor_outputs(setup.learner, actor, newest).max(axis=-1)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     target = returns.lambda_return(
-        trajectory.reward,
-        trajectory.discount,
-        trajectory.valid,
-        value,
-        setup.settings.gamma,
-        setup.settings.q_lambda,
+        reward_t=trajectory.reward,
+        discount_t=trajectory.discount,
+        valid_t=trajectory.valid,
+        value=value,
+        gamma=setup.settings.gamma,
+        lambda_=setup.settings.q_lambda,
     )
     weight = trajectory.valid.astype(jnp.float32)
     return Batch(trajectory.observation[:-1], trajectory.action, target, weight)
@@ -98,21 +90,14 @@ def loss(values: jax.Array, batch: Batch) -> tuple[jax.Array, dict[str, jax.Arra
     return total, {"loss/squared_error": total, "value/q": jnp.sum(batch.weight * chosen)}
 
 
-def objective(
-    setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the loss of the parameters on a minibatch, and sums for the log."""
-    return loss(forward(setup.learner.network, params, statistics, batch.observation), batch)
-
-
 def gradient_step(
     setup: Setup, actor: ActorState, rollout: Batch, learned: Learned, steps: jax.Array
 ) -> tuple[Learned, dict[str, jax.Array]]:
     """Takes a gradient step on the minibatch of steps i32[T / M, E] of the rollout [T, E]."""
     batch = minibatches.take(rollout, steps)
     rate = setup.learner.learning_rate(actor.updates)
-    total_loss = partial(objective, setup, actor.statistics)
-    return descend(setup.learner, total_loss, learned, batch, rate)
+    objective = network_objective(setup.learner, actor.statistics, loss)
+    return descend(setup.learner, objective, learned, batch, rate)
 
 
 def update(

@@ -32,11 +32,10 @@ from jaxrl.agents.replay_learner import (
     ReplayLearner,
     descend_on_draw,
     learn_from,
-    log,
     make_replay_learner,
 )
 from jaxrl.config.plan import Plan
-from jaxrl.networks.actors import burn_in, forward, next_actor
+from jaxrl.networks.actors import burn_in, forward
 from jaxrl.networks.core import core_of
 from jaxrl.ops import distributions, exploration, predictions, returns
 from jaxrl.ops.gradients import row_weights
@@ -57,7 +56,7 @@ from jaxrl.types import (
     Trajectory,
 )
 
-SUMS = ("loss/squared_error", "value/q", "loss/gradient_norm")  # of the gradient steps, logged
+SUMS = ("loss/squared_error", "value/q", "loss/gradient_norm")  # over gradient steps, logged
 
 
 class Setup(NamedTuple):
@@ -118,16 +117,21 @@ def targets(config: R2D2Config, outputs: Outputs, steps: Trajectory) -> jax.Arra
 
     Args:
       config: with `n_step`, `gamma`, `double_q` and `rescaling`.
-      outputs: of both networks.
+      outputs: those of both networks.
       steps: rewards, discounts and valid rows; [B, L].
     """
     selector = outputs.online if config.double_q else outputs.target
     best = distributions.select(outputs.target, jnp.argmax(selector, axis=-1))
     value = unscale(best, config.rescaling)
-    found = returns.truncated_n_step_return(
-        steps.reward.T, steps.discount.T, steps.valid.T, value.T, config.gamma, config.n_step
+    target = returns.truncated_n_step_return(
+        reward_t=steps.reward.T,
+        discount_t=steps.discount.T,
+        valid_t=steps.valid.T,
+        value=value.T,
+        gamma=config.gamma,
+        n_step=config.n_step,
     ).T
-    return jax.lax.stop_gradient(rescale(found, config.rescaling))
+    return jax.lax.stop_gradient(rescale(target, config.rescaling))
 
 
 def priority(error: jax.Array, valid: jax.Array, max_weight: float) -> jax.Array:
@@ -213,18 +217,16 @@ def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
-    actor, learner = state.actor, setup.learner
     memory = sequences.add(state.memory, trajectory, setup.form)
+    state = state._replace(memory=memory)
     count = num_gradient_steps(setup, memory)
-    step = partial(gradient_step, setup, actor, memory)
-    learned = learn_from(setup.replay, step, state._replace(memory=memory), count, key, SUMS)
-    memory = memory._replace(priorities=learned.priorities)
-    metrics = log(setup.replay, actor, memory, learned.sums, count) | {
-        "policy/epsilon": mean_over_devices(setup.epsilon(learner.spec.num_envs).mean()),
-        "replay/largest_priority": mean_over_devices(memory.priorities.largest[0]),
+    step = partial(gradient_step, setup, state.actor, memory)
+    new, metrics = learn_from(setup.replay, step, state, trajectory, count, key, SUMS)
+    epsilon = setup.epsilon(setup.learner.spec.num_envs).mean()
+    return new, metrics | {
+        "policy/epsilon": mean_over_devices(epsilon),
+        "replay/largest_priority": mean_over_devices(new.memory.priorities.largest[0]),
     }
-    new_actor = next_actor(learner.network, actor, learned.params, trajectory)
-    return AgentState(new_actor, learned.train_state, memory), metrics
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

@@ -52,11 +52,11 @@ class Setup(NamedTuple):
 
     settings: VTraceConfig
     learner: Learner
-    entropy_coef: optax.Schedule  # of the updates done
+    entropy_coef: optax.Schedule  # by the updates done
 
     @property
     def steps_read(self) -> int:
-        """Steps of an environment that a gradient step reads: of the burn-in and of the window."""
+        """Steps of an environment that a gradient step reads: the burn-in and the window."""
         return self.settings.burn_in + self.settings.window
 
 
@@ -127,15 +127,15 @@ def loss(
     log_prob = distributions.select(log_policy, steps.action)
     ratio = jax.lax.stop_gradient(jnp.exp(log_prob - steps.extras.log_prob))
     target, advantage = returns.vtrace(
-        steps.reward,
-        steps.discount,
-        steps.valid,
-        jax.lax.stop_gradient(outputs.value),
-        ratio,
-        config.gamma,
-        config.clip_rho,
-        config.clip_c,
-        config.vtrace_lambda,
+        reward_t=steps.reward,
+        discount_t=steps.discount,
+        valid_t=steps.valid,
+        value=jax.lax.stop_gradient(outputs.value),
+        ratio_t=ratio,
+        gamma=config.gamma,
+        clip_rho=config.clip_rho,
+        clip_c=config.clip_c,
+        lambda_=config.vtrace_lambda,
         time_axis=1,
     )
     policy_loss = -jnp.sum(weight * log_prob * advantage)
@@ -169,7 +169,7 @@ def objective(
 def gradient_step(
     setup: Setup, inputs: Inputs, learned: Learned, number: jax.Array
 ) -> tuple[Learned, dict[str, jax.Array]]:
-    """Takes gradient step i32[] of the minibatches in their order, on the windows of its own."""
+    """Takes gradient step i32[] of the minibatches in their order, on its minibatch of windows."""
     windows = take_windows(setup, inputs, number % setup.settings.num_minibatches)
     # Momentum alone must not move parameters while a resumed run fills its windows.
     rate = setup.learner.learning_rate(inputs.actor.updates) * inputs.full

@@ -8,7 +8,7 @@ from jaxrl.runtime import native_library
 
 
 def main() -> int:
-    """Returns the exit status; a missing compiler is said, and is no failure."""
+    """Returns the exit status; a missing compiler is reported, and is not a failure."""
     if not native_library.prebuilt(build.engine_source()) and not native_library.compiler():
         print("no C++ compiler: env.engine = atari2600 needs one", file=sys.stderr)
         return 0

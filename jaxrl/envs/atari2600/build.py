@@ -64,5 +64,5 @@ def built(name: str, source: Path, flags: tuple[str, ...]) -> Path:
 
 def _source(name: str, source: Path, flags: tuple[str, ...]) -> native_library.Source:
     folders = (NATIVE,) if source.parent == NATIVE else (NATIVE, source.parent)
-    needed_by, instead = "env.engine = atari2600", "take --env.engine envpool"
-    return native_library.Source(name, source, folders, flags, TITLE, needed_by, instead)
+    setting, instead = "env.engine = atari2600", "take --env.engine envpool"
+    return native_library.Source(name, source, folders, flags, TITLE, setting, instead)

@@ -57,22 +57,23 @@ def card() -> Card:
     if failed := driver.cuInit(0):
         raise UserError(f"env.interface = 'xla': the CUDA driver finds no GPU (error {failed})")
     count = _number(driver.cuDeviceGetCount)
-    found = sorted({_capability(driver, number) for number in range(count)})
-    if not found:
+    capabilities = sorted({_capability(driver, number) for number in range(count)})
+    if not capabilities:
         raise UserError("env.interface = 'xla': the CUDA driver finds no GPU")
-    if len(found) > 1:
-        several = " and ".join(str(one / 10) for one in found)
+    if len(capabilities) > 1:
+        several = " and ".join(str(capability / 10) for capability in capabilities)
         raise UserError(
             f"env.interface = 'xla': the GPUs have compute capability {several}, and the emulator "
             "needs one kind; let CUDA_VISIBLE_DEVICES name GPUs that are alike"
         )
-    return Card(found[0], _number(driver.cuDriverGetVersion) // 1000)
+    return Card(capabilities[0], _number(driver.cuDriverGetVersion) // 1000)
 
 
 def _capability(driver: ctypes.CDLL, number: int) -> int:
     """Returns ten times the compute capability of a GPU."""
     device = _number(driver.cuDeviceGet, number)
-    major, minor = (_number(driver.cuDeviceGetAttribute, one, device) for one in (MAJOR, MINOR))
+    attribute = driver.cuDeviceGetAttribute
+    major, minor = (_number(attribute, number, device) for number in (MAJOR, MINOR))
     return 10 * major + minor
 
 
@@ -90,9 +91,9 @@ def kernels() -> Kernels:
 
     Raises `UserError` if there is no GPU or no NVRTC, or if it fails.
     """
-    found = card()
-    nvrtc = Nvrtc(found.driver)
-    target = nvrtc.target(found.capability)
+    gpu = card()
+    nvrtc = Nvrtc(gpu.driver)
+    target = nvrtc.target(gpu.capability)
     parts = (target, nvrtc.version(), *OPTIONS)
     key = native_library.digest_of(parts, native_library.files_in(build.NATIVE))
     try:
@@ -123,7 +124,7 @@ def _write(out: Path, image: bytes) -> None:
 
 
 class Compiled:
-    """An image of kernels, and what the compiler said: of each function its registers and stack."""
+    """An image of kernels, and the compiler's log: registers and stack of each function."""
 
     def __init__(self, image: bytes, log: str) -> None:
         self.image, self.log = image, log
@@ -155,7 +156,7 @@ class Nvrtc:
         return f"{major.value}.{minor.value}"
 
     def target(self, capability: int) -> str:
-        """Returns the target for a compute capability: its own, or code that a driver finishes."""
+        """Returns the target for a compute capability: native, or code that a driver finishes."""
         count = ctypes.c_int()
         self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
         known = (ctypes.c_int * count.value)()
@@ -173,7 +174,7 @@ class Nvrtc:
     def compiled(self, target: str) -> Compiled:
         """Compiles the kernels for a target, such as sm_90.
 
-        Raises `UserError` with the compiler's words if it fails.
+        Raises `UserError` with the compiler's message if it fails.
         """
         options = [*OPTIONS, f"--gpu-architecture={target}", "--ptxas-options=-v"]
         options.append(f"--include-path={build.NATIVE}")
@@ -182,8 +183,8 @@ class Nvrtc:
         self._call(
             "nvrtcCreateProgram", ctypes.byref(program), source, SOURCE.name.encode(), 0, None, None
         )
-        words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-        failed = self._library.nvrtcCompileProgram(program, len(options), words)
+        flags = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        failed = self._library.nvrtcCompileProgram(program, len(options), flags)
         log = self._text("ProgramLog", program).rstrip(b"\0").decode(errors="replace")
         if failed:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))

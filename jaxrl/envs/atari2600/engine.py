@@ -37,7 +37,7 @@ def has_custom_call() -> bool:
 
 
 def plays_on_gpu(env: EnvConfig) -> bool:
-    """Returns whether the emulator's games are the GPU's own, by these settings.
+    """Returns whether the GPU itself plays the emulator's games, by these settings.
 
     Exact resets, which evaluations have, are played on threads.
     """
@@ -86,7 +86,7 @@ def check_game(game: str, env: EnvConfig) -> None:
 def plays(game: str, env: EnvConfig) -> bool:
     """Returns whether `env.engine = "auto"` takes the emulator for this game here.
 
-    It does not where the kernels of a GPU would play, which have to be asked for by name: there
+    It does not where the kernels of a GPU would play, which must be named: there
     `auto` with the interface `xla` is EnvPool's custom call, in evaluations too.
     """
     if env.interface == "xla" and jax.default_backend() == "gpu":
@@ -124,11 +124,7 @@ def _builds() -> bool:
 
 
 def make_atari2600(
-    game: str,
-    env: EnvConfig,
-    num_envs: int,
-    num_local_devices: int = 1,
-    group: EnvGroup = WHOLE,
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 
@@ -136,7 +132,7 @@ def make_atari2600(
       game: one that `check_game` lets pass.
       env: its rules, with an interface other than auto.
       num_envs: E, games on each device.
-      num_local_devices: engines of C++ to make; inside the mesh each device calls its own.
+      num_local_devices: engines of C++ to make, one for each device.
       group: the part of each device's environments that the engine holds.
     """
     uses_xla = env.interface != "callback"

@@ -90,7 +90,7 @@ def send(
     Args:
       pools: the games.
       state: after the newest row.
-      action: of each game.
+      action: the action of each game.
       kernels: fewer leave games that need them as they are, and their frames: to time the others.
       games_per_warp: at most 32; 0 chooses by the number of games.
     """

@@ -20,9 +20,9 @@ MOST_SLOTS = 128  # kMostSlots of native/gpu/world.h
 class Sizes(NamedTuple):
     """Bytes of what the kernels read and write."""
 
-    world: int  # of a device: what its games share
-    game: int  # of an environment
-    sight: int  # of an environment: scratch
+    world: int  # bytes that the games of a device share
+    game: int  # bytes of an environment
+    sight: int  # scratch bytes of an environment
     slot: int  # scratch of a thread that plays a row whole
 
 
@@ -63,10 +63,10 @@ def load() -> ctypes.CDLL:
 
 
 def sizes(pixels: int) -> Sizes:
-    """Returns the bytes of everything, for observations of so many pixels."""
-    found = np.zeros(len(Sizes._fields), np.uint64)
-    load().jaxrl_gpu_sizes(pixels, found)
-    return Sizes(*(int(size) for size in found))
+    """Returns the bytes of everything, for observations of this number of pixels."""
+    counts = np.zeros(len(Sizes._fields), np.uint64)
+    load().jaxrl_gpu_sizes(pixels, counts)
+    return Sizes(*(int(count) for count in counts))
 
 
 def program() -> int:
@@ -98,7 +98,7 @@ def world(
 SUM, BUS = slice(16, 24), (460, 461, 932, 933, 1428, 1429)
 
 
-def without_the_bus(snapshots: np.ndarray) -> np.ndarray:
+def mask_bus(snapshots: np.ndarray) -> np.ndarray:
     """Returns snapshots u8[E, bytes] without the bytes that threads and kernels may differ in."""
     snapshots = snapshots.copy()
     snapshots[:, SUM] = 0

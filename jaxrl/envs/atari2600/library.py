@@ -111,15 +111,15 @@ class Engine:
 
         Raises `UserError` if the system does not.
         """
-        said = ctypes.create_string_buffer(256)
-        if load().jaxrl_pin(self.number, device, said):
+        message = ctypes.create_string_buffer(256)
+        if load().jaxrl_pin(self.number, device, message):
             raise UserError(
-                f"env.interface = 'stream': {said.value.decode(errors='replace')}; take "
+                f"env.interface = 'stream': {message.value.decode(errors='replace')}; take "
                 "--env.interface callback"
             )
 
     def begin(self, random_steps: int) -> None:
-        """Starts the games; each takes a random number of random steps, at most about so many."""
+        """Starts the games; each takes up to about `random_steps` random steps."""
         self._call("begin", min(random_steps, MOST_RANDOM_STEPS))
 
     def send(self, action: np.ndarray) -> None:

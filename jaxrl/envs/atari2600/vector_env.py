@@ -124,19 +124,21 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 f"environments {np.flatnonzero(self._has_ended).tolist()} have ended: reset them "
                 "first, with options={'reset_mask': terminations | truncations}"
             )
-        given = np.asarray(actions)
-        if given.shape != self.action_space.shape:
-            raise ValueError(f"actions have the shape {self.action_space.shape}, not {given.shape}")
+        values = np.asarray(actions)
+        if values.shape != self.action_space.shape:
+            raise ValueError(
+                f"actions have the shape {self.action_space.shape}, not {values.shape}"
+            )
         kind = np.floating if self.options.continuous else np.integer
-        if not np.issubdtype(given.dtype, kind):
+        if not np.issubdtype(values.dtype, kind):
             wanted = "float32" if self.options.continuous else "integers"
-            raise TypeError(f"actions are {wanted}, not {given.dtype}")
+            raise TypeError(f"actions are {wanted}, not {values.dtype}")
         strengths = None
         if self.options.continuous:
-            strengths = np.ascontiguousarray(given[:, 0], np.float32)
-            given = self._directed(given)
-        if not self._engine.send(np.ascontiguousarray(given, np.int32), strengths):
-            self._refuse(given, strengths)
+            strengths = np.ascontiguousarray(values[:, 0], np.float32)
+            values = self._directed(values)
+        if not self._engine.send(np.ascontiguousarray(values, np.int32), strengths):
+            self._refuse(values, strengths)
 
     def recv(self) -> Steps:
         """Waits for the B environments that are ready first; `infos["env_id"]` says which."""

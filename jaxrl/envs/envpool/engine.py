@@ -10,7 +10,7 @@ EnvPool's outputs mean something else than agents need; this module settles the 
   them: there the lives rise, and the reset row has `game_over` (a life won within them would look
   the same; the time limit continues from the game before);
 - C++ does not check actions, so they are checked here;
-- a pool's address is a constant of the compiled call, so each device must call its own pool.
+- a pool's address is a constant of the compiled call, so each device must call its pool.
 """
 
 import os
@@ -147,7 +147,7 @@ def _random_start(
 
 
 def check_mode(game: str, env: EnvConfig) -> None:
-    """Raises `UserError` if the game has no such mode or difficulty: the emulator is asked."""
+    """Raises `UserError` if the game has no such mode or difficulty, by the emulator."""
     if not env.chooses_mode:
         return
     try:
@@ -173,11 +173,7 @@ def chosen_interface(env: EnvConfig) -> Interface:
 
 
 def make_envpool(
-    game: str,
-    env: EnvConfig,
-    num_envs: int,
-    num_local_devices: int = 1,
-    group: EnvGroup = WHOLE,
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 
@@ -185,7 +181,7 @@ def make_envpool(
       game: its name.
       env: its rules, with an interface other than auto.
       num_envs: E, games on each device.
-      num_local_devices: pools to make; inside the mesh each device calls its own.
+      num_local_devices: pools to make, one for each device.
       group: the part of each device's environments that the engine holds.
     """
     uses_xla = env.interface == "xla"
@@ -196,14 +192,14 @@ def make_envpool(
 def start_pool(envs: Pools, device: int, seeds: np.ndarray) -> tuple[EnvPoolState, TimeStep]:
     """Makes the pool of one local device, its calls and its first rows."""
     env, spec = envs.env, envs.spec
-    own = (seeds + envs.env_ids[device]).tolist()
+    env_seeds = (seeds + envs.env_ids[device]).tolist()
     # Pools that share the machine keep off each other's cores.
     with on_cores(envs.cores[device]):
         pool = make_pool(
             spec.game,
             env,
             spec.num_envs,
-            own,
+            env_seeds,
             num_threads=envs.num_threads(),
             render_mode="rgb_array",
         )
@@ -214,7 +210,7 @@ def start_pool(envs: Pools, device: int, seeds: np.ndarray) -> tuple[EnvPoolStat
         calls = host_calls(pool, spec.num_envs, envs.failures, spec.frame_shape)
     envs.calls.append(calls)
     state, rows = _random_start(
-        pool, own, spec.num_actions, env.random_start_steps, env.episodic_life
+        pool, env_seeds, spec.num_actions, env.random_start_steps, env.episodic_life
     )
     return state._replace(token=np.array(calls.token)), rows
 

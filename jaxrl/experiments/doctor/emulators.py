@@ -11,7 +11,7 @@ import numpy as np
 from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600.engine import plays_on_gpu
-from jaxrl.envs.atari2600.gpu_library import without_the_bus
+from jaxrl.envs.atari2600.gpu_library import mask_bus
 from jaxrl.envs.base import first_env_seed, has_nvidia_gpu
 from jaxrl.envs.envpool.engine import has_custom_call, make_pool
 from jaxrl.experiments.doctor.protocol import Answer
@@ -209,7 +209,7 @@ def first_difference(
     )
     if name:
         return f"{name} differs from the {reference}' games from step {step} on"
-    games = [without_the_bus(one[1]) for one in (expected, found) if one[1] is not None]
+    games = [mask_bus(one[1]) for one in (expected, found) if one[1] is not None]
     if len(games) == 2 and (games[0] == games[1]).all():
         return ""
     return f"the games after the last step differ from the {reference}'"

@@ -69,7 +69,7 @@ def _xla_convolutions() -> Iterator[None]:
     """Makes networks use XLA's convolution on CPUs too, of images that XLA has normalized."""
     modules: tuple[Any, Any] = layers, library
     before = modules[0].layer, modules[1].lanes
-    by_xla = partial(convolution.by_products, conv=convolution.xla_convolution)
+    by_xla = partial(convolution.product_layer, conv=convolution.xla_convolution)
     modules[0].layer, modules[1].lanes = by_xla, lambda: None
     try:
         yield

@@ -71,11 +71,7 @@ def recv(frame_shape: tuple[int, int], state: LightsState) -> tuple[LightsState,
 
 
 def make(
-    game: str,
-    env: EnvConfig,
-    num_envs: int,
-    num_local_devices: int = 1,
-    group: EnvGroup = WHOLE,
+    game: str, env: EnvConfig, num_envs: int, num_local_devices: int = 1, group: EnvGroup = WHOLE
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices."""
     ids, frame_shape = env_ids(num_envs, num_local_devices, group), env.frame_shape
