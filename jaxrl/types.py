@@ -4,12 +4,15 @@ E = environments on this device, T = rollout length, A = actions. All rows of a 
 one device; `jaxrl.program.program` maps over devices.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import chex
-import jax
-import numpy as np
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:  # commands that compute nothing import this module too
+    import chex
+    import jax
+    import numpy as np
 
 PyTree = Any
 AXIS = "device"  # the one axis of the mesh

@@ -12,8 +12,8 @@ from jaxrl.cli.options import Option, options_of
 
 Shell = Annotated[Literal["bash", "zsh"], tyro.conf.Positional, tyro.conf.arg(metavar="{bash,zsh}")]
 
-# tyro writes such scripts too: theirs start Python for every word, and know neither the games nor
-# the options of an algorithm that is not the default.
+# tyro (1.0.17) writes such scripts too: they start Python for every word, and know neither the
+# games nor the options of an algorithm that is not the default.
 SCRIPT = """\
 _jaxrl() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} last= words= place
@@ -39,7 +39,7 @@ _jaxrl() {{
 }}
 complete -o default -F _jaxrl jaxrl
 """
-OF_ZSH = """\
+ZSH_SETUP = """\
 autoload -Uz compinit bashcompinit
 (( $+functions[compdef] )) || compinit
 bashcompinit
@@ -61,29 +61,33 @@ class Completion:
 
 def completion(commands: Mapping[str, Any], arguments: Completion) -> int:
     """Prints the script for a table of commands."""
-    print(OF_ZSH * (arguments.shell == "zsh") + script(commands), end="")
+    print(ZSH_SETUP * (arguments.shell == "zsh") + script(commands), end="")
     return 0
 
 
 def script(commands: Mapping[str, Any]) -> str:
     """Returns a script for bash, which zsh can read too."""
-    found = {
-        name: [one for kind in (command, *command.by_option.values()) for one in _options(kind)]
+    options = {
+        name: [
+            option for kind in (command, *command.by_option.values()) for option in _options(kind)
+        ]
         for name, command in commands.items()
     }
     values = [
-        (f"{name} {of or ''}", option, choices)
-        for name, options in found.items()
-        for option in options
+        (f"{command} {name}", option, choices)
+        for command, members in options.items()
+        for option in members
         if (choices := _choices(option))
-        for of in option.names or (name,)
+        for name in option.names or (command,)
     ]
     return SCRIPT.format(
         commands=" ".join([*commands, "--help", "--version"]),
-        options=_cases((name, _names(options)) for name, options in found.items()),
-        values=_cases((place, choices) for place, _, choices in values),
+        options=_cases((name, _names(members)) for name, members in options.items()),
+        values=_cases((position, choices) for position, _, choices in values),
         repeated=_cases(
-            (place, choices) for place, option, choices in values if option.metavar.endswith("...")
+            (position, choices)
+            for position, option, choices in values
+            if option.metavar.endswith("...")
         ),
     )
 
@@ -102,7 +106,7 @@ def _options(command: Any) -> Iterator[Option]:
 
 def _names(options: Iterable[Option]) -> list[str]:
     """Returns every name of the options once."""
-    names = [name for one in options for name in one.names if name.startswith("--")]
+    names = [name for option in options for name in option.names if name.startswith("--")]
     return list(dict.fromkeys([*names, FLAGS[-1]]))
 
 
@@ -123,15 +127,16 @@ def _known() -> dict[str, tuple[str, ...]]:
 
 def _choices(option: Option) -> list[str]:
     """Returns the values of an option, or of an argument; empty where they cannot be listed."""
-    return [*option.choices, *(word for name in option.names for word in _known().get(name, ()))]
+    known = (value for name in option.names for value in _known().get(name, ()))
+    return [*option.choices, *known]
 
 
-def _cases(words: Iterable[tuple[str, list[str]]]) -> str:
-    """Returns the branches of a `case`, one for each list of words."""
-    places: dict[str, list[str]] = {}
-    for place, choices in words:
-        places.setdefault(" ".join(choices), []).append(f'"{place}"')
+def _cases(branches: Iterable[tuple[str, list[str]]]) -> str:
+    """Returns the branches of a `case`: patterns with the same choices share one."""
+    patterns: dict[str, list[str]] = {}
+    for pattern, choices in branches:
+        patterns.setdefault(" ".join(choices), []).append(f'"{pattern}"')
     return "\n".join(
-        f'        {" | ".join(dict.fromkeys(found))}) words="{choices}" ;;'
-        for choices, found in places.items()
+        f'        {" | ".join(dict.fromkeys(alike))}) words="{choices}" ;;'
+        for choices, alike in patterns.items()
     )

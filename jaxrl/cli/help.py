@@ -1,7 +1,7 @@
 """The help of a command, wrapped by the width of the terminal.
 
-tyro reads the options, but its help shows the line breaks of the source, and only sections. Here
-argparse formats: the options that people use first, then the others by section.
+tyro reads the options, but its help (1.0.17) has the line breaks and the order of the source. Here
+argparse formats: the options that most runs need, then the others by section.
 """
 
 import argparse
@@ -21,39 +21,40 @@ UNBREAKABLE = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}"})
 BREAKABLE = str.maketrans({"\N{NON-BREAKING HYPHEN}": "-", "\N{NO-BREAK SPACE}": " "})
 
 
-def page(kind: Any, command: str, part: Any) -> str:
+def page(part: Any, command: str) -> str:
     """Returns the help of a command.
 
     Args:
-      kind: its dataclass; `first_options` names those to show first.
+      part: its dataclass, whose `first_options` come first, or an instance that has the defaults.
       command: its name.
-      part: the dataclass, or an instance whose values are the defaults.
     """
     width = max(shutil.get_terminal_size().columns, NARROWEST)
-    found = list(options_of(part))
-    arguments = [option for option in found if not option.names]
-    usage = " ".join(["jaxrl", command, *(one.metavar for one in arguments), "[OPTIONS]"])
+    listed = list(options_of(part))
+    arguments = [option for option in listed if not option.names]
+    options = [option for option in listed if option.names]
+    usage = " ".join(["jaxrl", command, *(option.metavar for option in arguments), "[OPTIONS]"])
     parser = argparse.ArgumentParser(
         usage=usage,
-        description=_description(kind, width),
+        description=_description(part if isinstance(part, type) else type(part), width),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
             prog, max_help_position=max(24, min(width // 3, 40)), width=width
         ),
         add_help=False,
     )
-    names = getattr(kind, "first_options", None)
-    first = [one for one in found if one.names and not one.section]
+    names = getattr(part, "first_options", None)
+    first = [option for option in options if not option.section]
     if names:
-        first = [next(one for one in found if name in one.names) for name in names]
-    rest = [one for one in found if one.names and one not in first]
+        by_name = {name: option for option in options for name in option.names}
+        first = [by_name[name] for name in names]
     if arguments:
         _add(parser, "arguments", "", arguments)
     help_option = Option(FLAGS, "", "show this page", "")
     _add(parser, FIRST_TITLE if names else "options", "", [*first, help_option])
-    for section in dict.fromkeys(one.section for one in rest):
-        options = [one for one in rest if one.section == section]
-        summary = textwrap.fill(options[0].summary, width - 4)
-        _add(parser, f"{section} options".strip(), summary, options)
+    rest = [option for option in options if option not in first]
+    for section in dict.fromkeys(option.section for option in rest):
+        members = [option for option in rest if option.section == section]
+        summary = textwrap.fill(members[0].summary, width - 4)
+        _add(parser, f"{section} options".strip(), summary, members)
     return parser.format_help().translate(BREAKABLE)
 
 
@@ -80,11 +81,11 @@ def _add(
 ) -> None:
     """Adds a section to the page."""
     group = parser.add_argument_group(title, summary or None)
-    for number, one in enumerate(options):
-        names = one.names or (f"{title} {number}",)
-        default = one.default.replace(" ", "\N{NO-BREAK SPACE}")
-        text = f"{one.text} {default}".strip().replace("%", "%%").translate(UNBREAKABLE)
-        if one.names and not one.metavar:
+    for number, option in enumerate(options):
+        default = option.default.replace(" ", "\N{NO-BREAK SPACE}")
+        text = f"{option.text} {default}".strip().replace("%", "%%").translate(UNBREAKABLE)
+        names = option.names or (f"{title} {number}",)
+        if option.names and not option.metavar:
             group.add_argument(*names, action="store_true", help=text)
         else:
-            group.add_argument(*names, metavar=one.metavar, help=text)
+            group.add_argument(*names, metavar=option.metavar, help=text)

@@ -105,7 +105,7 @@ def _usage() -> str:
     )
 
 
-def run(name: str, words: Sequence[str]) -> int:
+def run(name: str, argv: Sequence[str]) -> int:
     """Runs one subcommand and returns its exit status. Raises `UserError` and `RunError`."""
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
@@ -113,10 +113,10 @@ def run(name: str, words: Sequence[str]) -> int:
         raise UserError(f"unknown command '{name}': {hint}")
     command = COMMANDS[name]
     for option, selected in command.by_option.items():
-        if option in words:
-            words = [word for word in words if word != option]
+        if option in argv:
+            argv = [word for word in argv if word != option]
             name, command = f"{name} {option}", selected
-    arguments: Any = parse(command.arguments, name, words)
+    arguments: Any = parse(command.arguments, name, argv)
     with contextlib.nullcontext() if command.handles_signals else _signals_as_exits():
         return command.run(arguments)
 
@@ -130,8 +130,8 @@ def _signals_as_exits() -> Iterator[None]:
     numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
 
     def leave(number: int, _: object) -> None:
-        for each in numbers:  # `timeout` sends a second one, which would end the removal
-            signal.signal(each, signal.SIG_IGN)
+        for handled in numbers:  # `timeout` sends a second one, which would end the removal
+            signal.signal(handled, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     for number in numbers:
@@ -143,23 +143,23 @@ def _signals_as_exits() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def main(words: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status; errors are printed in one line."""
     streams.prepare()
-    words = sys.argv[1:] if words is None else words
-    if words[:1] == ["help"]:  # `jaxrl help train`, as git has it
-        words = [*words[1:], "--help"]
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["help"]:  # `jaxrl help train`, as git has it
+        argv = [*argv[1:], "--help"]
     try:
-        if not words or words[0] in ("-h", "--help"):
+        if not argv or argv[0] in ("-h", "--help"):
             print(_usage())
             return 0
-        if words[0] in ("-V", "--version"):
+        if argv[0] in ("-V", "--version"):
             print(f"jaxrl {jaxrl.__version__}")
             return 0
-        return run(words[0], words[1:])
+        return run(argv[0], argv[1:])
     except BrokenPipeError:  # `jaxrl games | head`
         sys.stderr.close()
-        return int(words[0] in ("train", "resume", "evaluate"))  # it may not have done all
+        return int(argv[0] in ("train", "resume", "evaluate"))  # it may not have done all
     except (UserError, RunError, OSError, KeyboardInterrupt) as error:
         return print_error(error)
     except (RuntimeError, AssertionError) as error:  # JAX raises both

@@ -18,17 +18,17 @@ class Option(NamedTuple):
     """One option of a command, or one argument without a name."""
 
     names: tuple[str, ...]  # as they are typed; those of a switch are two, an argument has none
-    metavar: str  # of its value; empty for a switch
+    metavar: str  # stands for its value; empty for a switch
     text: str
     default: str  # in brackets; empty where there is none
-    section: str = ""  # of the configuration, or another part; empty for the command itself
-    summary: str = ""  # of the section
+    section: str = ""  # part of the configuration or another; empty for the command itself
+    summary: str = ""  # first line of the section's docstring
 
     @property
     def choices(self) -> tuple[str, ...]:
         """The values that the option takes, where it names them."""
-        words, bracket, _ = self.metavar.removeprefix("{").partition("}")
-        return tuple(words.split(",")) if bracket else ()
+        values, bracket, _ = self.metavar.removeprefix("{").partition("}")
+        return tuple(values.split(",")) if bracket else ()
 
 
 def options_of(part: Any, section: str = "", prefix: str = "") -> Iterator[Option]:
@@ -36,35 +36,35 @@ def options_of(part: Any, section: str = "", prefix: str = "") -> Iterator[Optio
 
     Args:
       part: a command's dataclass, or an instance whose values are the defaults.
-      section: that the options belong to.
-      prefix: of their names, "env."; that of a part with an empty name is empty.
+      section: the part of the configuration that the options belong to.
+      prefix: the beginning of their names, "env."; that of a part with an empty name is empty.
     """
     kind = part if isinstance(part, type) else type(part)
     hints, texts = typing.get_type_hints(kind, include_extras=True), descriptions(kind)
     summary, *_ = docstring(kind).splitlines() or [""]
     for field in dataclasses.fields(kind):
         marks = getattr(hints[field.name], "__metadata__", ())
-        given = [mark for mark in marks if hasattr(mark, "metavar")]  # by tyro.conf.arg
+        settings = [mark for mark in marks if hasattr(mark, "metavar")]  # by tyro.conf.arg
         value = _default(field) if part is kind else getattr(part, field.name)
         if tyro.conf.Suppress in marks:
             continue
         if dataclasses.is_dataclass(value):
-            unnamed = any(arg.name == "" for arg in given)
+            unnamed = any(arg.name == "" for arg in settings)
             inner = "run" if field.name == "settings" else field.name
             yield from options_of(value, inner, "" if unnamed else f"{field.name}.")
             continue
         if value is dataclasses.MISSING and field.name == "settings":
             continue
-        texts_of = texts.get(field.name, ""), _shown(value), section, summary
+        rest = texts.get(field.name, ""), _shown(value), section, summary
         metavar = _metavar(hints[field.name])
-        metavar = next((arg.metavar for arg in given if arg.metavar), metavar)
+        metavar = next((arg.metavar for arg in settings if arg.metavar), metavar)
         if tyro.conf.Positional in marks:
-            yield Option((), metavar, *texts_of)
+            yield Option((), metavar, *rest)
             continue
         name = field.name.replace("_", "-")
-        names = [alias for arg in given for alias in arg.aliases or ()] + [f"--{prefix}{name}"]
+        names = [alias for arg in settings for alias in arg.aliases or ()] + [f"--{prefix}{name}"]
         names += [f"--{prefix}no-{name}"] * (not metavar)
-        yield Option(tuple(names), metavar, *texts_of)
+        yield Option(tuple(names), metavar, *rest)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -94,7 +94,7 @@ def _metavar(annotation: Any) -> str:
     inner = typing.get_args(annotation)
     match typing.get_origin(annotation):
         case typing.Annotated:
-            names = next((one.all() for one in inner[1:] if isinstance(one, Names)), ())
+            names = next((mark.all() for mark in inner[1:] if isinstance(mark, Names)), ())
             return f"{{{','.join(names)}}}" if names else _metavar(inner[0])
         case typing.Union | types.UnionType:
             return _metavar(inner[0])

@@ -70,6 +70,6 @@ def run_together(launch: Launch, work: Callable[[bool], int]) -> int:
     return status
 
 
-def status_of(outcome: "Outcome") -> int:
+def exit_status(outcome: "Outcome") -> int:
     """Returns the exit status of a training that ended, or was stopped by a signal."""
     return 0 if outcome.signal is None else 128 + outcome.signal

@@ -1,4 +1,4 @@
-"""Reads the options of a command into its dataclass, and reports a mistake in one line.
+"""Reads the options of a command into its dataclass.
 
 tyro does the reading. It draws its errors into boxes for a terminal, but first hands each one to a
 hook as an object; here the hook raises `UserError` with one line instead.
@@ -6,7 +6,7 @@ hook as an object; here the hook raises `UserError` with one line instead.
 
 import contextlib
 import dataclasses
-import difflib
+import itertools
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -15,42 +15,23 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 
-from jaxrl.atari.games import game_name, known_games
 from jaxrl.cli.help import FLAGS, page
+from jaxrl.cli.mistakes import refuse_repeated, sentence
 from jaxrl.cli.options import options_of
 from jaxrl.config.bounds import check_local
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import (
-    ALIASES,
-    MOVED,
-    algorithms_with,
-    find,
-    load_recipe,
-    mark_recipe,
-    whole_number_hint,
-)
+from jaxrl.config.toml import load_recipe, mark_recipe, whole_number_hint
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
-from jaxrl.formatting import listed
 from jaxrl.runs.files import STORAGE_ERRORS, check_writable
 
 Protocol = Literal["noop", "sticky"]
 RunDir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
 RunDirs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR ...")]
 Output = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
-# The words of the command line, for a command that prints how to go on; `parse` sets it.
+# The command line, for a command that prints how to go on; `parse` sets it.
 Words = Annotated[tuple[str, ...], tyro.conf.Fixed, tyro.conf.Suppress]
 
-# Options of other libraries that have no counterpart of one name here.
-GPU = "JAX takes a GPU by itself, JAX_PLATFORMS=cpu keeps it from that"
-REMEDIES = {
-    "device": GPU,
-    "gpu": GPU,
-    "cuda": GPU,
-    "batch_size": "an update takes --num-envs times --agent.rollout-length steps, in "
-    "agent.num_minibatches where the algorithm has them",
-}
-SIMILAR = 0.7  # least similarity of an option that is suggested, from 0 to 1
 T = TypeVar("T")
 
 _REGISTRY = tyro.constructors.ConstructorRegistry()
@@ -93,7 +74,7 @@ def _register(kind: type, read: Callable[[str], Any], metavar: str, *accepted: t
         return tyro.constructors.PrimitiveConstructorSpec(
             nargs=1,
             metavar=metavar,
-            instance_from_str=lambda words: read(words[0]),
+            instance_from_str=lambda values: read(values[0]),
             is_instance=lambda x: isinstance(x, accepted),
             str_from_instance=lambda x: [str(x)],
         )
@@ -123,137 +104,71 @@ def _optional(
     )
 
 
-def parse(kind: type[T], command: str, words: Sequence[str]) -> T:
+def parse(kind: type[T], command: str, argv: Sequence[str]) -> T:
     """Returns the arguments of a command. Raises `UserError`.
 
     Args:
       kind: the command's dataclass. Where it holds a whole configuration in `settings`, `--config`
         gives the defaults; where it has `words`, it gets the command line.
       command: name, as `jaxrl NAME --help` has it.
-      words: the command line after the name.
+      argv: the command line after the name.
     """
-    _refuse_repeated(kind, words)
+    refuse_repeated(kind, argv)
     names = {field.name for field in dataclasses.fields(typing.cast(Any, kind))}
     if "settings" not in names:
-        parsed: Any = _read(kind, command, words, None)
+        parsed: Any = _read(kind, command, argv)
     else:
-        file = _config_file(words)
+        file = _config_file(argv)
         settings = load_recipe(file) if file else mark_recipe(Config())
-        command = f"{command} --config {file}" if file else command
-        parsed = _read(kind, command, words, settings)
+        default = typing.cast(Any, kind)(settings=settings)
+        parsed = _read(kind, f"{command} --config {file}" if file else command, argv, default)
         check(parsed.settings)
     if "words" in names:
-        parsed = dataclasses.replace(parsed, words=tuple(words))
+        parsed = dataclasses.replace(parsed, words=tuple(argv))
     return typing.cast(T, parsed)
 
 
-def _config_file(words: Sequence[str]) -> Path | None:
+def _config_file(argv: Sequence[str]) -> Path | None:
     """Returns the value of --config, which must be read before the rest can be parsed."""
-    for place, word in enumerate(words):
-        if word == "--config" and place + 1 < len(words):
-            return Path(words[place + 1])
+    for word, following in itertools.zip_longest(argv, argv[1:]):
+        if word == "--config" and following is not None:
+            return Path(following)
         if word.startswith("--config="):
             return Path(word.removeprefix("--config="))
     return None
 
 
-def _read(kind: Any, command: str, words: Sequence[str], settings: Config | None) -> Any:
-    """Calls tyro, and raises `UserError` where it would draw a box; `command` is for messages."""
-    part = kind if settings is None else kind(settings=settings)
+def _read(kind: Any, command: str, argv: Sequence[str], default: Any = None) -> Any:
+    """Calls tyro, and raises `UserError` where it would draw a box.
+
+    Args:
+      kind: the command's dataclass.
+      command: with its configuration, for messages.
+      argv: the command line.
+      default: an instance whose values are the defaults; None for those of the dataclass.
+    """
+    part = kind if default is None else default
+    if not set(FLAGS).isdisjoint(argv):
+        print(page(part, command.partition(" --config")[0]), end="")
+        raise SystemExit(0)
 
     def refuse(error: Any) -> NoReturn:
-        options = [name for one in options_of(part) for name in one.names if name[:2] == "--"]
-        raise UserError(f"{_message(error, options)} (jaxrl {command} --help lists all options)")
+        options = [name for option in options_of(part) for name in option.names]
+        known = [name for name in options if name.startswith("--")]
+        raise UserError(f"{sentence(error, known)} (jaxrl {command} --help lists all options)")
 
-    # tyro has the hook since 1.0.16 and keeps it private. Without it, its box is shown, and
-    # the exit status is the same.
+    # tyro has the hook since 1.0.16 and keeps it private; nothing public hands out errors. Without
+    # it, its box is shown, and the exit status is the same.
     errors = getattr(tyro, "_errors", None)
-    hook = errors.on_parse_error(refuse) if errors else contextlib.nullcontext()
-    avoid_subcommands: Any = tyro.conf.AvoidSubcommands
-    if not set(FLAGS).isdisjoint(words):
-        print(page(kind, command.partition(" --config")[0], part), end="")
-        raise SystemExit(0)
-    with hook, _REGISTRY:
-        if settings is None:
-            return tyro.cli(kind, args=words, add_help=False)
-        return tyro.cli(avoid_subcommands[kind], args=words, default=part, add_help=False)
-
-
-# --- mistakes ------------------------------------------------------------------------------------
-
-
-def _refuse_repeated(kind: type[T], words: Sequence[str]) -> None:
-    """Refuses an option of several values that is given twice: the first would be forgotten."""
-    for field in dataclasses.fields(typing.cast(Any, kind)):
-        flag = "--" + field.name.replace("_", "-")
-        given = [word for word in words if word == flag or word.startswith(flag + "=")]
-        if typing.get_origin(field.type) is tuple and len(given) > 1:
-            raise UserError(f"{flag} is given {len(given)} times: list all values after one {flag}")
-
-
-def _message(error: Any, options: Sequence[str]) -> str:
-    """Returns the sentence about one of tyro's errors, which are known by the class's name."""
-    match type(error).__name__:
-        case "UnrecognizedArgs":
-            return _unknown(error.tokens, options)
-        case "MissingArgs" if error.unrecognized_tokens:
-            return _unknown(error.unrecognized_tokens, options)
-        case "MissingArgs":
-            missing = [_name(one.arg) for one in error.missing_arguments]
-            return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"
-        case "BadValue":
-            return f"{_name(error.argument)} needs a value"
-        case "InvalidChoice":
-            choices = ", ".join(error.choices)
-            return f"{_name(error.argument)} {error.value}: must be one of {choices}"
-        case "InstantiationFailure" if error.argument is not None:
-            return f"{_name(error.argument)}: {error.message.rstrip('.')}"
-    return "the options cannot be read"
-
-
-def _name(argument: Any) -> str:
-    """Returns an option as the user writes it, or the name of a positional argument."""
-    if argument.is_positional():
-        return str(argument.lowered.metavar)
-    return str(argument.display_name())
-
-
-def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
-    """Names the first unknown option, and the similar option or the algorithm that has it."""
-    unknown = [token.partition("=")[0] for token in tokens if token.startswith("-")]
-    if not unknown:
-        return f"unexpected argument '{tokens[0]}'{_meaning(tokens[0], options)}"
-    option = "--" + unknown[0].removeprefix("--").replace("_", "-")
-    section, _, key = option.rpartition(".")
-    bare = key.removeprefix("--")
-    alias = ALIASES.get(bare.replace("-", "_"), "").replace("_", "-")
-    key = key.replace(bare, alias) if alias else key
-    of_agent = section == "--agent" and not alias
-    owners = algorithms_with(key.replace("-", "_")) if of_agent else []
-    if owners:
-        return f"unknown option '{unknown[0]}': it belongs to {listed(owners)}"
-    moved = "--" + MOVED.get(key.removeprefix("--").replace("-", "_"), "").replace("_", "-")
-    elsewhere = [known for known in options if known == moved and not section]
-    elsewhere += [known for known in options if known.endswith("." + key.removeprefix("--"))]
-    siblings = [known for known in options if known.rpartition(".")[0] == section]
-    keys = [known.rpartition(".")[2] for known in siblings]
-    near = [siblings[keys.index(one)] for one in difflib.get_close_matches(key, keys, 1, SIMILAR)]
-    remedy = REMEDIES.get(bare.replace("-", "_"))
-    if remedy and "--num-envs" in options and not section and not elsewhere:
-        return f"unknown option '{unknown[0]}': {remedy}"
-    hint = "".join(f": did you mean {known}?" for known in [*elsewhere, *near][:1])
-    return f"unknown option '{unknown[0]}'{hint}"
-
-
-def _meaning(word: str, options: Sequence[str]) -> str:
-    """Returns the option that a bare word is meant for, as a hint; empty if nothing is like it."""
-    if word.lower() in ("true", "false"):
-        return ": an option that is true or false has no value: --section.key or --section.no-key"
-    if "--game" in options and game_name(word) in known_games():
-        return f": did you mean --game {game_name(word)}?"
-    if "--config" in options and find(Path(word)).is_file():
-        return f": did you mean --config {word}?"
-    return ""
+    with errors.on_parse_error(refuse) if errors else contextlib.nullcontext():
+        return tyro.cli(
+            kind,
+            args=argv,
+            default=tyro.MISSING_NONPROP if default is None else default,
+            add_help=False,
+            config=(tyro.conf.AvoidSubcommands,),
+            registry=_REGISTRY,
+        )
 
 
 # --- checks that several commands share ----------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from jaxrl.cli.outcome import run_together, status_of
+from jaxrl.cli.outcome import exit_status, run_together
 from jaxrl.cli.parsing import RunDir, at_least
 from jaxrl.config.schema import Config
 from jaxrl.runtime.launch import Launch, check_launch
@@ -54,11 +54,11 @@ def train(arguments: Train) -> int:
     def work(alone: bool) -> int:
         from jaxrl.runs.directory import check_new_run
 
-        if alone and config.run_dir:  # a mistake is told before JAX is imported
+        if alone and config.run_dir:  # mistakes are reported before JAX is imported
             check_new_run(config)
         from jaxrl.training.train import start
 
-        return status_of(start(config))
+        return exit_status(start(config))
 
     return run_together(arguments.launch, work)
 
@@ -68,7 +68,7 @@ def _train_population(arguments: Train) -> int:
     from jaxrl.runs import population
 
     config, seeds = arguments.settings, arguments.seeds
-    # Mistakes are told before JAX is imported.
+    # Mistakes are reported before JAX is imported.
     configs = population.configs_of(config, seeds, Path(config.run_dir))
     if config.run_dir:
         population.check_new(Path(config.run_dir), configs)
@@ -76,7 +76,7 @@ def _train_population(arguments: Train) -> int:
     def work(_: bool) -> int:
         from jaxrl.training.train import start_population
 
-        return status_of(start_population(config, seeds))
+        return exit_status(start_population(config, seeds))
 
     return run_together(arguments.launch, work)
 
@@ -86,7 +86,7 @@ class Resume:
     """Continue a run from its newest checkpoint, with the configuration it was started with.
 
     The directory of several seeds (train --seeds) goes on with all of them.
-    Everything continues exactly, the games too. Those of EnvPool cannot be saved and begin anew.
+    Everything continues exactly, the games too; EnvPool's cannot be saved, and new ones begin.
     The configuration must be that of the checkpoint, except for the keys that --override names.
     Example: jaxrl resume runs/x --override total_steps=20e6
     """
@@ -111,6 +111,6 @@ def resume(arguments: Resume) -> int:
     def work(_: bool) -> int:
         from jaxrl.training.train import resume as resume_run
 
-        return status_of(resume_run(arguments.run, arguments.num_devices, arguments.override))
+        return exit_status(resume_run(arguments.run, arguments.num_devices, arguments.override))
 
     return run_together(arguments.launch, work)

@@ -2,8 +2,11 @@
 
 import contextlib
 import os
+import threading
 from typing import NoReturn
 
+# Set when this process got a signal that stops training: a parent that dies later is no second one.
+stopping = threading.Event()
 SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
 
 

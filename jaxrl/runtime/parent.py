@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 
-from jaxrl.runtime.signals import stopping
+from jaxrl.runtime.exit import stopping
 
 VARIABLE = "JAXRL_PARENT"  # of the environment: the parent's process number
 INTERVAL = 0.5  # seconds between two looks

@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxrl.runtime import processes
-from jaxrl.runtime.exit import exit_now, print_at_once
+from jaxrl.runtime.exit import exit_now, print_at_once, stopping
 
 SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
     if hasattr(signal, name)
 )
-# Set when this process got a signal that stops training: a parent that dies later is no second one.
-stopping = threading.Event()
 Handlers = dict[int, Any]  # number of a signal -> its handler
 ONE_PRESS = 1.0  # seconds within which the same signal again is no second one
 HANGUP = getattr(signal, "SIGHUP", None)  # the terminal has gone

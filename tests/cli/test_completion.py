@@ -65,13 +65,13 @@ def test_the_command_prints_it(script, capsys):
     assert main(["completion", "bash"]) == 0
     assert capsys.readouterr().out == script
     assert main(["completion", "zsh"]) == 0
-    assert capsys.readouterr().out == completion.OF_ZSH + script
+    assert capsys.readouterr().out == completion.ZSH_SETUP + script
     assert main(["completion", "tcsh"]) == 2
     assert "{bash,zsh} tcsh: must be one of bash, zsh" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not here")
 def test_zsh_reads_it(script):
-    ask = completion.OF_ZSH + script + "print ${_comps[jaxrl]}"
+    ask = completion.ZSH_SETUP + script + "print ${_comps[jaxrl]}"
     done = subprocess.run(["zsh", "-f", "-c", ask], capture_output=True, text=True, check=True)
     assert "_jaxrl" in done.stdout

@@ -1,6 +1,8 @@
 """The help of a command: every option of tyro's, wrapped by the width of the terminal."""
 
 import re
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +20,19 @@ from tests.conftest import CONFIGS
 
 KINDS = {name: command.arguments for name, command in COMMANDS.items()} | {"bench --suite": Suite}
 FLAG = r"(?<![\w-])--[a-z][\w.-]*"
+WITHOUT_JAX = """
+import contextlib, sys
+from jaxrl.cli.main import COMMANDS, main
+
+calls = [["--help"], ["--version"], ["trian"], ["completion", "bash"]]
+calls += [["bench", "--suite", "--help"]]
+calls += [[name, option] for name in COMMANDS for option in ("--help", "--hlep")]
+for call in calls:
+    with contextlib.suppress(SystemExit):
+        main(call)
+    loaded = {"jax", "flax", "orbax", "envpool"} & set(sys.modules)
+    assert not loaded, (call, loaded)
+"""
 
 
 def shown(words, capsys):
@@ -120,3 +135,13 @@ def test_help_does_not_need_docstrings(monkeypatch, capsys):
         monkeypatch.setattr(command.arguments, "__doc__", "Train(settings: int = 1)")
     monkeypatch.setattr(Config, "__doc__", None)
     assert pages() == expected
+
+
+def test_help_completion_and_mistakes_do_not_import_jax():
+    """They would take twice as long."""
+    command = [sys.executable, "-c", WITHOUT_JAX]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    mistakes = ended.stderr.splitlines()
+    assert len(mistakes) == 1 + len(COMMANDS)
+    assert all(line.startswith("jaxrl: ") for line in mistakes)
