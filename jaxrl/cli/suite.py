@@ -46,9 +46,9 @@ def suite(arguments: Suite) -> int:
     """Measures the members of the suite that fit into the time."""
     began = time.monotonic()
     at_least("minutes", arguments.minutes, 0.01)
+    from jaxrl.experiments.runner import SignalRelay
     from jaxrl.experiments.suite import plan, run
     from jaxrl.experiments.suite.records import PARTS, check_output, read
-    from jaxrl.experiments.sweep import SignalRelay
     from jaxrl.runs.lock import hold_directory
     from jaxrl.training.display import Display
 

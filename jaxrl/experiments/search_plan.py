@@ -19,7 +19,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import find, load_recipe, merge, to_toml
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError, nearest
-from jaxrl.experiments.sweep_plan import SweepMember
+from jaxrl.experiments.members import Member
 
 LINES = 50  # of metrics.jsonl in each run, at least: learning curves prune, and are the objective
 # Keys that neither [search] nor [set] may have.
@@ -109,7 +109,7 @@ class StudyPlan:
         """Returns the recipe's values of the keys that are searched."""
         return {key: value_of(self.base, key) for key in self.spaces}
 
-    def members(self, number: int, settings: variations.Settings, root: Path) -> list[SweepMember]:
+    def members(self, number: int, settings: variations.Settings, root: Path) -> list[Member]:
         """Returns the runs of a trial, one for each seed. Raises `UserError` if none can train."""
         found = []
         config = variations.with_settings(self.base, settings)
@@ -118,7 +118,7 @@ class StudyPlan:
             run_dir = str(root / f"{trial_name(number)}-{config.game}-seed{seed}")
             one = config.replaced(seed=seed, run_dir=run_dir, log={"interval": interval})
             check(one)
-            found.append(SweepMember(self.file, one, tuple(settings.items())))
+            found.append(Member(self.file, one, tuple(settings.items())))
         return found
 
     def recipe(self, settings: variations.Settings) -> Config:

@@ -18,8 +18,8 @@ from jaxrl.analysis.study_plots import Axis, Importance, StudyTrial
 from jaxrl.config import variations
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
+from jaxrl.experiments.members import Member
 from jaxrl.experiments.search_plan import Range, StudyPlan, trial_name
-from jaxrl.experiments.sweep_plan import SweepMember
 from jaxrl.runs import evaluation_record, metrics
 from jaxrl.runs.files import replace_text
 
@@ -43,7 +43,7 @@ OBJECTIVES = {
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def objective(plan: StudyPlan, member: SweepMember) -> tuple[float | None, str]:
+def objective(plan: StudyPlan, member: Member) -> tuple[float | None, str]:
     """Returns the value of a run that has ended, and a note; None where no late game ended.
 
     The mean of `return_mean` over the last tenth of the steps covers many more games than an

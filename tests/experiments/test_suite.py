@@ -27,6 +27,7 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import RunError, UserError
+from jaxrl.experiments.runner import SignalRelay
 from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
 from jaxrl.experiments.suite.plan import FULL, SMALL, SuiteMember
@@ -42,7 +43,6 @@ from jaxrl.experiments.suite.records import (
 from jaxrl.experiments.suite.result import score_of
 from jaxrl.experiments.suite.run import SuiteCall, _identity, _unseen, probe, settle
 from jaxrl.experiments.suite.table import LONGEST, Record, _cells, _score_cells, markdown
-from jaxrl.experiments.sweep import SignalRelay
 from jaxrl.runs.lock import hold_directory
 from jaxrl.training.display import Display
 from tests.survival import ROOT

@@ -3,16 +3,15 @@
 import contextlib
 import dataclasses
 import json
-import os
 import re
 import signal
 from pathlib import Path
 from typing import Any, Literal
 
 from jaxrl.errors import UserError
+from jaxrl.experiments.runner import last_line, log_tail, printable
 from jaxrl.experiments.suite.plan import SCORE
 from jaxrl.experiments.suite.table import Record
-from jaxrl.experiments.sweep import last_line
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import settings_by_key
 
@@ -31,11 +30,8 @@ def named_status(status: int | None) -> str:
 
 def last_error(log: Path) -> str:
     """Returns the line of a log that names its last error, or else its last line."""
-    with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL))
-        lines = file.read().decode(errors="replace").split("\n")
-    found = next((line for line in reversed(lines) if ERROR.search(line)), None)
-    return last_line(log) if found is None else "".join(c for c in found if c.isprintable()).strip()
+    errors = [line for line in log_tail(log, LOG_TAIL) if ERROR.search(line)]
+    return printable(errors[-1]) if errors else last_line(log)
 
 
 def with_rates(record: Record, how: End, printed: Path) -> Record:

@@ -22,6 +22,7 @@ import psutil
 
 from jaxrl.errors import RunError
 from jaxrl.experiments.doctor.machine import describe_apart
+from jaxrl.experiments.runner import SignalRelay, Turn, last_line, turns
 from jaxrl.experiments.suite import table
 from jaxrl.experiments.suite.plan import SuiteMember
 from jaxrl.experiments.suite.records import (
@@ -44,7 +45,6 @@ from jaxrl.experiments.suite.result import (
     with_score,
 )
 from jaxrl.experiments.suite.table import Record
-from jaxrl.experiments.sweep import SignalRelay, last_line
 from jaxrl.formatting import duration, no_option
 from jaxrl.runs.lock import hold_directory
 
@@ -95,45 +95,32 @@ def run(
     """
     output, records = call.output, read(call.output)
     table.write(output, members, records, call.machine, call.size)
-    waiting = queue(only or members, records, named=only is not None)
-    passed = 0
-    for place, member in enumerate(waiting, start=1):
-        label = f"[{place}/{len(waiting)}] {member.name}"
+    waiting = {member.name: member for member in queue(only or members, records, only is not None)}
+    skipped = 0
+    for turn, member in turns(waiting, display, call.stop):
         left = call.deadline - call.grace - time.monotonic()
-        seconds = expected(member, members, records)
-        if call.stop.signal is not None:
-            break
-        if seconds > left:
-            passed += 1
+        if expected(member, members, records) > left:
+            skipped += 1
             continue
-        display.say(f"{label}: {member.command}")
+        turn.begin(member.command)
         before = counted(member, records)
-        record = _measure(member, call, before, _shower(display, label))
-        display.show("")
-        stopped = record.state == "stopped"
-        kept = before if before and before.state == "done" and stopped else record
-        records[member.name] = kept
-        write(output, kept)
+        record = _measure(member, call, before, turn)
+        if record.state == "stopped" and before is not None and before.state == "done":
+            records[member.name] = before
+        else:
+            records[member.name] = record
+        write(output, records[member.name])
         table.write(output, members, records, call.machine, call.size)
-        display.say(f"{label}: {table.outcome(record)} ({duration(record.seconds)})")
-    if passed:
-        display.say(f"{passed} not begun: they would not have ended in time")
+        turn.end(f"{table.outcome(record)} ({duration(record.seconds)})")
+    if skipped:
+        display.say(f"{skipped} not begun: they would not have ended in time")
     return records
-
-
-def _shower(display: "Display", label: str) -> Callable[[Path], None]:
-    def show(log: Path) -> None:
-        display.show(f"{label}  {last_line(log)}")
-
-    return show
 
 
 # --- one member -----------------------------------------------------------------------------------
 
 
-def _measure(
-    member: SuiteMember, call: SuiteCall, before: Record | None, show: Callable[[Path], None]
-) -> Record:
+def _measure(member: SuiteMember, call: SuiteCall, before: Record | None, turn: Turn) -> Record:
     attempts = 0 if before is None or before.state == "done" else before.attempts
     log = call.output / LOGS / f"{member.name}.log"
     printed = log.with_suffix(".out")
@@ -158,7 +145,7 @@ def _measure(
         )  # fmt: skip
     try:
         write(call.output, dataclasses.replace(record, process=_identity(process.pid)))
-        how = _watch(process, member, call, run_dir, lambda: show(log))
+        how = _watch(process, member, call, run_dir, lambda: turn.show(log))
         said = last_line(log)  # before it is asked to end, and says so
         if how != "ended":
             _terminate(process, call.grace)
