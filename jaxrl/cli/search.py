@@ -41,7 +41,7 @@ class Search:
 
 
 def search(arguments: Search) -> int:
-    """Trains the trials that are left, and prints and draws what was found."""
+    """Trains the trials that are left, and prints and draws all of them."""
     check_platform("search")
     from jaxrl.experiments import search_plan
 
@@ -108,7 +108,7 @@ def _print(trials: "list[StudyTrial]", plan: "StudyPlan") -> None:
     from jaxrl.config.variations import short_names, shown
     from jaxrl.experiments.search_results import best
 
-    found, names = best(trials, plan), short_names(list(plan.spaces))
+    best_trial, names = best(trials, plan), short_names(list(plan.spaces))
     table = Table(box=box.SIMPLE)
     for name in ("trial", "status", plan.options.objective, *names.values()):
         table.add_column(Text(name), justify="left" if name == "status" else "right")
@@ -116,13 +116,14 @@ def _print(trials: "list[StudyTrial]", plan: "StudyPlan") -> None:
         value = "-" if trial.value is None else f"{trial.value:.3f}"
         settings = (trial.settings.get(key) for key in plan.spaces)
         cells = [f"{x:.3g}" if isinstance(x, float) else shown(x) for x in settings]
-        style = "bold" if trial is found else ""
+        style = "bold" if trial is best_trial else ""
         table.add_row(str(trial.number), trial.status, value, *map(Text, cells), style=style)
     print_table(table)
-    if found is None:
+    if best_trial is None:
         return
     first = trials[0].value
     before = "" if first is None else f"; the recipe, trial 0: {first:.3f}"
-    print(f"best: trial {found.number}, {plan.options.objective} {found.value:.3f}{before}")
-    for key, value in found.settings.items():
-        print(f"  {key} = {shown(value)}")
+    result = f"{plan.options.objective} {best_trial.value:.3f}"
+    print(f"best: trial {best_trial.number}, {result}{before}")
+    for key, setting in best_trial.settings.items():
+        print(f"  {key} = {shown(setting)}")

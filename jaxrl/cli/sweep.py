@@ -102,27 +102,19 @@ def sweep(arguments: Sweep) -> int:
 
 def _slurm(arguments: Sweep) -> "Slurm | None":
     """Returns the resources of the jobs; None without --slurm."""
-    names = {
-        "slurm_partition": "partition",
-        "slurm_time": "minutes",
-        "slurm_gpus_per_node": "gpus_per_node",
-        "slurm_cpus_per_task": "cpus_per_task",
-        "slurm_array_parallelism": "array_parallelism",
-    }
-    asked = {
-        name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None
-    }
-    for name, value in asked.items():
-        flag = f"--{name.replace('_', '-')}"
-        if not arguments.slurm:
-            raise UserError(f"{flag} needs --slurm")
-        if name != "slurm_partition":
-            at_least(name, value, 0 if name == "slurm_gpus_per_node" else 1)
-    if not arguments.slurm:
-        return None
     from jaxrl.experiments.slurm import Slurm
 
-    return Slurm(**{names[name]: value for name, value in asked.items()})
+    options = {
+        field.name: value
+        for field in dataclasses.fields(Slurm)
+        if (value := getattr(arguments, f"slurm_{field.name}")) is not None
+    }
+    for name, value in options.items():
+        if not arguments.slurm:
+            raise UserError(f"--slurm-{name.replace('_', '-')} needs --slurm")
+        if name != "partition":
+            at_least(f"slurm_{name}", value, 0 if name == "gpus_per_node" else 1)
+    return Slurm(**options) if arguments.slurm else None
 
 
 def _train(members: "list[Member]", root: Path, words: Sequence[str]) -> int:

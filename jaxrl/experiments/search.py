@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 STARTUP = 5  # trials drawn at random, before others are drawn near the best and curves are pruned
 WARM_UP = MARKS // 4  # points before which no curve is pruned
-SECONDS_TO_SAVE = 180.0  # of a run whose search was killed
+SECONDS_TO_SAVE = 180.0  # that a run takes at most when its search was killed
 NAME = "study"
+OPTIONS = "asked"  # attribute of a study: its plan
 PRUNED = "pruned"  # attribute of a trial: whether its curve fell behind
 
 
@@ -50,7 +51,7 @@ class Search(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The end of a trial or of one of its runs: done, repeated, pruned, diverged, refused, ..."""
+    """The end of a trial or of a run: done, repeated, pruned, diverged, refused, ..."""
 
     status: str
     value: float | None = None
@@ -98,11 +99,11 @@ def _pruner(plan: StudyPlan) -> optuna.pruners.BasePruner:
 
 def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
     """Refuses another study than the one that was begun; only the number of trials may change."""
-    asked = json.loads(json.dumps(plan.to_json()))
-    before = study.user_attrs.get("asked")
-    if before is None:
-        study.set_user_attr("asked", asked)
-    elif differing := changes(before, asked):
+    options = json.loads(json.dumps(plan.to_json()))
+    begun = study.user_attrs.get(OPTIONS)
+    if begun is None:
+        study.set_user_attr(OPTIONS, options)
+    elif differing := changes(begun, options):
         raise UserError(
             f"the study in '{root}' was begun otherwise ({'; '.join(differing)}): choose another "
             "--root, or ask for what was begun; only the number of trials may change"
@@ -111,18 +112,19 @@ def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
 
 def _open_trial(study: optuna.Study, plan: StudyPlan, number: int) -> optuna.Trial:
     """Returns the trial of this number: new, or the one that was stopped."""
-    # Another generator for every trial: one that is seeded once would repeat itself on a resume.
+    # Each trial has a generator: a single one would repeat itself after a resume.
     [seed] = np.random.SeedSequence([plan.options.sampler_seed, number]).generate_state(1)
     study.sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=int(seed))
-    found = study.get_trials(deepcopy=False)
-    if number < len(found) and found[number].state == TrialState.RUNNING:
-        # Optuna gives no public way back to a trial that is running: `ask` begins another one.
-        return optuna.trial.Trial(study, found[number]._trial_id)
+    trials = study.get_trials(deepcopy=False)
+    if number < len(trials) and trials[number].state == TrialState.RUNNING:
+        # Optuna has no public way back to a running trial: `ask` begins another, and what the
+        # storage finds by number needs the study's private id.
+        return optuna.trial.Trial(study, trials[number]._trial_id)
     return study.ask()
 
 
 def _suggest(trial: optuna.Trial, plan: StudyPlan) -> variations.Settings:
-    """Returns a trial's values: of the first trial those of the recipe, also beyond the spaces."""
+    """Returns a trial's values; the first trial has those of the recipe, also beyond the spaces."""
     base = plan.base_settings() if trial.number == 0 else {}
     return {
         key: base[key]
@@ -284,7 +286,7 @@ class _CurveWatcher:
         # A search that was killed may have left a decision, made or not: Hyperband makes each once.
         self.pruned = frozen.user_attrs.get(PRUNED, False)
         if self._reported and not self.pruned:
-            self._ask()
+            self._judge()
 
     def look(self) -> None:
         """Shows and reports the newest line, and lets the run save and end if it is pruned."""
@@ -299,7 +301,7 @@ class _CurveWatcher:
     def report(self) -> None:
         """Reports the points that are new, up to the first one at which the run is pruned.
 
-        Each is judged by itself, so that pruning does not depend on how many a look finds.
+        Each is judged alone, so that pruning does not depend on how many are new.
         """
         try:
             rows = metrics.read(self._member.run_dir)
@@ -311,13 +313,13 @@ class _CurveWatcher:
                 return
             if first + point in self._reported:
                 continue
-            # Of several seeds the mean so far: other trials have it of as many at this point.
+            # The mean over the seeds so far: at this point other trials have as many.
             self._trial.report(statistics.fmean([*self._before, value]), first + point)
             self._reported.add(first + point)
-            self._ask()
+            self._judge()
 
-    def _ask(self) -> None:
-        """Asks whether the run is pruned at its newest point."""
+    def _judge(self) -> None:
+        """Lets the pruner decide at the newest point."""
         if self._trial.should_prune():
             self.pruned = True
             self._trial.set_user_attr(PRUNED, True)

@@ -13,10 +13,10 @@ from jaxrl.experiments.runner import SignalRelay, train
 
 @dataclass(frozen=True)
 class Slurm:
-    """The resources of each job of the array; None leaves them to the cluster."""
+    """The resources of each job of the array, as the options have them; None is the cluster's."""
 
     partition: str | None = None
-    minutes: int = 1440
+    time: int = 1440  # minutes until a job is saved and queued again
     gpus_per_node: int | None = None
     cpus_per_task: int | None = None
     array_parallelism: int = 16
@@ -69,7 +69,7 @@ def submit(members: list[Member], root: Path, slurm: Slurm, cluster: str = "slur
         )
         executor.update_parameters(
             name="jaxrl-sweep",
-            timeout_min=slurm.minutes,
+            timeout_min=slurm.time,
             gpus_per_node=slurm.gpus_per_node,
             cpus_per_task=slurm.cpus_per_task,
             slurm_partition=slurm.partition,

@@ -52,7 +52,7 @@ def atari57() -> tuple[str, ...]:
 
 
 def games_of(names: tuple[str, ...]) -> list[str]:
-    """Returns the games of these names, which may be groups. Raises `UserError`."""
+    """Returns the games of these names, groups included. Raises `UserError`."""
     groups = {"atari5": ATARI_5, "atari57": atari57()}
     games: list[str] = []
     for name in names:

@@ -155,7 +155,7 @@ LIST = '["nips", "nature"]'
         ("trials = 8", "seeds = [1, 1]", "must be different numbers"),
         ("trials = 8", "seeds = []", "must be a list of whole numbers"),
         ("trials = 8", "seed = 1", "unknown key 'seed': did you mean 'seeds'?"),
-        ("trials = 8", "trials = ", "is no TOML"),
+        ("trials = 8", "trials = ", "is not valid TOML"),
         ("[search]", "[serach]", "unknown key 'serach': did you mean 'search'?"),
         ("[search]", "[[search]]", "must be a table, [search]"),
         ("evaluation.episodes = 0", "evaluation.episode = 0", "[set]: unknown key"),

@@ -640,7 +640,7 @@ def test_jobs_train_and_a_preempted_one_goes_on(tiny, tmp_path, submitit):
     root.mkdir()
     plan = sweep_plan.plan((tiny,), ("catch",), (1, 2), root, total_steps=8_000)
     members.copy_recipes(plan)
-    jobs = slurm.submit(plan, root, slurm.Slurm(minutes=60), cluster="local")
+    jobs = slurm.submit(plan, root, slurm.Slurm(time=60), cluster="local")
     first = plan[0]
     until(lambda: (first.run_dir / layout.METRICS).exists())
     until(lambda: metrics.read(first.run_dir))

@@ -1,8 +1,8 @@
 """Runs the members of a suite, one after another, and writes each result at once.
 
 A member is a process group with a time limit: one that hangs is ended with its children, one that
-dies is named with its last line, and the others go on. The same suite again leaves out what is done
-and tries last what failed (`records`).
+dies is named with its last line, and the others go on. The same suite again skips members that are
+done and tries last those that failed (`records`).
 """
 
 import contextlib
@@ -40,9 +40,9 @@ from jaxrl.experiments.suite.result import (
     End,
     last_error,
     named_status,
+    record_rates,
+    record_score,
     score_of,
-    with_rates,
-    with_score,
 )
 from jaxrl.experiments.suite.table import Record
 from jaxrl.formatting import duration, no_option
@@ -66,17 +66,17 @@ class SuiteCall:
     output: Path
     size: str
     machine: dict[str, Any]  # as `machine.Machine` has it
-    deadline: float  # of time.monotonic, by which all has ended
+    deadline: float  # value of time.monotonic by which all has ended
     stop: SignalRelay
     grace: float = GRACE
 
 
 def probe() -> dict[str, Any]:
     """Returns the machine, as a short-lived process sees it. Raises `RunError` without devices."""
-    found = dataclasses.asdict(describe_apart())
-    if found["platform"] is None:
-        raise RunError(f"JAX has no devices ({found['device_error']}): see `jaxrl doctor`")
-    return found
+    machine = dataclasses.asdict(describe_apart())
+    if machine["platform"] is None:
+        raise RunError(f"JAX has no devices ({machine['device_error']}): see `jaxrl doctor`")
+    return machine
 
 
 def run(
@@ -117,7 +117,7 @@ def run(
     return records
 
 
-# --- one member -----------------------------------------------------------------------------------
+# --- a member -------------------------------------------------------------------------------------
 
 
 def _measure(member: SuiteMember, call: SuiteCall, before: Record | None, turn: Turn) -> Record:
@@ -125,7 +125,7 @@ def _measure(member: SuiteMember, call: SuiteCall, before: Record | None, turn: 
     log = call.output / LOGS / f"{member.name}.log"
     printed = log.with_suffix(".out")
     run_dir = _new_run_dir(call.output / RUNS, member.name)
-    words = [*PROGRAM, *member.arguments, *_unseen(member, run_dir)]
+    command = [*PROGRAM, *member.arguments, *_unseen(member, run_dir)]
     record = Record(
         name=member.name,
         kind=member.kind,
@@ -140,13 +140,13 @@ def _measure(member: SuiteMember, call: SuiteCall, before: Record | None, turn: 
     began = time.monotonic()
     with log.open("wb") as errors, printed.open("wb") as results:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=results, stderr=errors,
+            command, stdin=subprocess.DEVNULL, stdout=results, stderr=errors,
             start_new_session=True, env=os.environ | ENVIRONMENT,
         )  # fmt: skip
     try:
         write(call.output, dataclasses.replace(record, process=_identity(process.pid)))
         how = _watch(process, member, call, run_dir, lambda: turn.show(log))
-        said = last_line(log)  # before it is asked to end, and says so
+        last = last_line(log)  # before SIGTERM adds to it
         if how != "ended":
             _terminate(process, call.grace)
     finally:
@@ -154,14 +154,14 @@ def _measure(member: SuiteMember, call: SuiteCall, before: Record | None, turn: 
     seconds = round(time.monotonic() - began, 1)
     record = dataclasses.replace(record, exit_status=status, seconds=seconds)
     if how == "limit":
-        record = dataclasses.replace(record, reason=f"no end within {member.limit:.0f} s: {said}")
+        record = dataclasses.replace(record, reason=f"no end within {member.limit:.0f} s: {last}")
     elif how == "ended":
         record = dataclasses.replace(
             record, reason=f"{named_status(status)}: {last_error(log) or 'no word'}"
         )
     if member.kind == "rates":
-        return with_rates(record, how, printed)
-    return with_score(record, how, run_dir)
+        return record_rates(record, how, printed)
+    return record_score(record, how, run_dir)
 
 
 def _unseen(member: SuiteMember, run_dir: Path) -> list[str]:
