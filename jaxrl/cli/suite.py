@@ -14,7 +14,7 @@ from jaxrl.errors import UserError
 
 if TYPE_CHECKING:
     from jaxrl.experiments.suite.plan import SuiteMember
-    from jaxrl.experiments.suite.table import Record
+    from jaxrl.experiments.suite.records import Record
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,13 +24,13 @@ from jaxrl.runtime import parent
 if TYPE_CHECKING:
     from jaxrl.training.display import Display
 
-RETRIES = 2  # of a member whose emulators were lost
+RETRIES = 2  # further attempts at a member whose emulators were lost
 
 T = TypeVar("T")
 
 
 class SignalRelay:
-    """Passes signals on to the member in progress, which saves and ends; then the sweep ends.
+    """The signals to a command, passed on to the member in progress, which saves and ends.
 
     A member runs in a separate process group: a terminal's Ctrl-C would reach it twice, and the
     second signal ends at once.
@@ -47,7 +47,7 @@ class SignalRelay:
             self._process.send_signal(number)
 
     def end_member(self) -> None:
-        """Lets the member in progress save and end; the sweep goes on."""
+        """Lets the member in progress save and end; the command continues."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
@@ -92,7 +92,7 @@ class Turn(NamedTuple):
 
     label: str
     display: "Display"
-    start: float  # of time.monotonic
+    start: float  # by time.monotonic
 
     @property
     def seconds(self) -> float:
@@ -120,8 +120,8 @@ def turns(
 
     Args:
       entries: by the names that are printed.
-      display: that prints them.
-      stop: what receives the signals.
+      display: prints the lines.
+      stop: relay that knows of a signal.
     """
     for number, (name, entry) in enumerate(entries.items(), start=1):
         if stop.signal is not None:
@@ -158,7 +158,7 @@ def train(member: Member, stop: SignalRelay, look: Callable[[], None] | None = N
 
     Args:
       member: to train; tried again where its emulators were lost.
-      stop: what passes signals on to its process.
+      stop: relay of signals to its process.
       look: called about once a second meanwhile.
     """
     for _ in range(1 + RETRIES):

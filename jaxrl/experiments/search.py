@@ -1,8 +1,8 @@
 """Searches hyperparameters by Optuna; every trial trains as the members of a sweep do.
 
 A trial's runs are ROOT/trial-N-GAME-seedSEED, one for each seed, and ROOT/study.db has the trials.
-One that was stopped or failed stays open there: the same command goes on with it, and repeats none
-that ended. The first trial is the recipe itself, so that the best is never worse than it.
+A trial that was stopped or failed stays open there: the same command continues it, and repeats no
+trial that ended. The first trial is the recipe itself, so that the best is never worse than it.
 """
 
 import json
@@ -275,7 +275,7 @@ def _wait_until_saved(member: Member, search: Search) -> None:
 
 
 class _CurveWatcher:
-    """Reports a run's learning curve to its trial, and ends a run that falls behind."""
+    """The learning curve of a run, reported to its trial; a run that falls behind is ended."""
 
     def __init__(
         self, search: Search, trial: optuna.Trial, member: Member, before: list[float]

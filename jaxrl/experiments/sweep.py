@@ -34,7 +34,7 @@ def run(members: list[Member], root: Path, display: "Display", stop: SignalRelay
       members: in their order.
       root: directory of the sweep; sweep.json in it is rewritten after every member.
       display: shows each member.
-      stop: what ends it early.
+      stop: relay of signals, which end it early.
     """
     for member in members:
         if is_locked(member.run_dir):  # a killed sweep's member takes a moment to save

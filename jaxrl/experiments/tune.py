@@ -92,7 +92,7 @@ def search(
     """Returns the configuration whose knobs train fastest.
 
     Args:
-      config: the first configuration, which is the best so far.
+      config: configuration that the first candidate is compared with.
       knobs: names in KNOBS, tried in this order.
       seconds: duration of one repeat of one candidate, about.
       repeats: repeats of each candidate, in turns with the best so far.

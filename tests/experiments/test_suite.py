@@ -33,6 +33,7 @@ from jaxrl.experiments.suite import run as suite_run
 from jaxrl.experiments.suite.plan import FULL, SMALL, SuiteMember
 from jaxrl.experiments.suite.records import (
     PARTS,
+    Record,
     check_output,
     counted,
     expected,
@@ -42,7 +43,7 @@ from jaxrl.experiments.suite.records import (
 )
 from jaxrl.experiments.suite.result import score_of
 from jaxrl.experiments.suite.run import SuiteCall, _identity, _unseen, probe, settle
-from jaxrl.experiments.suite.table import LONGEST, Record, _cells, _score_cells, markdown
+from jaxrl.experiments.suite.table import LONGEST, _cells, _score_cells, markdown
 from jaxrl.runs.lock import hold_directory
 from jaxrl.training.display import Display
 from tests.survival import ROOT

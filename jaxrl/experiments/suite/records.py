@@ -7,13 +7,12 @@ import contextlib
 import dataclasses
 import json
 import statistics
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxrl.errors import UserError
-from jaxrl.experiments.suite import table
-from jaxrl.experiments.suite.plan import SuiteMember
-from jaxrl.experiments.suite.table import Record
+from jaxrl.experiments.suite.plan import Kind, SuiteMember
 from jaxrl.runs.files import replace_text
 
 RECORDS, LOGS, RUNS = PARTS = ("members", "logs", "runs")  # directories of a suite
@@ -21,6 +20,29 @@ ATTEMPTS = 2  # attempts at a member that fails, each in another call
 # Positions in the queue. A stopped member comes after new ones: if it is slower than expected, it
 # would take the time of every call. A begun member took its suite down.
 ORDER = {"new": 0, "stopped": 1, "failed": 2, "begun": 2, "done": 3}
+SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # equal on the same machine
+
+State = Literal["begun", "done", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The progress and result of a member, in plain values of JSON."""
+
+    name: str
+    kind: Kind
+    size: str
+    command: str
+    state: State  # begun: in progress, or its suite was killed
+    attempts: int  # that failed, or are in progress
+    date: str
+    commit: str | None
+    machine: dict[str, Any]
+    reason: str = ""  # why there is no result
+    exit_status: int | None = None  # negative: the signal
+    seconds: float = 0.0  # that the process took
+    result: dict[str, Any] = field(default_factory=dict)
+    process: dict[str, float] = field(default_factory=dict)  # pid and time of creation
 
 
 def read(output: Path) -> dict[str, Record]:
@@ -46,7 +68,7 @@ def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
     if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
         raise UserError(f"'{output}' holds no suite: choose another --output")
     for record in read(output).values():
-        if any(record.machine.get(key) != machine.get(key) for key in table.SAME):
+        if any(record.machine.get(key) != machine.get(key) for key in SAME):
             raise UserError(f"'{output}' is of another machine: choose another --output")
         if record.size != size:
             raise UserError(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from jaxrl.errors import UserError
 from jaxrl.experiments.runner import last_line, log_tail, printable
 from jaxrl.experiments.suite.plan import SCORE
-from jaxrl.experiments.suite.table import Record
+from jaxrl.experiments.suite.records import Record
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import settings_by_key
 

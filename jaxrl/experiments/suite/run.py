@@ -30,6 +30,7 @@ from jaxrl.experiments.suite.records import (
     PARTS,
     RECORDS,
     RUNS,
+    Record,
     counted,
     expected,
     queue,
@@ -44,7 +45,6 @@ from jaxrl.experiments.suite.result import (
     record_score,
     score_of,
 )
-from jaxrl.experiments.suite.table import Record
 from jaxrl.formatting import duration, no_option
 from jaxrl.runs.lock import hold_directory
 

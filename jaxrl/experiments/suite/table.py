@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from jaxrl.experiments.suite.plan import Kind, SuiteMember
+from jaxrl.experiments.suite.plan import SuiteMember
+from jaxrl.experiments.suite.records import Record
 from jaxrl.runs.files import replace_text
 
 RESULTS, TABLE = "results.json", "results.md"
@@ -15,30 +15,6 @@ HEAD = """| member | measured | steps/s, median | lowest to highest | share of t
 |---|---|---|---|---|---|
 """
 LONGEST = 200  # characters of a reason in the table
-SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # equal on the same machine
-
-State = Literal["begun", "done", "failed", "stopped"]
-
-
-@dataclass(frozen=True)
-class Record:
-    """The progress and result of a member, in plain values of JSON."""
-
-    name: str
-    kind: Kind
-    size: str
-    command: str
-    state: State  # begun: in progress, or its suite was killed
-    attempts: int  # that failed, or are in progress
-    date: str
-    commit: str | None
-    machine: dict[str, Any]
-    reason: str = ""  # why there is no result
-    exit_status: int | None = None  # negative: the signal
-    seconds: float = 0.0  # that the process took
-    result: dict[str, Any] = field(default_factory=dict)
-    process: dict[str, float] = field(default_factory=dict)  # pid and time of creation
-
 
 # --- results.json ---------------------------------------------------------------------------------
 
