@@ -94,7 +94,7 @@ def _check(arguments: Bench) -> None:
     if "training" not in arguments.loads:
         raise UserError("--profile traces training: name it among --loads")
     if arguments.profile.exists() and not arguments.profile.is_dir():
-        raise UserError(f"'{arguments.profile}' is no directory: choose another --profile")
+        raise UserError(f"'{arguments.profile}' is not a directory: choose another --profile")
     if arguments.sweep:
         raise UserError("--profile traces one number of environments: leave out --sweep")
 
@@ -147,10 +147,11 @@ def _object(num_envs: int, rates: "dict[str, Rate]") -> dict[str, Any]:
     """Returns the object that --json prints for one measurement."""
     from jaxrl.experiments.bench import SHARED, bottleneck, time_shares
 
-    table = {load: dataclasses.asdict(rate) for load, rate in rates.items()}
+    table: dict[str, Any] = {"num_envs": num_envs}
+    table |= {load: dataclasses.asdict(rate) for load, rate in rates.items()}
     if not set(SHARED) - set(rates):
         table |= {"bottleneck": bottleneck(rates), "time_shares": time_shares(rates)}
-    return {"num_envs": num_envs, **table}
+    return table
 
 
 def _print_rates(rates: "dict[str, Rate]") -> None:

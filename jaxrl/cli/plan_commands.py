@@ -24,7 +24,7 @@ def check_platform(command: str) -> None:
 def check_root(root: Path) -> None:
     """Refuses a root that is a file. Raises `UserError`."""
     if root.exists() and not root.is_dir():
-        raise UserError(f"'{root}' is no directory: choose another --root")
+        raise UserError(f"'{root}' is not a directory: choose another --root")
 
 
 def print_table(table: "Table") -> None:

@@ -33,7 +33,7 @@ class Sweep:
     such keys are combined. CONFIG in the names of the members then ends in the values of the keys
     that have several, as in a2c_fast-learning_rate=0.001-torso=nips-pong-seed1.
 
-    With --slurm the members become one array of jobs, which go on after they were preempted or
+    With --slurm the members become one array of jobs, which continue after they were preempted or
     their time was up. --dry-run shows the progress of each; when all have ended, the same command
     without --slurm trains the members that failed and writes the results and the report.
     Example: jaxrl sweep --games pong breakout --seeds 1 2 --configs vtrace_cpu

@@ -259,7 +259,7 @@ def _choices(base: Config, key: str, values: list[Any]) -> tuple[Any, ...]:
 def _range(base: Config, key: str, table: dict[str, Any]) -> Range:
     where, kind = f"[search] {key}", type(value_of(base, key))
     if kind not in (int, float):
-        raise UserError(f"{where}: is no number: give a list of values")
+        raise UserError(f"{where}: is not a number: give a list of values")
     if unknown := [name for name in table if name not in ("low", "high", "step", "log")]:
         raise UserError(f"{where}: unknown key '{unknown[0]}': known are low, high, step, log")
     if missing := [name for name in ("low", "high") if name not in table]:

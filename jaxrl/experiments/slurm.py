@@ -65,7 +65,7 @@ def submit(members: list[Member], root: Path, slurm: Slurm, cluster: str = "slur
         executor = submitit.AutoExecutor(
             folder=root / "slurm",
             cluster=cluster,
-            slurm_max_num_timeout=100,  # it goes on each time, so time limits are no failures
+            slurm_max_num_timeout=100,  # it continues each time: no time limit is a failure
         )
         executor.update_parameters(
             name="jaxrl-sweep",

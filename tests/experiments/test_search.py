@@ -172,7 +172,7 @@ LIST = '["nips", "nature"]'
         (LIST, '["nips", "nips"]', "a value is there twice"),
         (LIST, "[]", "must be a list of values, or { low = ..., high = ... }"),
         (LIST, '"nips"', "must be a list of values"),
-        (LIST, "{ low = 1, high = 2 }", "is no number: give a list of values"),
+        (LIST, "{ low = 1, high = 2 }", "is not a number: give a list of values"),
         (SPACE, "{ low = 1e-4 }", "high is missing"),
         (SPACE, "{ low = 1e-4, high = 1e-5 }", "low = 0.0001 must be below high = 1e-05"),
         (SPACE, "{ low = 1, high = inf }", "a finite number"),
@@ -204,7 +204,7 @@ def test_a_file_that_is_not_there_or_a_root_that_is_none(study, tmp_path, capsys
     words = study()
     (tmp_path / "s").write_text("")
     assert main.main(["search", *words]) == 2
-    assert "is no directory: choose another --root" in capsys.readouterr().err
+    assert "is not a directory: choose another --root" in capsys.readouterr().err
 
 
 def test_spaces_are_read_with_quotes_or_without(study):

@@ -546,7 +546,7 @@ def test_means_of_first_games_do_not_count(tmp_path):
         (["--minutes", "soon"], "--minutes"),
         (["--size", "huge"], "auto"),
         (["--config", "configs/a2c/a2c.toml"], "--config"),
-        (["--output", "file"], "'file' is no directory"),
+        (["--output", "file"], "'file' is not a directory"),
         (["--output", "other"], "'other' holds no suite"),
     ],
 )

@@ -146,7 +146,7 @@ def test_the_groups_of_games():
         ("--games pong --seeds 1 1 --configs {ppo}", "'ppo-pong-seed1' is there twice"),
         ("--games atari5 qbert --seeds 1 --configs {ppo}", "'ppo-qbert-seed1' is there twice"),
         ("--games pong --seeds 1 --configs {ppo} {here}/ppo.toml", "different file names"),
-        ("--games pong --seeds 1 --configs {ppo} --root {here}/file", "is no directory"),
+        ("--games pong --seeds 1 --configs {ppo} --root {here}/file", "is not a directory"),
         ("--games pong --seeds 1 --configs {ppo} --root {here}/file/x", "choose another --root"),
         ("--games pong --seeds 1 --configs {ppo} --slurm-time 10", "--slurm-time needs --slurm"),
         ("--games pong --seeds 1 --configs {ppo} --slurm --slurm-time 0", "must be at least 1"),

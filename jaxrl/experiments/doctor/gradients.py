@@ -105,7 +105,7 @@ def compare() -> Answer:
     if rounded:
         # TF32 or bfloat16 products, where the platform takes them for float32.
         text += f"; {max(rounded.values()):.0e} in the precision of training"
-    # Not a number is no small difference either.
+    # A difference that is not a number fails both comparisons.
     right = all(difference <= WRONG for difference in exact.values())
     right = right and all(difference <= COARSE for difference in rounded.values())
     equal = all(difference <= ROUNDING for difference in exact.values())

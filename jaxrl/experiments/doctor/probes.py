@@ -144,7 +144,7 @@ def learning() -> Answer:
         engine = make_engine(config, plan.envs_per_device, num_local_devices(mesh))
         program = make_program(plan, make_agent(plan, engine.spec), (engine,), mesh)
         state = program.init()
-        if run is None:  # the seed is no part of the program
+        if run is None:  # the program does not depend on the seed
             run = program.run.lower(state, np.int32(1)).compile()
             began = time.perf_counter()
         interval = max(1, 800 // program.steps_per_update)

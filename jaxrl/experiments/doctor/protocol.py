@@ -57,7 +57,7 @@ class Probe(NamedTuple):
 
     run: str  # module:function, which returns an `Answer`
     seconds: float  # time limit; far more than any takes on two idle cores
-    needed: Callable[[Machine], bool]  # whether training does not work without what it checks
+    needed: Callable[[Machine], bool]  # whether training depends on it
     remedy: str
 
 

@@ -64,7 +64,7 @@ def write(output: Path, record: Record) -> None:
 def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
     """Refuses a directory that holds something else. Raises `UserError`."""
     if output.exists() and not output.is_dir():
-        raise UserError(f"'{output}' is no directory: choose another --output")
+        raise UserError(f"'{output}' is not a directory: choose another --output")
     if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
         raise UserError(f"'{output}' holds no suite: choose another --output")
     for record in read(output).values():
