@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl.errors import UserError
-from jaxrl.experiments.suite.table import LONGEST, RESULTS, SAME, markdown, marked, software
+from jaxrl.experiments.suite.records import SAME
+from jaxrl.experiments.suite.table import LONGEST, RESULTS, markdown, marked, software
 from jaxrl.runs.files import replace_text
 
 PAGE, MEASUREMENTS = Path("docs/results/by_machine.md"), Path("docs/results/measurements")

@@ -94,7 +94,7 @@ def _check(arguments: Bench) -> None:
     if "training" not in arguments.loads:
         raise UserError("--profile traces training: name it among --loads")
     if arguments.profile.exists() and not arguments.profile.is_dir():
-        raise UserError(f"'{arguments.profile}' is no directory: choose another --profile")
+        raise UserError(f"'{arguments.profile}' is not a directory: choose another --profile")
     if arguments.sweep:
         raise UserError("--profile traces one number of environments: leave out --sweep")
 
@@ -105,7 +105,7 @@ def _sweep(arguments: Bench) -> int:
     from jaxrl.experiments import bench as benchmark
     from jaxrl.training.display import Display
 
-    found, status = {}, 0
+    measured, status = {}, 0
     try:
         with Display() as display:
             for num_envs, rates in benchmark.sweep(
@@ -116,28 +116,29 @@ def _sweep(arguments: Bench) -> int:
                 display,
                 arguments.loads,
             ):
-                found[num_envs] = rates
+                measured[num_envs] = rates
                 if not arguments.json:
                     print(f"{num_envs} environments")
                     _print_rates(rates)
     except (UserError, KeyboardInterrupt) as error:
-        if not found:
+        if not measured:
             raise
         status = 130 if isinstance(error, KeyboardInterrupt) else 0
         print(f"jaxrl: {str(error) or 'stopped'}; the picture shows those before", file=sys.stderr)
     drawn = {
         num_envs: {load: rate.steps_per_second for load, rate in rates.items()}
-        for num_envs, rates in found.items()
+        for num_envs, rates in measured.items()
     }
     config = arguments.settings
-    title = f"{config.algorithm} on {config.game}, {config.network.torso} network, "
-    title += config.parallel.order
-    title += f", groups: {config.parallel.groups}"
+    title = (
+        f"{config.algorithm} on {config.game}, {config.network.torso} network, "
+        f"{config.parallel.order}, groups: {config.parallel.groups}"
+    )
     try:
         bench_charts.throughput(drawn, arguments.output, title)
     finally:
         if arguments.json:
-            print(json.dumps([_object(num_envs, rates) for num_envs, rates in found.items()]))
+            print(json.dumps([_object(num_envs, rates) for num_envs, rates in measured.items()]))
     print(arguments.output, file=sys.stderr)
     return status
 
@@ -146,15 +147,11 @@ def _object(num_envs: int, rates: "dict[str, Rate]") -> dict[str, Any]:
     """Returns the object that --json prints for one measurement."""
     from jaxrl.experiments.bench import SHARED, bottleneck, time_shares
 
-    loads = {load: dataclasses.asdict(rate) for load, rate in rates.items()}
-    if set(SHARED) - set(rates):
-        return {"num_envs": num_envs, **loads}
-    return {
-        "num_envs": num_envs,
-        **loads,
-        "bottleneck": bottleneck(rates),
-        "time_shares": time_shares(rates),
-    }
+    table: dict[str, Any] = {"num_envs": num_envs}
+    table |= {load: dataclasses.asdict(rate) for load, rate in rates.items()}
+    if not set(SHARED) - set(rates):
+        table |= {"bottleneck": bottleneck(rates), "time_shares": time_shares(rates)}
+    return table
 
 
 def _print_rates(rates: "dict[str, Rate]") -> None:

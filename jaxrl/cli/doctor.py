@@ -50,8 +50,8 @@ def doctor(arguments: Doctor) -> int:
         def show(name: str) -> None:
             status.update(f"checking {name} ...")
 
-        with contextlib.closing(diagnose(machine, arguments.root, show)) as found:
-            for check in found:
+        with contextlib.closing(diagnose(machine, arguments.root, show)) as results:
+            for check in results:
                 checks.append(check)
                 if not arguments.json:
                     _print(check)

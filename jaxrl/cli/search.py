@@ -1,8 +1,5 @@
 """`jaxrl search`."""
 
-import os
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from jaxrl.cli.parsing import Words
+from jaxrl.cli.plan_commands import check_platform, check_root, print_stopped, print_table
 from jaxrl.errors import UserError
 from jaxrl.formatting import shell_word
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from jaxrl.analysis.study_plots import StudyTrial
     from jaxrl.experiments.search_plan import StudyPlan
 
-WIDTH = 140  # columns of the table where no terminal has a width
 StudyFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml")]
 
 
@@ -44,15 +41,13 @@ class Search:
 
 
 def search(arguments: Search) -> int:
-    """Trains the trials that are left, and prints and draws what was found."""
-    if os.name != "posix":
-        raise UserError("search needs Linux or macOS: train the runs one by one")
+    """Trains the trials that are left, and prints and draws all of them."""
+    check_platform("search")
     from jaxrl.experiments import search_plan
 
     plan = search_plan.load(arguments.study)
     root = arguments.root or Path("runs") / arguments.study.stem
-    if root.exists() and not root.is_dir():
-        raise UserError(f"'{root}' is no directory: choose another --root")
+    check_root(root)
     if arguments.dry_run:
         _print_spaces(plan)
         return 0
@@ -80,7 +75,7 @@ def _print_spaces(plan: "StudyPlan") -> None:
 def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
     from jaxrl.experiments import search as searching
     from jaxrl.experiments import search_results
-    from jaxrl.experiments.sweep import SignalRelay
+    from jaxrl.experiments.runner import SignalRelay
     from jaxrl.runs.lock import hold_directory
     from jaxrl.training.display import Display
 
@@ -90,9 +85,7 @@ def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
             trials = searching.run(searching.Search(plan, study, root, display, stop))
         if stop.signal is not None:
             _print(trials, plan)
-            again = shlex.join(["jaxrl", "search", *words])
-            print(f"stopped; go on with: {again}", file=sys.stderr)
-            return 128 + stop.signal
+            return print_stopped("search", words, stop.signal)
         try:
             importance = search_results.importances(study)
             search_results.write(root, plan, trials, importance)
@@ -109,14 +102,13 @@ def _train(plan: "StudyPlan", root: Path, words: tuple[str, ...]) -> int:
 def _print(trials: "list[StudyTrial]", plan: "StudyPlan") -> None:
     """Prints the trials as a table, and the best beside the recipe."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from jaxrl.config.variations import short_names, shown
     from jaxrl.experiments.search_results import best
 
-    found, names = best(trials, plan), short_names(list(plan.spaces))
+    best_trial, names = best(trials, plan), short_names(list(plan.spaces))
     table = Table(box=box.SIMPLE)
     for name in ("trial", "status", plan.options.objective, *names.values()):
         table.add_column(Text(name), justify="left" if name == "status" else "right")
@@ -124,13 +116,14 @@ def _print(trials: "list[StudyTrial]", plan: "StudyPlan") -> None:
         value = "-" if trial.value is None else f"{trial.value:.3f}"
         settings = (trial.settings.get(key) for key in plan.spaces)
         cells = [f"{x:.3g}" if isinstance(x, float) else shown(x) for x in settings]
-        style = "bold" if trial is found else ""
+        style = "bold" if trial is best_trial else ""
         table.add_row(str(trial.number), trial.status, value, *map(Text, cells), style=style)
-    Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False).print(table)
-    if found is None:
+    print_table(table)
+    if best_trial is None:
         return
     first = trials[0].value
     before = "" if first is None else f"; the recipe, trial 0: {first:.3f}"
-    print(f"best: trial {found.number}, {plan.options.objective} {found.value:.3f}{before}")
-    for key, value in found.settings.items():
-        print(f"  {key} = {shown(value)}")
+    result = f"{plan.options.objective} {best_trial.value:.3f}"
+    print(f"best: trial {best_trial.number}, {result}{before}")
+    for key, setting in best_trial.settings.items():
+        print(f"  {key} = {shown(setting)}")

@@ -14,7 +14,7 @@ from jaxrl.errors import UserError
 
 if TYPE_CHECKING:
     from jaxrl.experiments.suite.plan import SuiteMember
-    from jaxrl.experiments.suite.table import Record
+    from jaxrl.experiments.suite.records import Record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Suite:
     Each member is a `jaxrl` command in a process with a time limit. One that hangs or dies is
     named with its last line, and the others go on. The same command again goes on where the first
     ended, and tries last what failed, once more. OUTPUT/results.md has the table, results.json the
-    figures, logs/ the words of each member. Without an accelerator all is smaller.
+    figures, logs/ the output of each member. Without an accelerator all is smaller.
     Run it where configs/ is.
     Example: jaxrl bench --suite --minutes 9
     """
@@ -46,9 +46,9 @@ def suite(arguments: Suite) -> int:
     """Measures the members of the suite that fit into the time."""
     began = time.monotonic()
     at_least("minutes", arguments.minutes, 0.01)
+    from jaxrl.experiments.runner import SignalRelay
     from jaxrl.experiments.suite import plan, run
     from jaxrl.experiments.suite.records import PARTS, check_output, read
-    from jaxrl.experiments.sweep import SignalRelay
     from jaxrl.runs.lock import hold_directory
     from jaxrl.training.display import Display
 
@@ -77,14 +77,14 @@ def suite(arguments: Suite) -> int:
 
 
 def list_suite(members: "list[SuiteMember]", records: "dict[str, Record]") -> None:
-    """Prints the members in their order, with what there is of each."""
+    """Prints the members in their order, with the state of each."""
     from jaxrl.experiments.suite.records import counted
 
-    for place, member in enumerate(members, start=1):
+    for number, member in enumerate(members, start=1):
         record = counted(member, records)
         state = record.state if record else "new"
         print(
-            f"{place:>4}  {state:<7} {member.seconds:>4.0f} s  {member.name:<18} {member.command}"
+            f"{number:>4}  {state:<7} {member.seconds:>4.0f} s  {member.name:<18} {member.command}"
         )
 
 
@@ -95,8 +95,8 @@ def summary(
     from jaxrl.experiments.suite import table
     from jaxrl.experiments.suite.records import queue
 
-    found = [records[member.name] for member in members if member.name in records]
-    for record in found:
+    measured = [records[member.name] for member in members if member.name in records]
+    for record in measured:
         print(f"{record.name:<18} {table.outcome(record)}")
     print(call.output / table.TABLE)
     left = [member.name for member in queue(members, records)]
@@ -105,17 +105,19 @@ def summary(
         print(f"left: {', '.join(left)}; go on with: {again}", file=sys.stderr)
     if call.stop.signal is not None:
         return 128 + int(call.stop.signal)
-    return int(any(record.state == "failed" for record in found))
+    return int(any(record.state == "failed" for record in measured))
 
 
 def _only_left(arguments: list[str], left: list[str]) -> list[str]:
     """Returns the arguments with the members that are left after `--only`, if they have it."""
-    kept, named = [], False
+    if "--only" not in arguments:
+        return arguments
+    others, named = [], False
     for word in arguments:
         named = word == "--only" if word.startswith("--") else named
         if not named:
-            kept.append(word)
-    return [*kept, "--only", *left] if "--only" in arguments else arguments
+            others.append(word)
+    return [*others, "--only", *left]
 
 
 def _check_accelerator(size: str, machine: dict[str, Any]) -> None:

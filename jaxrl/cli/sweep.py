@@ -1,8 +1,6 @@
 """`jaxrl sweep`."""
 
 import dataclasses
-import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from jaxrl.cli.parsing import Words, at_least
+from jaxrl.cli.plan_commands import check_platform, check_root, print_stopped, print_table
 from jaxrl.errors import StorageError, UserError
 
 if TYPE_CHECKING:
+    from jaxrl.experiments.members import Member
     from jaxrl.experiments.slurm import Slurm
-    from jaxrl.experiments.sweep_plan import Row, SweepMember
-
-WIDTH = 140  # columns of the table where no terminal has a width
+    from jaxrl.experiments.sweep import Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Sweep:
     such keys are combined. CONFIG in the names of the members then ends in the values of the keys
     that have several, as in a2c_fast-learning_rate=0.001-torso=nips-pong-seed1.
 
-    With --slurm the members become one array of jobs, which go on after they were preempted or
+    With --slurm the members become one array of jobs, which continue after they were preempted or
     their time was up. --dry-run shows the progress of each; when all have ended, the same command
     without --slurm trains the members that failed and writes the results and the report.
     Example: jaxrl sweep --games pong breakout --seeds 1 2 --configs vtrace_cpu
@@ -77,59 +75,51 @@ class Sweep:
 
 def sweep(arguments: Sweep) -> int:
     """Trains the members, submits them, or lists them."""
-    if os.name != "posix":
-        raise UserError("sweep needs Linux or macOS: train the runs one by one")
+    check_platform("sweep")
     slurm = _slurm(arguments)
-    from jaxrl.experiments import sweep_plan
+    from jaxrl.experiments.members import check_directory, state
+    from jaxrl.experiments.sweep_plan import plan
 
     # A job of SLURM may be started elsewhere.
     root = arguments.root.absolute() if slurm else arguments.root
-    asked: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if arguments.total_steps is not None:
-        asked["total_steps"] = arguments.total_steps
+        settings["total_steps"] = arguments.total_steps
     if arguments.num_devices is not None:
-        asked["parallel"] = {"num_devices": arguments.num_devices}
-    members = sweep_plan.plan(
-        arguments.configs, arguments.games, arguments.seeds, root, arguments.set, **asked
+        settings["parallel"] = {"num_devices": arguments.num_devices}
+    members = plan(
+        arguments.configs, arguments.games, arguments.seeds, root, arguments.set, **settings
     )
-    if root.exists() and not root.is_dir():
-        raise UserError(f"'{root}' is no directory: choose another --root")
+    check_root(root)
     for member in members:
-        sweep_plan.check_directory(member)
+        check_directory(member)
     if arguments.dry_run:
-        for place, member in enumerate(members, start=1):
-            print(f"{place:>4}  {sweep_plan.state(member):<6} {member.name}")
+        for number, member in enumerate(members, start=1):
+            print(f"{number:>4}  {state(member):<6} {member.name}")
         return 0
     return _submit(members, root, slurm) if slurm else _train(members, root, arguments.words)
 
 
 def _slurm(arguments: Sweep) -> "Slurm | None":
     """Returns the resources of the jobs; None without --slurm."""
-    names = {
-        "slurm_partition": "partition",
-        "slurm_time": "minutes",
-        "slurm_gpus_per_node": "gpus_per_node",
-        "slurm_cpus_per_task": "cpus_per_task",
-        "slurm_array_parallelism": "array_parallelism",
-    }
-    asked = {
-        name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None
-    }
-    for name, value in asked.items():
-        flag = f"--{name.replace('_', '-')}"
-        if not arguments.slurm:
-            raise UserError(f"{flag} needs --slurm")
-        if name != "slurm_partition":
-            at_least(name, value, 0 if name == "slurm_gpus_per_node" else 1)
-    if not arguments.slurm:
-        return None
     from jaxrl.experiments.slurm import Slurm
 
-    return Slurm(**{names[name]: value for name, value in asked.items()})
+    options = {
+        field.name: value
+        for field in dataclasses.fields(Slurm)
+        if (value := getattr(arguments, f"slurm_{field.name}")) is not None
+    }
+    for name, value in options.items():
+        if not arguments.slurm:
+            raise UserError(f"--slurm-{name.replace('_', '-')} needs --slurm")
+        if name != "partition":
+            at_least(f"slurm_{name}", value, 0 if name == "gpus_per_node" else 1)
+    return Slurm(**options) if arguments.slurm else None
 
 
-def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> int:
-    from jaxrl.experiments.sweep import SignalRelay, report, run
+def _train(members: "list[Member]", root: Path, words: Sequence[str]) -> int:
+    from jaxrl.experiments.runner import SignalRelay
+    from jaxrl.experiments.sweep import report, run
     from jaxrl.runs.lock import hold_directory
     from jaxrl.training.display import Display
 
@@ -138,9 +128,7 @@ def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> in
             rows = run(members, root, display, stop)
         if stop.signal is not None:
             _print(rows)
-            again = shlex.join(["jaxrl", "sweep", *words])
-            print(f"stopped; go on with: {again}", file=sys.stderr)
-            return 128 + stop.signal
+            return print_stopped("sweep", words, stop.signal)
     try:
         written = report(members, root)
     except (UserError, StorageError, OSError) as error:
@@ -151,15 +139,14 @@ def _train(members: "list[SweepMember]", root: Path, words: Sequence[str]) -> in
     return int(any(row["status"] != "done" for row in rows))
 
 
-def _submit(members: "list[SweepMember]", root: Path, slurm: "Slurm") -> int:
-    from jaxrl.experiments import sweep_plan
+def _submit(members: "list[Member]", root: Path, slurm: "Slurm") -> int:
+    from jaxrl.experiments.members import copy_recipes, state
     from jaxrl.experiments.slurm import submit
-    from jaxrl.experiments.sweep import copy_recipes
     from jaxrl.runs.lock import hold_directory
 
     with hold_directory(root, "--root"):
         copy_recipes(members)
-        left = [member for member in members if sweep_plan.state(member) != "done"]
+        left = [member for member in members if state(member) != "done"]
         if not left:
             print("all are done: the same command without --slurm writes the results")
             return 0
@@ -172,7 +159,6 @@ def _submit(members: "list[SweepMember]", root: Path, slurm: "Slurm") -> int:
 def _print(rows: "list[Row]") -> None:
     """Prints the members as a table."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -194,4 +180,4 @@ def _print(rows: "list[Row]") -> None:
             figure(row["human_normalized_mean"], ".2f"),
         )
         table.add_row(Text(row["name"]), status, *figures)
-    Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False).print(table)
+    print_table(table)

@@ -10,6 +10,7 @@ import tyro
 
 from jaxrl.cli.bench import check_timing
 from jaxrl.cli.parsing import Words, check_target
+from jaxrl.config.overrides import with_value
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
@@ -53,22 +54,20 @@ class Tune:
 
 
 def tune(arguments: Tune) -> int:
-    """Searches, prints every trial and what was kept, and writes the configuration found."""
+    """Searches, prints every trial and the best values, and writes the best configuration."""
     _check(arguments)
-    from jaxrl.experiments.tune import search, summarize, with_value
+    from jaxrl.experiments.tune import KNOBS, search, summarize
     from jaxrl.training.display import Display
 
-    lines: list[str] = []
     trials: list[Trial] = []
-    found = arguments.settings
+    best = arguments.settings
 
     def report(trial: "Trial") -> None:
-        nonlocal found
+        nonlocal best
         trials.append(trial)
-        lines.append(_line(trial))
-        if trial.kept:
-            found = with_value(found, trial.knob, trial.value)
-        display.say(lines[-1])
+        if trial.accepted:
+            best = with_value(best, KNOBS[trial.knob], trial.value)
+        display.say(_line(trial))
 
     stopped = False
     try:
@@ -76,15 +75,15 @@ def tune(arguments: Tune) -> int:
             seconds, repeats = arguments.seconds, arguments.repeats
             search(arguments.settings, arguments.knobs, seconds, repeats, report, display)
     except KeyboardInterrupt:
-        if found == arguments.settings:
+        if best == arguments.settings:
             raise
         stopped = True
-        lines.append(STOPPED)
         print(f"jaxrl: {STOPPED}", file=sys.stderr)
     summary = summarize(arguments.settings, arguments.knobs, trials)
     command = shlex.join(["jaxrl", "tune", *arguments.words])
-    header = [f"found by: {command}", *summary, "in turns with the best so far:", *lines]
-    text = "".join(f"# {line}\n" for line in header) + to_toml(found)
+    lines = [f"found by: {command}", *summary, "in turns with the best so far:"]
+    lines += [_line(trial) for trial in trials] + [STOPPED] * stopped
+    text = "".join(f"# {line}\n" for line in lines) + to_toml(best)
     with writing(arguments.output) as temporary:
         temporary.write_text(text, encoding="utf-8")
     print("\n".join(summary))
@@ -105,4 +104,4 @@ def _check(arguments: Tune) -> None:
 def _line(trial: "Trial") -> str:
     """Returns a trial in one line."""
     figures = f"{trial.steps_per_second:,.0f} steps/s, {trial.ratio:.2f} of the best so far"
-    return f"{trial.knob} = {trial.value}: {trial.refused or figures}{', kept' * trial.kept}"
+    return f"{trial.knob} = {trial.value}: {trial.refused or figures}{', kept' * trial.accepted}"

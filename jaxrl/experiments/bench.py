@@ -46,7 +46,7 @@ class Load(NamedTuple):
     chunk: int  # vector steps that are run at least, and in multiples of which
     close: Callable[[], None]
     compile_seconds: float
-    traffic: Traffic = NOTHING  # of an update, between devices
+    traffic: Traffic = NOTHING  # between devices in an update
     warm_up: int = 0  # vector steps before those that are timed; a chunk at least
 
 
@@ -57,7 +57,7 @@ class Rate:
     steps_per_second: float  # agent steps over all devices, median of the repeats
     lowest: float
     highest: float
-    share: float  # of the first load's rate, median of the repeats' own shares
+    share: float  # of the first load's rate, median of the repeats' shares
     compile_seconds: float
     bytes_per_update: float = 0.0  # that each device hands to all-reduces
     all_reduces_per_update: float = 0.0
@@ -125,7 +125,7 @@ def _compiled(plan: Plan, kind: str) -> Load:
     moved = traffic(compiled.as_text(), plan.gradient_steps) if mesh.size > 1 else NOTHING
     per_update = Traffic(*(number / merges for number in moved))
     chunk = least * -(-10 // least)
-    # A replay of sequences has none to learn from at first.
+    # A replay of sequences has none to learn from before this step.
     num_envs = plan.config.num_envs
     first = plan.config.agent.first_learning_step(num_envs) // num_envs
     warm_up = chunk * max(1, -(-first // chunk)) if kind == "training" else chunk
@@ -160,25 +160,24 @@ def prepare(config: Config) -> Plan:
     return plan
 
 
-def _nothing(_: str) -> None:
-    """Shows nothing."""
-
-
 def make_load(plan: Plan, kind: str) -> Load:
     """Makes one of LOADS, ready to run; close it before the process ends."""
     return _loop(plan) if kind == "loop" else _compiled(plan, kind)
 
 
 def take_turns(
-    loads: dict[str, Load], seconds: float, repeats: int, show: Callable[[str], None] = _nothing
+    loads: dict[str, Load],
+    seconds: float,
+    repeats: int,
+    show: Callable[[str], None] = lambda _: None,
 ) -> dict[str, list[float]]:
     """Returns the agent steps per second of every load, in each repeat.
 
     Args:
-      loads: what to time.
-      seconds: of one repeat of one load, about.
-      repeats: of every load, after a warm-up.
-      show: called with the name of what is timed.
+      loads: loads to time, by name.
+      seconds: duration of one repeat of one load, about.
+      repeats: repeats of every load, after a warm-up.
+      show: called with the name of each load that is timed.
     """
     counts: dict[str, int] = {}
     for name, load in loads.items():
@@ -209,9 +208,9 @@ def measure(
     """Times every load.
 
     Args:
-      config: what to play and to train.
-      seconds: of one repeat of one load, about.
-      repeats: of every load, after a warm-up.
+      config: configuration to play and to train.
+      seconds: duration of one repeat of one load, about.
+      repeats: repeats of every load, after a warm-up.
       display: shows the progress.
       profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
       only: the loads to time; Catch has no `loop`.
@@ -262,14 +261,14 @@ def sweep(
 ) -> Iterator[tuple[int, dict[str, Rate]]]:
     """Yields the rates for several numbers of environments, one after another.
 
-    Raises `UserError` before the first where one cannot train, and where memory runs out.
+    Raises `UserError` before the first where any cannot train, and where memory runs out.
     """
     configs = {number: dataclasses.replace(config, num_envs=number) for number in num_envs}
-    for one in configs.values():
-        check(one)
-        prepare(one)
-    for number, one in configs.items():
-        yield number, measure(one, seconds, repeats, display, None, only)
+    for sized in configs.values():
+        check(sized)
+        prepare(sized)
+    for number, sized in configs.items():
+        yield number, measure(sized, seconds, repeats, display, None, only)
 
 
 def refuse_out_of_memory(error: jax.errors.JaxRuntimeError, what: str = "") -> NoReturn:
@@ -282,8 +281,8 @@ def refuse_out_of_memory(error: jax.errors.JaxRuntimeError, what: str = "") -> N
 def time_shares(rates: dict[str, Rate]) -> dict[str, float]:
     """Returns the shares of a training step: emulators, choosing actions, learning; sum 1.
 
-    Each is what its load takes longer than the one before; what hides behind the emulators
-    (overlapped order, two groups) takes none.
+    Each share is the time that its load takes beyond the load before it; work that hides behind
+    the emulators (overlapped order, two groups) has no share.
     """
     seconds = [1 / rates[kind].steps_per_second for kind in SHARED]
     emulators, inference, training = seconds

@@ -1,8 +1,8 @@
 """Searches hyperparameters by Optuna; every trial trains as the members of a sweep do.
 
 A trial's runs are ROOT/trial-N-GAME-seedSEED, one for each seed, and ROOT/study.db has the trials.
-One that was stopped or failed stays open there: the same command goes on with it, and repeats none
-that ended. The first trial is the recipe itself, so that the best is never worse than it.
+A trial that was stopped or failed stays open there: the same command continues it, and repeats no
+trial that ended. The first trial is the recipe itself, so that the best is never worse than it.
 """
 
 import json
@@ -20,11 +20,11 @@ from jaxrl.analysis.study_plots import StudyTrial
 from jaxrl.config import variations
 from jaxrl.config.diff import changes
 from jaxrl.errors import NotFiniteError, UserError, first_line
-from jaxrl.experiments import search_results, sweep, sweep_plan
+from jaxrl.experiments import runner, search_results
+from jaxrl.experiments.members import Member, check_directory, copy_recipes, state
+from jaxrl.experiments.runner import SignalRelay, Turn
 from jaxrl.experiments.search_plan import Choices, Space, StudyPlan, trial_name
 from jaxrl.experiments.search_results import MARKS
-from jaxrl.experiments.sweep import SignalRelay
-from jaxrl.experiments.sweep_plan import SweepMember
 from jaxrl.formatting import duration
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.lock import is_locked
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 STARTUP = 5  # trials drawn at random, before others are drawn near the best and curves are pruned
 WARM_UP = MARKS // 4  # points before which no curve is pruned
-SECONDS_TO_SAVE = 180.0  # of a run whose search was killed
+SECONDS_TO_SAVE = 180.0  # that a run takes at most when its search was killed
 NAME = "study"
+OPTIONS = "asked"  # attribute of a study: its plan
 PRUNED = "pruned"  # attribute of a trial: whether its curve fell behind
 
 
@@ -50,7 +51,7 @@ class Search(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The end of a trial or of one of its runs: done, repeated, pruned, diverged, refused, ..."""
+    """The end of a trial or of a run: done, repeated, pruned, diverged, refused, ..."""
 
     status: str
     value: float | None = None
@@ -98,11 +99,11 @@ def _pruner(plan: StudyPlan) -> optuna.pruners.BasePruner:
 
 def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
     """Refuses another study than the one that was begun; only the number of trials may change."""
-    asked = json.loads(json.dumps(plan.to_json()))
-    before = study.user_attrs.get("asked")
-    if before is None:
-        study.set_user_attr("asked", asked)
-    elif differing := changes(before, asked):
+    options = json.loads(json.dumps(plan.to_json()))
+    begun = study.user_attrs.get(OPTIONS)
+    if begun is None:
+        study.set_user_attr(OPTIONS, options)
+    elif differing := changes(begun, options):
         raise UserError(
             f"the study in '{root}' was begun otherwise ({'; '.join(differing)}): choose another "
             "--root, or ask for what was begun; only the number of trials may change"
@@ -111,18 +112,19 @@ def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
 
 def _open_trial(study: optuna.Study, plan: StudyPlan, number: int) -> optuna.Trial:
     """Returns the trial of this number: new, or the one that was stopped."""
-    # Another generator for every trial: one that is seeded once would repeat itself on a resume.
+    # Each trial has a generator: a single one would repeat itself after a resume.
     [seed] = np.random.SeedSequence([plan.options.sampler_seed, number]).generate_state(1)
     study.sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=int(seed))
-    found = study.get_trials(deepcopy=False)
-    if number < len(found) and found[number].state == TrialState.RUNNING:
-        # Optuna gives no public way back to a trial that is running: `ask` begins another one.
-        return optuna.trial.Trial(study, found[number]._trial_id)
+    trials = study.get_trials(deepcopy=False)
+    if number < len(trials) and trials[number].state == TrialState.RUNNING:
+        # Optuna has no public way back to a running trial: `ask` begins another, and what the
+        # storage finds by number needs the study's private id.
+        return optuna.trial.Trial(study, trials[number]._trial_id)
     return study.ask()
 
 
 def _suggest(trial: optuna.Trial, plan: StudyPlan) -> variations.Settings:
-    """Returns a trial's values: of the first trial those of the recipe, also beyond the spaces."""
+    """Returns a trial's values; the first trial has those of the recipe, also beyond the spaces."""
     base = plan.base_settings() if trial.number == 0 else {}
     return {
         key: base[key]
@@ -153,12 +155,11 @@ def run(search: Search) -> list[StudyTrial]:
     ended = {trial.number for trial in _trials(search) if trial.ended}
     if ended:
         search.display.say(f"{len(ended)} of {max(trials, len(ended))} trials done already")
+    numbers = {trial_name(number): number for number in range(trials)}
     with search_results.quiet():
-        for number in range(trials):
-            if search.stop.signal is not None:
-                break
+        for turn, number in runner.turns(numbers, search.display, search.stop):
             if number not in ended:
-                _train_trial(search, number)
+                _train_trial(search, number, turn)
                 search_results.write(search.root, search.plan, _trials(search))
     return _trials(search)
 
@@ -167,16 +168,13 @@ def _trials(search: Search) -> list[StudyTrial]:
     return search_results.trials_of(search.study, search.plan)
 
 
-def _train_trial(search: Search, number: int) -> None:
-    """Trains one trial, and tells Optuna how it ended. Raises `UserError` if the recipe fails."""
-    study, plan, display = search.study, search.plan, search.display
-    trial, began = _open_trial(study, plan, number), time.monotonic()
+def _train_trial(search: Search, number: int, turn: Turn) -> None:
+    """Trains one trial, and reports its end to Optuna. Raises `UserError` if the recipe fails."""
+    study, plan = search.study, search.plan
+    trial = _open_trial(study, plan, number)
     settings = _suggest(trial, plan)
-    name = f"[{number + 1}/{plan.options.trials}] {trial_name(number)}"
-    values = f"the recipe, {_words(settings)}" if number == 0 else _words(settings)
-    display.say(f"{name}: {values}")
+    turn.begin("the recipe, " * (number == 0) + _summary(settings))
     ending = _train_runs(search, trial, settings)
-    display.show("")
     trial.set_user_attr("status", ending.status)
     trial.set_user_attr("note", ending.note)
     if ending.value is not None:
@@ -185,13 +183,13 @@ def _train_trial(search: Search, number: int) -> None:
         study.tell(trial, state=TrialState.PRUNED)
     value = "" if ending.value is None else f", {plan.options.objective} {ending.value:.3f}"
     note = f" ({ending.note})" if ending.note else ""
-    took = duration(time.monotonic() - began)
-    display.say(f"{name}: {ending.status} after {took}{value}{note}{_best(search)}")
+    took = duration(turn.seconds)
+    turn.end(f"{ending.status} after {took}{value}{note}{_best(search)}")
     if number == 0 and ending.status == "failed":
         raise UserError(f"the recipe itself, {trial_name(0)}, failed: {ending.note}")
 
 
-def _words(settings: variations.Settings) -> str:
+def _summary(settings: variations.Settings) -> str:
     """Returns values for a line of text, with few digits."""
     names = variations.short_names(list(settings))
     shown = {
@@ -217,8 +215,8 @@ def _train_runs(search: Search, trial: optuna.Trial, settings: variations.Settin
     except UserError as error:  # values that only together make no sense
         return Ending("refused", note=str(error))
     for member in members:
-        sweep_plan.check_directory(member)
-    sweep.copy_recipes(members)
+        check_directory(member)
+    copy_recipes(members)
     values: list[float] = []
     notes: dict[str, None] = {}
     for member in members:
@@ -231,9 +229,7 @@ def _train_runs(search: Search, trial: optuna.Trial, settings: variations.Settin
     return Ending("done", statistics.fmean(values), "; ".join(notes))
 
 
-def _train_run(
-    search: Search, trial: optuna.Trial, member: SweepMember, before: list[float]
-) -> Ending:
+def _train_run(search: Search, trial: optuna.Trial, member: Member, before: list[float]) -> Ending:
     """Trains one run to its end, or until it is pruned or a signal stops it.
 
     `before` are the values of the trial's earlier seeds.
@@ -241,14 +237,14 @@ def _train_run(
     _wait_until_saved(member, search)
     curve = _CurveWatcher(search, trial, member, before)
     status = 0
-    if sweep_plan.state(member) != "done" and not curve.pruned:
+    if state(member) != "done" and not curve.pruned:
         if search.stop.signal is not None:
             return Ending("stopped")
-        status = sweep.train(member, search.stop, curve.look)
+        status = runner.train(member, search.stop, curve.look)
     curve.report()
     if curve.pruned:  # also where it trained to its end before the curve was read
         return Ending("pruned")
-    if sweep_plan.state(member) != "done":
+    if state(member) != "done":
         return _early_end(search, member, status)
     value, note = search_results.objective(search.plan, member)
     if value is None:
@@ -256,16 +252,16 @@ def _train_run(
     return Ending("done", value, note)
 
 
-def _early_end(search: Search, member: SweepMember, status: int) -> Ending:
+def _early_end(search: Search, member: Member, status: int) -> Ending:
     if search.stop.signal is not None:
         return Ending("stopped")
+    last_line = runner.last_line(member.log)
     if status == NotFiniteError.status:
-        return Ending("diverged", note=sweep.last_words(member))
-    words = f"status {status}, {sweep.last_words(member)}: see {member.log}"
-    return Ending("failed", note=words)
+        return Ending("diverged", note=last_line)
+    return Ending("failed", note=f"status {status}, {last_line}: see {member.log}")
 
 
-def _wait_until_saved(member: SweepMember, search: Search) -> None:
+def _wait_until_saved(member: Member, search: Search) -> None:
     """Waits for the run of a search that was killed, which takes a moment to save and end."""
     deadline = time.monotonic() + SECONDS_TO_SAVE
     while is_locked(member.run_dir) and search.stop.signal is None:
@@ -279,10 +275,10 @@ def _wait_until_saved(member: SweepMember, search: Search) -> None:
 
 
 class _CurveWatcher:
-    """Reports a run's learning curve to its trial, and ends a run that falls behind."""
+    """The learning curve of a run, reported to its trial; a run that falls behind is ended."""
 
     def __init__(
-        self, search: Search, trial: optuna.Trial, member: SweepMember, before: list[float]
+        self, search: Search, trial: optuna.Trial, member: Member, before: list[float]
     ) -> None:
         self._search, self._trial, self._member, self._before = search, trial, member, before
         frozen = search.study.get_trials(deepcopy=False)[trial.number]
@@ -290,12 +286,12 @@ class _CurveWatcher:
         # A search that was killed may have left a decision, made or not: Hyperband makes each once.
         self.pruned = frozen.user_attrs.get(PRUNED, False)
         if self._reported and not self.pruned:
-            self._ask()
+            self._judge()
 
     def look(self) -> None:
         """Shows and reports the newest line, and lets the run save and end if it is pruned."""
         search, member = self._search, self._member
-        search.display.show(f"{member.name}  {sweep.last_words(member)}")
+        search.display.show(f"{member.name}  {runner.last_line(member.log)}")
         if self.pruned or search.stop.signal is not None:
             return
         self.report()
@@ -305,7 +301,7 @@ class _CurveWatcher:
     def report(self) -> None:
         """Reports the points that are new, up to the first one at which the run is pruned.
 
-        Each is judged by itself, so that pruning does not depend on how many a look finds.
+        Each is judged alone, so that pruning does not depend on how many are new.
         """
         try:
             rows = metrics.read(self._member.run_dir)
@@ -317,13 +313,13 @@ class _CurveWatcher:
                 return
             if first + point in self._reported:
                 continue
-            # Of several seeds the mean so far: other trials have it of as many at this point.
+            # The mean over the seeds so far: at this point other trials have as many.
             self._trial.report(statistics.fmean([*self._before, value]), first + point)
             self._reported.add(first + point)
-            self._ask()
+            self._judge()
 
-    def _ask(self) -> None:
-        """Asks whether the run is pruned at its newest point."""
+    def _judge(self) -> None:
+        """Lets the pruner decide at the newest point."""
         if self._trial.should_prune():
             self.pruned = True
             self._trial.set_user_attr(PRUNED, True)

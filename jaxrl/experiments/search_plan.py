@@ -1,4 +1,4 @@
-"""A study of hyperparameters, as its TOML file asks for it: the recipe, the spaces, the budget.
+"""A study of hyperparameters, read from its TOML file: the recipe, the spaces, the budget.
 
 Imports neither JAX nor Optuna, because a mistake must be reported at once.
 """
@@ -19,11 +19,11 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import find, load_recipe, merge, to_toml
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError, nearest
-from jaxrl.experiments.sweep_plan import SweepMember
+from jaxrl.experiments.members import Member
 
-LINES = 50  # of metrics.jsonl in each run, at least: learning curves prune, and are the objective
-# Keys that neither [search] nor [set] may have.
-GIVEN = {
+LINES = 50  # of metrics.jsonl in each run, at least: pruning and the objective read the curve
+# Keys that neither [search] nor [set] may have, with what gives them.
+FIXED = {
     "game": "give game at the top of the file",
     "seed": "give seeds at the top of the file",
     "total_steps": "give total_steps at the top of the file",
@@ -34,7 +34,7 @@ GIVEN = {
 
 @dataclass(frozen=True)
 class Options:
-    """The keys at the top of a study's file, but for `seeds`."""
+    """The keys at the top of a study's file, except `seeds`."""
 
     config: str = ""
     """the recipe to improve: a TOML file, or the stem of one in configs/"""
@@ -73,7 +73,7 @@ class Range(NamedTuple):
 
     low: float
     high: float
-    step: float | None  # between the numbers; None where all are meant, or by `log`
+    step: float | None  # between the numbers; None for all numbers
     log: bool
 
     @property
@@ -101,7 +101,7 @@ class StudyPlan:
 
     file: Path
     options: Options
-    seeds: tuple[int, ...]  # of each trial; its value is their mean
+    seeds: tuple[int, ...]  # each trial trains with all; its value is their mean
     base: Config  # the recipe, on the study's game and for its steps
     spaces: dict[str, Space]  # by dotted key
 
@@ -109,24 +109,24 @@ class StudyPlan:
         """Returns the recipe's values of the keys that are searched."""
         return {key: value_of(self.base, key) for key in self.spaces}
 
-    def members(self, number: int, settings: variations.Settings, root: Path) -> list[SweepMember]:
+    def members(self, number: int, settings: variations.Settings, root: Path) -> list[Member]:
         """Returns the runs of a trial, one for each seed. Raises `UserError` if none can train."""
-        found = []
-        config = variations.with_settings(self.base, settings)
-        interval = min(config.log.interval, max(1, config.total_steps // LINES))
+        recipe = self.recipe(settings)
+        interval = min(recipe.log.interval, max(1, recipe.total_steps // LINES))
+        members = []
         for seed in self.seeds:
-            run_dir = str(root / f"{trial_name(number)}-{config.game}-seed{seed}")
-            one = config.replaced(seed=seed, run_dir=run_dir, log={"interval": interval})
-            check(one)
-            found.append(SweepMember(self.file, one, tuple(settings.items())))
-        return found
+            run_dir = str(root / f"{trial_name(number)}-{recipe.game}-seed{seed}")
+            config = recipe.replaced(seed=seed, run_dir=run_dir, log={"interval": interval})
+            check(config)
+            members.append(Member(self.file, config, tuple(settings.items())))
+        return members
 
     def recipe(self, settings: variations.Settings) -> Config:
         """Returns a trial's configuration for training it again."""
         return variations.with_settings(self.base, settings)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all that a study keeps to its end: everything but the number of trials."""
+        """Returns what may not change during a study: everything but the number of trials."""
         options = dataclasses.asdict(self.options)
         for key in ("trials", "config"):
             del options[key]
@@ -156,13 +156,13 @@ def load(file: Path) -> StudyPlan:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{file}': {error}") from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"'{file}' is no TOML ({error}): correct it there") from None
+        raise UserError(f"'{file}' is not valid TOML ({error}): correct it there") from None
     except (ValueError, RecursionError, UserError) as error:
         raise UserError(f"'{file}': {error}") from None
 
 
 def _study(file: Path, table: dict[str, Any]) -> StudyPlan:
-    """Returns the study that a file's table asks for. Raises `UserError`."""
+    """Returns the study that a file's table describes. Raises `UserError`."""
     tables = {name: table.pop(name, {}) for name in ("set", "search")}
     for name, value in tables.items():
         if not isinstance(value, dict):
@@ -177,10 +177,10 @@ def _study(file: Path, table: dict[str, Any]) -> StudyPlan:
     if options.objective == "evaluation" and not base.evaluation.episodes:
         raise UserError("objective = 'evaluation': evaluation.episodes = 0 leaves evaluations out: "
                         "take 30, or the objective 'return'")  # fmt: skip
-    asked = _flat_spaces(tables["search"])
-    if not asked:
+    tables_by_key = _flat_spaces(tables["search"])
+    if not tables_by_key:
         raise UserError("[search] is empty: give at least one key with its values")
-    spaces = {key: _space(base, key, value) for key, value in asked.items()}
+    spaces = {key: _space(base, key, value) for key, value in tables_by_key.items()}
     check(dataclasses.replace(base, seed=seeds[0]))
     return StudyPlan(file, options, seeds, base, spaces)
 
@@ -207,32 +207,32 @@ def _seeds(value: Any) -> tuple[int, ...]:
 
 def _base(file: Path, options: Options, changes: dict[str, Any]) -> Config:
     """Returns the recipe with the study's game and steps, and the changes of [set]."""
-    beside = file.parent / options.config  # a path is meant from the file, or from here
-    found = beside if beside.is_file() else find(Path(options.config))
-    config = load_recipe(found).replaced(game=options.game)
+    beside = file.parent / options.config  # a path is relative to the file, or to here
+    config = load_recipe(beside if beside.is_file() else find(Path(options.config)))
+    config = config.replaced(game=options.game)
     config = config.replaced(total_steps=options.total_steps or config.total_steps)
     for key, value in flat(changes).items():
         key = key.replace("-", "_")
-        variations.check_key(config, key, "[set]", GIVEN)
+        variations.check_key(config, key, "[set]", FIXED)
         config = with_value(config, key, value)
     return config
 
 
 def _flat_spaces(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns the spaces by dotted keys, which may be written with quotes or without."""
-    found: dict[str, Any] = {}
+    spaces: dict[str, Any] = {}
     for key, value in table.items():
         name = f"{prefix}{key}".replace("-", "_")
         if isinstance(value, dict) and not {"low", "high"} & {*value} and value:
-            found |= _flat_spaces(value, f"{name}.")
+            spaces |= _flat_spaces(value, f"{name}.")
         else:
-            found[name] = value
-    return found
+            spaces[name] = value
+    return spaces
 
 
 def _space(base: Config, key: str, value: Any) -> Space:
     """Returns the space of a key. Raises `UserError` if the key cannot have all its values."""
-    variations.check_key(base, key, "[search]", GIVEN)
+    variations.check_key(base, key, "[search]", FIXED)
     space: Space
     ends: tuple[Any, ...]
     if isinstance(value, list) and value:
@@ -250,16 +250,16 @@ def _space(base: Config, key: str, value: Any) -> Space:
 
 
 def _choices(base: Config, key: str, values: list[Any]) -> tuple[Any, ...]:
-    found = tuple(value_of(with_value(base, key, value), key) for value in values)
-    if len(set(found)) < len(found):
+    choices = tuple(value_of(with_value(base, key, value), key) for value in values)
+    if len(set(choices)) < len(choices):
         raise UserError(f"[search] {key} = {values!r}: a value is there twice")
-    return found
+    return choices
 
 
 def _range(base: Config, key: str, table: dict[str, Any]) -> Range:
     where, kind = f"[search] {key}", type(value_of(base, key))
     if kind not in (int, float):
-        raise UserError(f"{where}: is no number: give a list of values")
+        raise UserError(f"{where}: is not a number: give a list of values")
     if unknown := [name for name in table if name not in ("low", "high", "step", "log")]:
         raise UserError(f"{where}: unknown key '{unknown[0]}': known are low, high, step, log")
     if missing := [name for name in ("low", "high") if name not in table]:

@@ -18,8 +18,8 @@ from jaxrl.analysis.study_plots import Axis, Importance, StudyTrial
 from jaxrl.config import variations
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
+from jaxrl.experiments.members import Member
 from jaxrl.experiments.search_plan import Range, StudyPlan, trial_name
-from jaxrl.experiments.sweep_plan import SweepMember
 from jaxrl.runs import evaluation_record, metrics
 from jaxrl.runs.files import replace_text
 
@@ -32,8 +32,8 @@ PICTURES = ("history.png", "importance.png", "parallel_coordinates.png")
 MARKS = 20  # points of a run at which its learning curve is compared with those of other trials
 LAST = 0.1  # share of the steps whose returns are the objective
 FIRST_GAMES = "of first games only, which favors short ones"
-LEAST_TRIALS = 4  # that ended, for figures of importance
-RESAMPLES = 100  # of the trials, for intervals of the importance
+LEAST_TRIALS = 4  # trials that ended, for figures of importance
+RESAMPLES = 100  # draws of the trials, for intervals of the importance
 OBJECTIVES = {
     "return": "mean return of the last tenth of training",
     "evaluation": "mean score of the evaluation",
@@ -43,7 +43,7 @@ OBJECTIVES = {
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def objective(plan: StudyPlan, member: SweepMember) -> tuple[float | None, str]:
+def objective(plan: StudyPlan, member: Member) -> tuple[float | None, str]:
     """Returns the value of a run that has ended, and a note; None where no late game ended.
 
     The mean of `return_mean` over the last tenth of the steps covers many more games than an
@@ -55,9 +55,9 @@ def objective(plan: StudyPlan, member: SweepMember) -> tuple[float | None, str]:
     last = [row["step"] > (1 - LAST) * member.total_steps for row in rows]
     all_means = [row["return_mean"] for row in rows]
     for means, note in ((_fair_means(rows, member.config), ""), (all_means, FIRST_GAMES)):
-        found = [mean for mean in itertools.compress(means, last) if mean is not None]
-        if found:
-            return statistics.fmean(found), note
+        late_means = [mean for mean in itertools.compress(means, last) if mean is not None]
+        if late_means:
+            return statistics.fmean(late_means), note
     return None, f"no game ended in the last tenth of its {member.total_steps:,} steps"
 
 
@@ -67,25 +67,27 @@ def marks(rows: list[dict[str, Any]], config: Config) -> dict[int, float]:
     Point k of `MARKS` has the return of the first line at k / MARKS of the steps or later. Points
     that passed before there was a fair mean are left out: with many environments it comes late.
     """
-    found: dict[int, float] = {}
+    points: dict[int, float] = {}
     passed = 0
     for row, mean in zip(rows, _fair_means(rows, config), strict=True):
         reached = min(MARKS, int(row["step"] * MARKS // config.total_steps))
         if mean is not None:
-            found |= dict.fromkeys(range(passed + 1, reached + 1), mean)
-        if mean is not None or not found:
+            points |= dict.fromkeys(range(passed + 1, reached + 1), mean)
+        if mean is not None or not points:
             passed = reached
-    return found
+    return points
 
 
 def _fair_means(rows: list[dict[str, Any]], config: Config) -> list[float | None]:
-    """Returns the mean return of each line; None also where it is of first games.
+    """Returns the mean return of each line; None also where it covers first games only.
 
     Those favor short games, the more the more environments there are, which a search may vary.
     """
     settings = {"num_envs": config.num_envs, "game": config.game}
-    early = metrics.covers_first_games(rows, settings)
-    return [None if first else row["return_mean"] for row, first in zip(rows, early, strict=True)]
+    first_games = metrics.covers_first_games(rows, settings)
+    return [
+        None if first else row["return_mean"] for row, first in zip(rows, first_games, strict=True)
+    ]
 
 
 # --- trials ---------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ def trials_of(study: "optuna.Study", plan: StudyPlan) -> list[StudyTrial]:
     """Returns all trials that were begun, in their order."""
     from optuna.trial import TrialState
 
-    found = []
+    trials = []
     for trial in study.get_trials(deepcopy=False):
         if trial.state == TrialState.WAITING:
             continue
@@ -111,7 +113,7 @@ def trials_of(study: "optuna.Study", plan: StudyPlan) -> list[StudyTrial]:
         settings = base | trial.params
         status = trial.user_attrs.get("status", "begun")
         complete = trial.state == TrialState.COMPLETE
-        found.append(
+        trials.append(
             StudyTrial(
                 number=trial.number,
                 status=status,
@@ -123,7 +125,7 @@ def trials_of(study: "optuna.Study", plan: StudyPlan) -> list[StudyTrial]:
                 ended=complete or trial.state == TrialState.PRUNED,
             )
         )
-    return found
+    return trials
 
 
 def best(trials: list[StudyTrial], plan: StudyPlan) -> StudyTrial | None:
@@ -143,18 +145,18 @@ def write(
 
     `shares` are the importances of the keys, once the search has ended.
     """
-    asked = {key: value for key, value in plan.to_json().items() if key != "base"}
-    found = best(trials, plan)
+    options = {key: value for key, value in plan.to_json().items() if key != "base"}
+    best_trial = best(trials, plan)
     table = {
-        "study": asked | {"config": plan.options.config, "trials": plan.options.trials},
-        "best": None if found is None else found.number,
+        "study": options | {"config": plan.options.config, "trials": plan.options.trials},
+        "best": None if best_trial is None else best_trial.number,
         "importance": None if shares is None else {k: x.share for k, x in shares.items()},
         "importance_interval": None if shares is None else {k: x[1:] for k, x in shares.items()},
         "trials": [_row(trial) for trial in trials],
     }
     replace_text(root / STUDY_JSON, json.dumps(table, indent=2, allow_nan=False) + "\n")
-    if found is not None:
-        replace_text(root / BEST, best_toml(plan, trials, found))
+    if best_trial is not None:
+        replace_text(root / BEST, best_toml(plan, trials, best_trial))
 
 
 def _row(trial: StudyTrial) -> dict[str, Any]:
@@ -174,33 +176,33 @@ def _row(trial: StudyTrial) -> dict[str, Any]:
     }
 
 
-def best_toml(plan: StudyPlan, trials: list[StudyTrial], found: StudyTrial) -> str:
+def best_toml(plan: StudyPlan, trials: list[StudyTrial], trial: StudyTrial) -> str:
     """Returns the best trial's whole recipe, with the study's figures in comments."""
     first = trials[0]
     begun = "no value" if first.value is None else f"{first.value:.4g}"
-    ended = sum(trial.ended for trial in trials)
+    ended = sum(x.ended for x in trials)
     lines = [
         f"found by: jaxrl search {plan.file}",
-        f"{trial_name(found.number)}, the best of {ended}: {found.value:.4g}, "
+        f"{trial_name(trial.number)}, the best of {ended}: {trial.value:.4g}, "
         f"{OBJECTIVES[plan.options.objective]}; the recipe {plan.options.config}: {begun}",
         f"{plan.base.game}, {plan.base.total_steps:,} steps, seeds "
         f"{', '.join(map(str, plan.seeds))}",
         *(
             f"{key} = {variations.shown(value)}, before {variations.shown(before)}"
             for (key, value), before in zip(
-                found.settings.items(), plan.base_settings().values(), strict=True
+                trial.settings.items(), plan.base_settings().values(), strict=True
             )
         ),
     ]
-    # With a seed it would be refused by --seeds.
-    recipe = to_toml(plan.recipe(found.settings), without=("seed", "run_dir"))
+    # --seeds refuses a recipe with a seed.
+    recipe = to_toml(plan.recipe(trial.settings), without=("seed", "run_dir"))
     return "".join(f"# {' '.join(line.split())}\n" for line in lines) + recipe
 
 
 def importances(study: "optuna.Study") -> dict[str, Importance]:
     """Returns the share of each key in good values (PED-ANOVA); empty where trials are too few.
 
-    Intervals are of the bootstrap: what other trials from the same search would have said.
+    The intervals are those of the bootstrap over trials.
     """
     complete = _complete(study)
     if len(complete) < LEAST_TRIALS or len({t.value for t in complete}) < 2:
@@ -233,7 +235,7 @@ def _resample(
     """Returns a study of as many trials, drawn with replacement; None if all values are equal."""
     import optuna
 
-    drawn = [trials[place] for place in rng.integers(len(trials), size=len(trials))]
+    drawn = [trials[index] for index in rng.integers(len(trials), size=len(trials))]
     if len({trial.value for trial in drawn}) < 2:
         return None
     with quiet():
@@ -245,10 +247,10 @@ def _resample(
 
 
 def _shares(study: "optuna.Study", trials: int) -> dict[str, float]:
-    """Returns the shares of the keys, of a study with so many values."""
+    """Returns the shares of the keys in a study with `trials` values."""
     import optuna
 
-    # Of few trials a tenth would be one: those above the quantile should be five.
+    # A tenth of few trials would be a single trial: five should lie above the quantile.
     quantile = min(0.5, max(0.1, 5 / trials))
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=quantile)
     with quiet():

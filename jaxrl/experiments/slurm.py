@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl.errors import UserError
-from jaxrl.experiments import sweep_plan
-from jaxrl.experiments.sweep import SignalRelay, train
-from jaxrl.experiments.sweep_plan import SweepMember
+from jaxrl.experiments.members import Member, state
+from jaxrl.experiments.runner import SignalRelay, train
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """The resources of each job of the array; None leaves them to the cluster."""
+    """The resources of each job of the array, as the options have them; None is the cluster's."""
 
     partition: str | None = None
-    minutes: int = 1440
+    time: int = 1440  # minutes until a job is saved and queued again
     gpus_per_node: int | None = None
     cpus_per_task: int | None = None
     array_parallelism: int = 16
@@ -34,15 +33,15 @@ class Job:
     def __init__(self) -> None:
         self._stop = SignalRelay()
 
-    def __call__(self, member: SweepMember) -> None:
+    def __call__(self, member: Member) -> None:
         """Trains; raises `RuntimeError` where it fails, which SLURM counts as a failed job."""
-        if sweep_plan.state(member) == "done":
+        if state(member) == "done":
             return
         status = train(member, self._stop)
         if status:
             raise RuntimeError(f"{member.name} ended with status {status}: see {member.log}")
 
-    def checkpoint(self, member: SweepMember) -> Any:
+    def checkpoint(self, member: Member) -> Any:
         """Lets the member save and end, and returns the same job to be queued again."""
         import submitit
 
@@ -51,9 +50,7 @@ class Job:
         return submitit.helpers.DelayedSubmission(Job(), member)
 
 
-def submit(
-    members: list[SweepMember], root: Path, slurm: Slurm, cluster: str = "slurm"
-) -> list[Any]:
+def submit(members: list[Member], root: Path, slurm: Slurm, cluster: str = "slurm") -> list[Any]:
     """Submits one array of jobs, one for each member; returns submitit's jobs.
 
     submitit pickles the jobs into ROOT/slurm, and they are read there by submitit alone, within
@@ -68,11 +65,11 @@ def submit(
         executor = submitit.AutoExecutor(
             folder=root / "slurm",
             cluster=cluster,
-            slurm_max_num_timeout=100,  # it goes on each time, so time limits are no failures
+            slurm_max_num_timeout=100,  # it continues each time: no time limit is a failure
         )
         executor.update_parameters(
             name="jaxrl-sweep",
-            timeout_min=slurm.minutes,
+            timeout_min=slurm.time,
             gpus_per_node=slurm.gpus_per_node,
             cpus_per_task=slurm.cpus_per_task,
             slurm_partition=slurm.partition,

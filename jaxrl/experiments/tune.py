@@ -9,10 +9,10 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 
+from jaxrl.config.overrides import value_of, with_value
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
@@ -22,8 +22,13 @@ from jaxrl.runtime import cpus
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training.display import Display
 
-KNOBS = ("num_envs", "groups", "num_threads", "micro_batch")
-SECTIONS = {"groups": "parallel", "num_threads": "env", "micro_batch": "agent"}  # of the knobs
+# Dotted keys by the names of the knobs, in the order in which they are tried.
+KNOBS = {
+    "num_envs": "num_envs",
+    "groups": "parallel.groups",
+    "num_threads": "env.num_threads",
+    "micro_batch": "agent.micro_batch",
+}
 GAIN = 1.03  # a candidate must be this much faster: less is noise
 
 
@@ -35,21 +40,8 @@ class Trial:
     value: int
     steps_per_second: float = 0.0  # median
     ratio: float = 0.0  # to the best so far, median of the turns
-    kept: bool = False
+    accepted: bool = False  # whether it is the best so far from now on
     refused: str = ""  # why it cannot train
-
-
-def _get(config: Config, knob: str) -> int:
-    section = SECTIONS.get(knob)
-    value: int = getattr(getattr(config, section) if section else config, knob)
-    return value
-
-
-def with_value(config: Config, knob: str, value: int) -> Config:
-    """Returns the configuration with another value of one of KNOBS."""
-    section = SECTIONS.get(knob)
-    changes: dict[str, Any] = {section: {knob: value}} if section else {knob: value}
-    return config.replaced(**changes)
 
 
 def _candidates(config: Config, knob: str, num_devices: int) -> list[int]:
@@ -100,10 +92,10 @@ def search(
     """Returns the configuration whose knobs train fastest.
 
     Args:
-      config: where the search begins.
-      knobs: of KNOBS, tried in this order.
-      seconds: of one repeat of one candidate, about.
-      repeats: of each candidate, in turns with the best so far.
+      config: configuration that the first candidate is compared with.
+      knobs: names in KNOBS, tried in this order.
+      seconds: duration of one repeat of one candidate, about.
+      repeats: repeats of each candidate, in turns with the best so far.
       report: called with every trial.
       display: shows the progress.
     """
@@ -112,10 +104,10 @@ def search(
     num_devices = make_mesh(config.parallel.num_devices).size
     try:
         for knob in knobs:
-            tried = {_get(config, knob)}
+            tried = {value_of(config, KNOBS[knob])}
             while left := [n for n in _candidates(config, knob, num_devices) if n not in tried]:
                 tried.add(left[0])
-                candidate = with_value(config, knob, left[0])
+                candidate = with_value(config, KNOBS[knob], left[0])
                 display.show(f"{knob} = {left[0]}: starting, compiling, {repeats} turns ...")
                 try:
                     load = _load(candidate, num_devices)
@@ -126,14 +118,14 @@ def search(
                 try:
                     median, ratios = _race(best, load, seconds, repeats)
                     ratio = statistics.median(ratios)
-                    kept = ratio > GAIN and min(ratios) > 1
-                    trial = Trial(knob, left[0], median, ratio, kept)
+                    accepted = ratio > GAIN and min(ratios) > 1
+                    trial = Trial(knob, left[0], median, ratio, accepted)
                 except UserError as error:
                     trial = Trial(knob, left[0], refused=str(error))
                 finally:
-                    (best if trial.kept else load).close()
+                    (best if trial.accepted else load).close()
                 report(trial)
-                if trial.kept:
+                if trial.accepted:
                     config, best = candidate, load
                 del load  # its arrays make room for the next
     finally:
@@ -142,24 +134,25 @@ def search(
 
 
 def summarize(config: Config, knobs: Sequence[str], trials: Sequence[Trial]) -> list[str]:
-    """Returns a line for each knob: the value that was kept, and by how much it is faster.
+    """Returns a line for each knob: the value that is the best, and by how much it is faster.
 
     Args:
-      config: where the search began.
-      knobs: of KNOBS, as they were asked for.
-      trials: all that were reported, also of a search that was stopped.
+      config: the first configuration.
+      knobs: names in KNOBS.
+      trials: all reported trials, also those of a search that was stopped.
     """
     return [
-        _outcome(knob, _get(config, knob), [t for t in trials if t.knob == knob]) for knob in knobs
+        _outcome(knob, value_of(config, KNOBS[knob]), [t for t in trials if t.knob == knob])
+        for knob in knobs
     ]
 
 
 def _outcome(knob: str, before: int, trials: list[Trial]) -> str:
-    """Returns which value of a knob was kept, and why."""
-    kept, raced = [t for t in trials if t.kept], [t for t in trials if not t.refused]
-    if kept:
-        ratio = math.prod(trial.ratio for trial in kept)
-        return f"{knob} = {kept[-1].value}: kept, {ratio:.2f} times as fast as {before}"
+    """Returns which value of a knob is the best, and why."""
+    accepted, raced = [t for t in trials if t.accepted], [t for t in trials if not t.refused]
+    if accepted:
+        ratio = math.prod(trial.ratio for trial in accepted)
+        return f"{knob} = {accepted[-1].value}: kept, {ratio:.2f} times as fast as {before}"
     stays = f"{knob} = {before}: stays,"
     if not trials:
         return f"{stays} nothing else was tried"
@@ -168,5 +161,5 @@ def _outcome(knob: str, before: int, trials: list[Trial]) -> str:
     best = max(raced, key=lambda trial: trial.ratio)
     if best.ratio > GAIN:
         return f"{stays} {best.value} was {best.ratio:.2f} times as fast, but not in every turn"
-    found = f"{best.value} came nearest with {best.ratio:.2f} times its speed"
-    return f"{stays} nothing was {100 * (GAIN - 1):.0f} % faster: {found}"
+    nearest = f"{best.value} came nearest with {best.ratio:.2f} times its speed"
+    return f"{stays} nothing was {100 * (GAIN - 1):.0f} % faster: {nearest}"

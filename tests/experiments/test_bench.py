@@ -129,7 +129,7 @@ def test_ctrl_c_keeps_what_tune_has_found(tmp_path, capsys, monkeypatch):
     def search(config, knobs, seconds, repeats, tell, display):
         tell(tune.Trial("num_envs", 8, 1.0, 1.0))
         if repeats > 1:
-            tell(tune.Trial("groups", 2, 150.0, 1.5, kept=True))
+            tell(tune.Trial("groups", 2, 150.0, 1.5, accepted=True))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tune, "search", search)
@@ -154,15 +154,15 @@ def test_ctrl_c_keeps_what_tune_has_found(tmp_path, capsys, monkeypatch):
 def test_tune_says_for_each_knob_what_it_kept_and_why():
     config = catch_config(num_envs=8)
     trials = [
-        tune.Trial("num_envs", 16, 1.0, 1.5, kept=True),
-        tune.Trial("num_envs", 32, 1.0, 1.2, kept=True),
+        tune.Trial("num_envs", 16, 1.0, 1.5, accepted=True),
+        tune.Trial("num_envs", 32, 1.0, 1.2, accepted=True),
         tune.Trial("num_envs", 64, 1.0, 0.9),
         tune.Trial("groups", 2, 1.0, 1.5),
         tune.Trial("num_threads", 4, 1.0, 0.8),
         tune.Trial("num_threads", 2, 1.0, 1.02),
         tune.Trial("micro_batch", 10, refused="does not fit into memory"),
     ]
-    assert tune.summarize(config, tune.KNOBS, trials) == [
+    assert tune.summarize(config, list(tune.KNOBS), trials) == [
         "num_envs = 32: kept, 1.80 times as fast as 8",
         "groups = 1: stays, 2 was 1.50 times as fast, but not in every turn",
         "num_threads = 0: stays, nothing was 3 % faster: 2 came nearest with 1.02 times its speed",
@@ -228,10 +228,10 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     monkeypatch.setattr(bench, "take_turns", take_turns)
     trials = []
     config = catch_config(num_envs=8)
-    found = tune.search(config, tune.KNOBS, 1.0, 3, trials.append, Display())
+    found = tune.search(config, list(tune.KNOBS), 1.0, 3, trials.append, Display())
     assert found == config.replaced(parallel={"groups": 2})
     assert [t.value for t in trials if t.knob == "num_envs"] == [16, 4]
-    assert [(t.knob, t.ratio) for t in trials if t.kept] == [("groups", 2.0)]
+    assert [(t.knob, t.ratio) for t in trials if t.accepted] == [("groups", 2.0)]
     assert len(closed) == len(trials) + 1
 
     # A median that is better by chance: in one of the turns it was slower.
@@ -241,7 +241,7 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(bench, "take_turns", unsteady)
         assert tune.search(config, ["groups"], 1.0, 3, trials.append, Display()) == config
-        assert (trials[-1].ratio, trials[-1].kept) == (1.5, False)
+        assert (trials[-1].ratio, trials[-1].accepted) == (1.5, False)
 
     # Environments grow as long as they help; what cannot train is passed over.
     def limited(plan, kind):
@@ -252,7 +252,7 @@ def test_tune_keeps_what_is_faster_and_nothing_else(monkeypatch):
     monkeypatch.setattr(bench, "make_load", limited)
     trials.clear()
     assert tune.search(config, ["num_envs"], 1.0, 3, trials.append, Display()).num_envs == 32
-    assert [(t.value, t.kept) for t in trials] == [(16, True), (32, True), (64, False)]
+    assert [(t.value, t.accepted) for t in trials] == [(16, True), (32, True), (64, False)]
     assert trials[-1].refused == "too many"
 
     # Memory that runs out is passed over too; another error is not hidden.

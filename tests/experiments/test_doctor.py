@@ -385,9 +385,9 @@ def test_what_training_needs_follows_the_platform(monkeypatch):
     assert not protocol.PROBES["custom call"].needed(tpu)
     assert not protocol.PROBES["overlapped order"].needed(GOOD)
     missing = {"mark": "cross", "text": "cannot be imported", "seconds": 1.0}
-    assert doctor._to_check("EnvPool", missing, GOOD).mark == "cross"
+    assert doctor.make_check("EnvPool", missing, GOOD).mark == "cross"
     monkeypatch.setattr(sys, "platform", "darwin")  # where Catch is the only game
-    elsewhere = doctor._to_check("EnvPool", missing, GOOD)
+    elsewhere = doctor.make_check("EnvPool", missing, GOOD)
     assert elsewhere.mark == "warning"
     assert elsewhere.remedy
 
@@ -456,7 +456,7 @@ def ask_with(monkeypatch, tmp_path, envpool):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     here = changed(platform="cpu")
     answers = dict(protocol.ask(names, lambda _: None))
-    checks = {name: doctor._to_check(name, answer, here) for name, answer in answers.items()}
+    checks = {name: doctor.make_check(name, answer, here) for name, answer in answers.items()}
     frames = doctor.compare_frames(answers, here)
     assert all(c.remedy for c in (*checks.values(), frames) if c.mark != "ok")
     return checks, frames

@@ -20,14 +20,14 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load, load_recipe, to_toml
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError
-from jaxrl.experiments import search, search_plan, search_results, sweep
+from jaxrl.experiments import runner, search, search_plan, search_results
 from jaxrl.experiments.search_plan import Choices, Range
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics, population
 from jaxrl.runs.lock import hold_directory, is_locked
 from tests.experiments.test_sweep import until
 from tests.survival import ROOT, begin, check_metrics, finish
 
-sweep_train = sweep.train  # before tests replace it
+runner_train = runner.train  # before tests replace it
 RATE, TORSO = "optimizer.learning_rate", "network.torso"
 STUDY = """
 config = "a2c_fast"
@@ -87,7 +87,7 @@ def fake(monkeypatch):
             stop.handle(signal.SIGTERM)
         return end if isinstance(end, int) else 0 if to_its_end else 143
 
-    monkeypatch.setattr(sweep, "train", train)
+    monkeypatch.setattr(runner, "train", train)
     engine = sqlalchemy.engine.Engine
     sqlalchemy.event.listen(engine, "connect", do_not_sync)
     yield ends, ran
@@ -155,7 +155,7 @@ LIST = '["nips", "nature"]'
         ("trials = 8", "seeds = [1, 1]", "must be different numbers"),
         ("trials = 8", "seeds = []", "must be a list of whole numbers"),
         ("trials = 8", "seed = 1", "unknown key 'seed': did you mean 'seeds'?"),
-        ("trials = 8", "trials = ", "is no TOML"),
+        ("trials = 8", "trials = ", "is not valid TOML"),
         ("[search]", "[serach]", "unknown key 'serach': did you mean 'search'?"),
         ("[search]", "[[search]]", "must be a table, [search]"),
         ("evaluation.episodes = 0", "evaluation.episode = 0", "[set]: unknown key"),
@@ -172,7 +172,7 @@ LIST = '["nips", "nature"]'
         (LIST, '["nips", "nips"]', "a value is there twice"),
         (LIST, "[]", "must be a list of values, or { low = ..., high = ... }"),
         (LIST, '"nips"', "must be a list of values"),
-        (LIST, "{ low = 1, high = 2 }", "is no number: give a list of values"),
+        (LIST, "{ low = 1, high = 2 }", "is not a number: give a list of values"),
         (SPACE, "{ low = 1e-4 }", "high is missing"),
         (SPACE, "{ low = 1e-4, high = 1e-5 }", "low = 0.0001 must be below high = 1e-05"),
         (SPACE, "{ low = 1, high = inf }", "a finite number"),
@@ -204,7 +204,7 @@ def test_a_file_that_is_not_there_or_a_root_that_is_none(study, tmp_path, capsys
     words = study()
     (tmp_path / "s").write_text("")
     assert main.main(["search", *words]) == 2
-    assert "is no directory: choose another --root" in capsys.readouterr().err
+    assert "is not a directory: choose another --root" in capsys.readouterr().err
 
 
 def test_spaces_are_read_with_quotes_or_without(study):
@@ -432,12 +432,12 @@ time.sleep(60)
     "pruner", ["median", pytest.param("hyperband", marks=pytest.mark.slow), "none"]
 )
 def test_a_run_that_falls_behind_is_pruned(pruner, study, fake, tmp_path, monkeypatch, capsys):
-    last, really = "trial-004-catch-seed1", sweep_train
+    last, really = "trial-004-catch-seed1", runner_train
     trials = ("trials = 8", f'trials = 5\npruner = "{pruner}"')
     words = study(trials)
     fake[0][last] = "falls behind"
     if pruner == "median":  # in a process
-        stand_in = sweep.train
+        stand_in = runner.train
 
         def train(member, stop, shown):
             return (really if member.name == last else stand_in)(member, stop, shown)
@@ -447,8 +447,8 @@ def test_a_run_that_falls_behind_is_pruned(pruner, study, fake, tmp_path, monkey
             text = "".join(json.dumps(line) + "\n" for line in lines)
             return [sys.executable, "-c", BEHIND, str(member.run_dir), to_toml(member.config), text]
 
-        monkeypatch.setattr(sweep, "train", train)
-        monkeypatch.setattr(sweep, "command", command)
+        monkeypatch.setattr(runner, "train", train)
+        monkeypatch.setattr(runner, "command", command)
     status = main.run("search", words)
     found = rows(tmp_path)[4]
     if pruner == "none":
@@ -488,7 +488,7 @@ def test_a_run_that_is_pruned_stays_so_after_a_kill(pruner, study, fake, tmp_pat
         raise InterruptedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep.SignalRelay, "end_member", kill)
+        patch.setattr(runner.SignalRelay, "end_member", kill)
         with pytest.raises(InterruptedError):
             main.run("search", words)
     fake[1].clear()

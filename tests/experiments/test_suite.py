@@ -27,11 +27,13 @@ from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import RunError, UserError
+from jaxrl.experiments.runner import SignalRelay
 from jaxrl.experiments.suite import plan
 from jaxrl.experiments.suite import run as suite_run
 from jaxrl.experiments.suite.plan import FULL, SMALL, SuiteMember
 from jaxrl.experiments.suite.records import (
     PARTS,
+    Record,
     check_output,
     counted,
     expected,
@@ -41,8 +43,7 @@ from jaxrl.experiments.suite.records import (
 )
 from jaxrl.experiments.suite.result import score_of
 from jaxrl.experiments.suite.run import SuiteCall, _identity, _unseen, probe, settle
-from jaxrl.experiments.suite.table import LONGEST, Record, _cells, _score_cells, markdown
-from jaxrl.experiments.sweep import SignalRelay
+from jaxrl.experiments.suite.table import LONGEST, _cells, _score_cells, markdown
 from jaxrl.runs.lock import hold_directory
 from jaxrl.training.display import Display
 from tests.survival import ROOT
@@ -545,7 +546,7 @@ def test_means_of_first_games_do_not_count(tmp_path):
         (["--minutes", "soon"], "--minutes"),
         (["--size", "huge"], "auto"),
         (["--config", "configs/a2c/a2c.toml"], "--config"),
-        (["--output", "file"], "'file' is no directory"),
+        (["--output", "file"], "'file' is not a directory"),
         (["--output", "other"], "'other' holds no suite"),
     ],
 )

@@ -25,7 +25,7 @@ from jaxrl.cli.train import Train
 from jaxrl.config import variations
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
-from jaxrl.experiments import slurm, sweep, sweep_plan
+from jaxrl.experiments import members, runner, slurm, sweep, sweep_plan
 from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.lock import hold_directory, is_locked
 from jaxrl.training.display import Display
@@ -81,7 +81,7 @@ def fake(monkeypatch, tmp_path):
         words = [config, member.run_dir, line, status]
         return [sys.executable, "-c", FAKE, *map(str, words)]
 
-    monkeypatch.setattr(sweep, "command", command)
+    monkeypatch.setattr(runner, "command", command)
     return statuses, ran
 
 
@@ -90,7 +90,7 @@ def run(plan, root, capsys):
     with (
         Display() as display,
         hold_directory(root, "--root"),
-        sweep.SignalRelay().watching() as stop,
+        runner.SignalRelay().watching() as stop,
     ):
         rows = sweep.run(plan, root, display, stop)
     assert json.loads((root / layout.SWEEP).read_text()) == rows
@@ -146,7 +146,7 @@ def test_the_groups_of_games():
         ("--games pong --seeds 1 1 --configs {ppo}", "'ppo-pong-seed1' is there twice"),
         ("--games atari5 qbert --seeds 1 --configs {ppo}", "'ppo-qbert-seed1' is there twice"),
         ("--games pong --seeds 1 --configs {ppo} {here}/ppo.toml", "different file names"),
-        ("--games pong --seeds 1 --configs {ppo} --root {here}/file", "is no directory"),
+        ("--games pong --seeds 1 --configs {ppo} --root {here}/file", "is not a directory"),
         ("--games pong --seeds 1 --configs {ppo} --root {here}/file/x", "choose another --root"),
         ("--games pong --seeds 1 --configs {ppo} --slurm-time 10", "--slurm-time needs --slurm"),
         ("--games pong --seeds 1 --configs {ppo} --slurm --slurm-time 0", "must be at least 1"),
@@ -213,7 +213,7 @@ def test_set_makes_every_combination_and_the_names_tell_them_apart(tmp_path, cap
         )
     with pytest.raises(UserError, match=f"of 4 configurations \\({'; '.join(labels)}\\)"):
         comparison.compare([member.run_dir for member in plan])
-    row = sweep_plan.describe(plan[0], "done")
+    row = sweep.describe(plan[0], "done")
     assert row["settings"] == {"optimizer.learning_rate": 3e-4, "network.torso": "nips"}
 
 
@@ -244,7 +244,7 @@ def test_a_sweep_of_the_former_names_goes_on(tmp_path):
     recipe = found[-1].recipe
     text = found[-1].recipe_text()
     recipe.write_text(text.replace("difficulty = -1\n", ""))
-    sweep.copy_recipes(found)
+    members.copy_recipes(found)
     assert recipe.read_text() == text
     # A key that gets one value only keeps the name, too.
     (one,) = sweep_plan.plan(FILES[:1], ("pong",), (2,), tmp_path, (words[0], "num_envs=32"))
@@ -282,7 +282,7 @@ def test_a_member_trains_from_its_values_as_a_whole_recipe(tmp_path):
     root = tmp_path / "s"
     root.mkdir()
     plan = sweep_plan.plan(FILES[:1], ("catch", "pong"), (7,), root, ("num_envs=16,3.2e1",))
-    sweep.copy_recipes(plan)
+    members.copy_recipes(plan)
     assert sorted(path.name for path in root.iterdir()) == [
         "a2c_fast-num_envs=16.toml", "a2c_fast-num_envs=32.toml",
     ]  # fmt: skip
@@ -290,14 +290,14 @@ def test_a_member_trains_from_its_values_as_a_whole_recipe(tmp_path):
     text = member.recipe.read_text()
     assert text.startswith(f"# {FILES[0]} with num_envs = 32\nalgorithm = ")
     assert "\ngame = " not in text
-    words = sweep.command(member)[3:]
+    words = runner.command(member)[3:]
     assert words[:3] == ["train", "--config", str(member.recipe)]
     assert parse(Train, "train", words[1:]).settings == member.config
     assert member.config.optimizer.recipe_envs == 16  # of the file, as `train --num-envs 32` has it
-    sweep.copy_recipes(plan)
+    members.copy_recipes(plan)
     member.recipe.write_text("num_envs = 3")
     with pytest.raises(UserError, match="choose another --root"):
-        sweep.copy_recipes(plan)
+        members.copy_recipes(plan)
 
 
 # --- how far --------------------------------------------------------------------------------------
@@ -306,58 +306,58 @@ def test_a_member_trains_from_its_values_as_a_whole_recipe(tmp_path):
 def test_states(tmp_path):
     (member,) = planned(tmp_path, games=("catch",), total_steps=399)
     assert member.total_steps == 400  # 16 environments, 5 steps: 80 an update
-    assert sweep_plan.state(member) == "new"
+    assert members.state(member) == "new"
     run_dir = leave(member)
-    assert sweep_plan.state(member) == "done"
+    assert members.state(member) == "done"
     asked = dataclasses.replace(member, config=member.config.replaced(evaluation={"episodes": 2}))
-    assert sweep_plan.state(asked) == "begun"
+    assert members.state(asked) == "begun"
     games = np.asarray([1, -1, 1])
     evaluation_record.write(
         run_dir, evaluation_record.summarize("catch", "noop", 400, scores=games, lengths=games)
     )
-    assert sweep_plan.state(asked) == "done"
+    assert members.state(asked) == "done"
     checkpoint_files.directory(run_dir).joinpath("320").mkdir(parents=True)
-    assert sweep_plan.state(member) == "begun"  # its last line was written, its checkpoint was not
+    assert members.state(member) == "begun"  # its last line was written, its checkpoint was not
     checkpoint_files.directory(run_dir).joinpath("400").mkdir()
-    assert sweep_plan.state(member) == "done"
+    assert members.state(member) == "done"
     (run_dir / layout.LEARNING_CURVE).unlink()
-    assert sweep_plan.state(member) == "begun"
+    assert members.state(member) == "begun"
 
 
 def test_a_run_whose_metrics_stop_early_or_cannot_be_read_has_begun(tmp_path):
     first, second = planned(tmp_path)
     leave(first, step=320)
-    assert sweep_plan.state(first) == "begun"
+    assert members.state(first) == "begun"
     (leave(second) / layout.METRICS).write_text("[]\n")
-    assert sweep_plan.state(second) == "begun"
+    assert members.state(second) == "begun"
 
 
 def test_another_configuration_is_refused_by_the_keys_that_differ(tmp_path):
     (member,) = planned(tmp_path, games=("catch",))
     run_dir = leave(member)
-    sweep_plan.check_directory(member)
+    members.check_directory(member)
     changed = member.config.replaced(
         total_steps=800,
         parallel={"num_devices": 3},
         optimizer=dataclasses.replace(member.config.optimizer, learning_rate=0.5),
     )
     with pytest.raises(UserError) as told:
-        sweep_plan.check_directory(dataclasses.replace(member, config=changed))
+        members.check_directory(dataclasses.replace(member, config=changed))
     assert "(total_steps = 400 there and 800 here; optimizer.learning_rate = " in str(told.value)
     assert "num_devices" not in str(told.value)
     (run_dir / "config.toml").unlink()
     with pytest.raises(UserError, match="it holds no run"):
-        sweep_plan.check_directory(member)
+        members.check_directory(member)
 
 
 def test_the_time_limit_that_training_wrote_down_is_no_difference(tmp_path):
     (member,) = planned(tmp_path, games=("catch",))
     assert member.config.env.max_episode_steps == 0
     leave(dataclasses.replace(member, config=member.config.with_time_limit()))
-    sweep_plan.check_directory(member)
+    members.check_directory(member)
     asked = member.config.replaced(env={"max_episode_steps": 99})
     with pytest.raises(UserError, match="max_episode_steps = 27000 there and 99 here"):
-        sweep_plan.check_directory(dataclasses.replace(member, config=asked))
+        members.check_directory(dataclasses.replace(member, config=asked))
 
 
 def test_the_number_of_learners_that_training_wrote_down_is_no_difference(tmp_path):
@@ -365,9 +365,9 @@ def test_the_number_of_learners_that_training_wrote_down_is_no_difference(tmp_pa
     asked = member.config.replaced(parallel={"num_learners": 0})
     began = asked.replaced(parallel={"num_learners": 2})
     leave(dataclasses.replace(member, config=began))
-    sweep_plan.check_directory(dataclasses.replace(member, config=asked))
+    members.check_directory(dataclasses.replace(member, config=asked))
     with pytest.raises(UserError, match="num_learners = 2 there and 4 here"):
-        sweep_plan.check_directory(
+        members.check_directory(
             dataclasses.replace(member, config=asked.replaced(parallel={"num_learners": 4}))
         )
 
@@ -377,8 +377,8 @@ def test_time_left_is_told_by_the_pace_of_each_configuration():
         return {"config": config, "status": status, "step": step, "total_steps": 100,
                 "wall_seconds": seconds}  # fmt: skip
 
-    assert sweep_plan.seconds_left([row("a", "new", 0, None)]) is None
-    assert sweep_plan.seconds_left([row("a", "done", 100, 30)]) == 0
+    assert sweep.seconds_left([row("a", "new", 0, None)]) is None
+    assert sweep.seconds_left([row("a", "done", 100, 30)]) == 0
     rows = [
         row("a", "done", 100, 30),  # 0.3 s a step
         row("a", "failed", 0, None),
@@ -386,7 +386,7 @@ def test_time_left_is_told_by_the_pace_of_each_configuration():
         row("b", "done", 100, 155),
         row("c", "new", 0, None),  # 200 s for 250 steps of others: 80 s
     ]
-    assert sweep_plan.seconds_left(rows) == pytest.approx(15 + 80)
+    assert sweep.seconds_left(rows) == pytest.approx(15 + 80)
 
 
 def test_what_a_damaged_run_says_does_not_spoil_the_summary(tmp_path):
@@ -394,8 +394,8 @@ def test_what_a_damaged_run_says_does_not_spoil_the_summary(tmp_path):
     leave(first, return_mean=float("nan"), wall_seconds=10**400)
     leave(second, step=float("inf"), wall_seconds="long")
     (second.run_dir / layout.EVALUATION).write_text('{"scores": [')
-    rows = [sweep_plan.describe(member, "failed", 1) for member in (first, second)]
-    sweep_plan.write(tmp_path, rows)
+    rows = [sweep.describe(member, "failed", 1) for member in (first, second)]
+    sweep.write(tmp_path, rows)
     assert json.loads((tmp_path / layout.SWEEP).read_text()) == rows
     assert [row["wall_seconds"] for row in rows] == [None, None]
     assert [row["step"] for row in rows] == [400, 0]
@@ -445,21 +445,21 @@ def test_lost_emulators_are_tried_again_twice(found, attempts, status, tmp_path,
 
 def test_a_member_that_is_killed_has_the_status_that_a_shell_gives(tmp_path, monkeypatch, capsys):
     kill = "import os; os.kill(os.getpid(), 9)"
-    monkeypatch.setattr(sweep, "command", lambda _: [sys.executable, "-c", kill])
+    monkeypatch.setattr(runner, "command", lambda _: [sys.executable, "-c", kill])
     rows, _ = run(planned(tmp_path, games=("catch",)), tmp_path, capsys)
     assert rows[0]["exit_status"] == 137
 
 
 def test_the_command_of_a_member(tmp_path):
     (member,) = planned(tmp_path / "s", games=("catch",), seeds=(7,))
-    words = " ".join(sweep.command(member)[1:])
+    words = " ".join(runner.command(member)[1:])
     assert words.startswith(f"-m jaxrl train --config {tmp_path}/s/a2c_fast.toml --game catch ")
     assert f" --seed 7 --total-steps 400 --run-dir {member.run_dir} " in words
     leave(member)
-    assert f"-m jaxrl resume {member.run_dir} " in " ".join(sweep.command(member))
+    assert f"-m jaxrl resume {member.run_dir} " in " ".join(runner.command(member))
     parallel = {"num_devices": 2}
     [on_two] = sweep_plan.plan(FILES[:1], ("catch",), (7,), tmp_path / "s", parallel=parallel)
-    assert " --num-devices 2 --num-processes 1" in " ".join(sweep.command(on_two))
+    assert " --num-devices 2 --num-processes 1" in " ".join(runner.command(on_two))
 
 
 def test_members_begin_with_the_configuration_as_the_sweep_began(tmp_path):
@@ -467,7 +467,7 @@ def test_members_begin_with_the_configuration_as_the_sweep_began(tmp_path):
     file.write_text("num_envs = 4")
     (member,) = sweep_plan.plan((file,), ("catch",), (1,), tmp_path / "s")
     (tmp_path / "s").mkdir()
-    sweep.copy_recipes([member])
+    members.copy_recipes([member])
     file.write_text("num_envs = 8")
     assert member.recipe.read_text() == "num_envs = 4"
 
@@ -607,7 +607,7 @@ def test_ctrl_c_saves_the_member_and_the_same_command_goes_on(tiny, tmp_path):
     assert status == 0, errors
     assert f"resumed at step {saved:,}" in first.log.read_text()
     for member in (first, second):
-        assert sweep_plan.state(member) == "done"
+        assert members.state(member) == "done"
         assert check_metrics(member.run_dir)[-1]["step"] == 8_000
     rows = json.loads((root / layout.SWEEP).read_text())
     assert [row["status"] for row in rows] == ["done", "done"]
@@ -639,8 +639,8 @@ def test_jobs_train_and_a_preempted_one_goes_on(tiny, tmp_path, submitit):
     root = tmp_path / "s"
     root.mkdir()
     plan = sweep_plan.plan((tiny,), ("catch",), (1, 2), root, total_steps=8_000)
-    sweep.copy_recipes(plan)
-    jobs = slurm.submit(plan, root, slurm.Slurm(minutes=60), cluster="local")
+    members.copy_recipes(plan)
+    jobs = slurm.submit(plan, root, slurm.Slurm(time=60), cluster="local")
     first = plan[0]
     until(lambda: (first.run_dir / layout.METRICS).exists())
     until(lambda: metrics.read(first.run_dir))
@@ -652,6 +652,6 @@ def test_jobs_train_and_a_preempted_one_goes_on(tiny, tmp_path, submitit):
     assert "preempted" in jobs[0].paths.stderr.read_text()
     assert "and saved; go on with" in first.log.read_text()
     assert "resumed at step" in first.log.read_text()
-    assert [sweep_plan.state(member) for member in plan] == ["done", "done"]
+    assert [members.state(member) for member in plan] == ["done", "done"]
     for member in plan:
         check_metrics(member.run_dir)

@@ -12,7 +12,7 @@ import jaxrl
 from jaxrl.cli.main import main
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
-from jaxrl.experiments import search, search_plan, sweep
+from jaxrl.experiments import runner, search, search_plan
 from jaxrl.formatting import no_option
 from jaxrl.runs import checkpoint_files, evaluation_record, layout
 from jaxrl.runs.directory import check_new_run
@@ -164,12 +164,12 @@ def test_a_study_of_any_name_is_where_it_belongs(here, name):
 
 def test_a_member_s_directory_is_no_option(here):
     (member,) = planned(Path("-s"), games=("catch",), seeds=(7,))
-    words = sweep.command(member)
+    words = runner.command(member)
     assert words[words.index("--run-dir") + 1] == "./-s/a2c_fast-catch-seed7"
     assert words[words.index("--config") + 1] == "./-s/a2c_fast.toml"
     member.run_dir.mkdir(parents=True)
     (member.run_dir / layout.CONFIG).touch()
-    assert "./-s/a2c_fast-catch-seed7" in sweep.command(member)
+    assert "./-s/a2c_fast-catch-seed7" in runner.command(member)
 
 
 def test_commands_in_messages_can_be_repeated(trained, here):

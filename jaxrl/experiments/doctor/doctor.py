@@ -1,7 +1,7 @@
 """Checks of a machine, one after another, for `jaxrl doctor`.
 
-Whatever can hang or kill a process runs in another one (`protocol`), with a time limit, so that it
-costs its own line only. Nothing heavy is imported here: a broken JAX is a finding too.
+Whatever can hang or kill a process runs in a separate process (`protocol`) with a time limit, so
+that it costs a single line. Nothing heavy is imported here: a broken JAX is a result too.
 """
 
 import contextlib
@@ -21,7 +21,8 @@ from jaxrl.experiments.doctor.machine import Machine
 from jaxrl.experiments.doctor.protocol import PROBES, Answer, ask
 
 
-def _to_check(name: str, answer: Answer, machine: Machine) -> Check:
+def make_check(name: str, answer: Answer, machine: Machine) -> Check:
+    """Returns the line of a probe."""
     mark, probe = answer["mark"], PROBES[name]
     needed = probe.needed(machine)
     if name == "EnvPool" and mark == "cross" and not needed:
@@ -31,7 +32,7 @@ def _to_check(name: str, answer: Answer, machine: Machine) -> Check:
 
 
 def compare_frames(answers: dict[str, Answer], machine: Machine) -> Check:
-    """Checks that all ways to the emulators gave the same frames, rewards and ends of games."""
+    """Checks that all ways to the emulators give the same frames, rewards and ends of games."""
     name = "equal frames"
     played = {way: answer["played"] for way, answer in answers.items() if answer.get("played")}
     if len(played) < 2:
@@ -60,7 +61,7 @@ def diagnose(
 
     Args:
       machine: described without its devices in this process (`describe_apart`).
-      directory: that runs are to be written to.
+      directory: directory that runs are to be written to.
       show: called with the name of each slow check.
 
     Yields:
@@ -73,12 +74,12 @@ def diagnose(
     yield check_memory(machine)
     yield check_disk(machine, directory)
     answers: dict[str, Answer] = {}
-    # Without devices each of the others would wait for them in vain.
+    # Without devices each of the other probes would hang.
     names = tuple(PROBES) if machine.platform is not None else ("EnvPool",)
-    with contextlib.closing(ask(names, show)) as asked:
-        for name, answer in asked:
+    with contextlib.closing(ask(names, show)) as results:
+        for name, answer in results:
             answers[name] = answer
-            yield _to_check(name, answer, machine)
+            yield make_check(name, answer, machine)
             if name == "host callbacks":
                 yield compare_frames(answers, machine)
     for name in PROBES:

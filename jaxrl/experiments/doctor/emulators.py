@@ -18,11 +18,11 @@ from jaxrl.experiments.doctor.protocol import Answer
 from jaxrl.types import TimeStep
 
 NUM_ENVS = 4  # games of Pong
-NUM_STEPS = 40  # of each, long enough for the ball to be served
+NUM_STEPS = 40  # steps of each game, long enough for the ball to be served
 SEED = 1
-# Cartridges of one bank, of slices, with a second chip, and one that thinks for whole frames.
+# Cartridges of one bank, of slices, with a second chip, and a game that thinks for whole frames.
 GPU_GAMES = ("pong", "montezuma_revenge", "pitfall2", "tic_tac_toe_3d")
-GPU_ENVS = 70  # whole warps and a part of one
+GPU_ENVS = 70  # whole warps and a part
 GAMES_PER_WARP = (1, 32)  # fewest and most
 # Games begin apart from each other, and end and are reset within these few steps.
 GPU_RULES = {
@@ -130,7 +130,7 @@ def _play(config: Config, **options: int) -> tuple[TimeStep, np.ndarray | None]:
 
 
 def _play_compiled(config: Config) -> list[int]:
-    """Plays within one compiled program; the checksums of its steps."""
+    """Plays within one compiled program; returns the checksums of its steps."""
     row, _ = _play(config)
     return _digests(row.frame, row.score, row.terminated, row.truncated)
 
@@ -152,20 +152,20 @@ def host_callbacks() -> Answer:
 
 
 def atari2600() -> Answer:
-    """Builds our own emulator if need be, and plays; its games start otherwise than EnvPool's."""
+    """Builds jaxrl's emulator if need be, and plays; its games start otherwise than EnvPool's."""
     text = f"our own emulator, inside a compiled program, {jax.default_backend()}"
     return {**played(_play_compiled(_pong("auto", "atari2600")), text), "played": []}
 
 
 def atari2600_stream() -> Answer:
-    """Steps our own emulator's threads on the GPU's stream, and compares with host callbacks."""
+    """Steps jaxrl's emulator's threads on the GPU's stream, and compares with host callbacks."""
     if not has_nvidia_gpu():
         return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): none is needed"}
     return _compared("callbacks", {"on the stream": ("stream", {})})
 
 
 def atari2600_gpu() -> Answer:
-    """Plays our own emulator's games on the GPU, and compares rows and states with its threads'."""
+    """Plays jaxrl's emulator's games on the GPU, and compares rows and states with its threads'."""
     if not plays_on_gpu(_pong("xla", "atari2600").env):
         return {"mark": "ok", "text": f"no NVIDIA GPU ({jax.default_backend()}): threads play"}
     ways = {f"{number} in a warp": ("xla", {"games_per_warp": number}) for number in GAMES_PER_WARP}
@@ -176,16 +176,16 @@ def _compared(reference: str, ways: dict[str, tuple[str, dict[str, int]]]) -> An
     """Compares ways to play on a GPU with host callbacks of the emulator's threads.
 
     Args:
-      reference: what the callbacks are called in messages.
-      ways: the interface of each, and options of the engine's `send`.
+      reference: name of the callbacks in messages.
+      ways: the interface of each way, and options of the engine's `send`.
     """
     for game in GPU_GAMES:
         config = _pong("callback", "atari2600", game=game, num_envs=GPU_ENVS)
         config = config.replaced(env=GPU_RULES)
         expected = _play(config)
         for way, (interface, options) in ways.items():
-            found = _play(config.replaced(env={"interface": interface}), **options)
-            if difference := first_difference(expected, found, reference):
+            actual = _play(config.replaced(env={"interface": interface}), **options)
+            if difference := first_difference(expected, actual, reference):
                 return {"mark": "cross", "text": f"{game}, {way}: {difference}"}
     text = (
         f"{jax.devices()[0].device_kind}: {NUM_STEPS} steps of {', '.join(GPU_GAMES)}, {GPU_ENVS} "
@@ -196,20 +196,20 @@ def _compared(reference: str, ways: dict[str, tuple[str, dict[str, int]]]) -> An
 
 def first_difference(
     expected: tuple[TimeStep, np.ndarray | None],
-    found: tuple[TimeStep, np.ndarray | None],
+    actual: tuple[TimeStep, np.ndarray | None],
     reference: str,
 ) -> str:
     """Returns where rows [T, E, ...] or the games after them differ; "" if they do not."""
     differ = {
-        name: np.flatnonzero((one != other).reshape(len(one), -1).any(axis=1))
-        for name, one, other in zip(TimeStep._fields, expected[0], found[0], strict=True)
+        name: np.flatnonzero((a != b).reshape(len(a), -1).any(axis=1))
+        for name, a, b in zip(TimeStep._fields, expected[0], actual[0], strict=True)
     }
     step, name = min(
         ((int(steps[0]), name) for name, steps in differ.items() if len(steps)), default=(0, "")
     )
     if name:
         return f"{name} differs from the {reference}' games from step {step} on"
-    games = [mask_bus(one[1]) for one in (expected, found) if one[1] is not None]
+    games = [mask_bus(save) for _, save in (expected, actual) if save is not None]
     if len(games) == 2 and (games[0] == games[1]).all():
         return ""
     return f"the games after the last step differ from the {reference}'"

@@ -19,11 +19,12 @@ from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
 SEED = 1
 TORSOS = ("nips", "nature", "impala")
-BATCH = 4  # images of a gradient
+BATCH = 4  # images for a gradient
 # Largest relative difference of a parameter's gradient that float32's rounding explains; on two
 # cores up to 2e-6 was seen.
 ROUNDING = 1e-4
-# Up to this a few units whose input is nearly 0 have changed sides: one moved a gradient by 2e-2.
+# Below this, a few units with inputs near 0 have changed sides: a single unit moved a gradient by
+# 2e-2.
 WRONG = 0.05
 COARSE = 0.05  # largest difference in the precision of training, TF32 or bfloat16
 
@@ -91,21 +92,21 @@ def compare() -> Answer:
             "remedy": remedy,
         }
     on_cpu = device.platform == "cpu"
-    found, rounded = {}, {}
+    exact, rounded = {}, {}
     for torso in TORSOS:
         with _xla_convolutions():
             expected = _gradient(torso, cpu, "highest")
-        found[torso] = _difference(_gradient(torso, device, "highest"), expected)
+        exact[torso] = _difference(_gradient(torso, device, "highest"), expected)
         if not on_cpu:
             rounded[torso] = _difference(_gradient(torso, device, None), expected)
-    text = ", ".join(f"{torso} {difference:.0e}" for torso, difference in found.items())
+    text = ", ".join(f"{torso} {difference:.0e}" for torso, difference in exact.items())
     against = "our convolution against XLA's own" if on_cpu else "against the CPU's"
     text = f"relative difference {against}: {text}"
     if rounded:
         # TF32 or bfloat16 products, where the platform takes them for float32.
         text += f"; {max(rounded.values()):.0e} in the precision of training"
-    # Not a number is no small difference either.
-    right = all(difference <= WRONG for difference in found.values())
+    # A difference that is not a number fails both comparisons.
+    right = all(difference <= WRONG for difference in exact.values())
     right = right and all(difference <= COARSE for difference in rounded.values())
-    equal = all(difference <= ROUNDING for difference in found.values())
+    equal = all(difference <= ROUNDING for difference in exact.values())
     return {"mark": "cross" if not right else "ok" if equal else "warning", "text": text}

@@ -1,6 +1,6 @@
 """Checks of the host, for `jaxrl doctor`: devices, versions, cores, compilers, memory, disk.
 
-JAX is not imported: a broken one is a finding too.
+JAX is not imported: a broken one is a result too.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ TESTED = {
 LEAST_MEMORY_GB = 2.0  # JAX, 16 emulators and a small agent
 LEAST_DISK_GB = 2.0  # a run with its checkpoints and without a replay takes less
 WRITTEN = 1 << 20  # bytes that the disk must take
-SECONDS_TO_WRITE = 30.0  # them
+SECONDS_TO_WRITE = 30.0  # that the disk may take for them
 
 
 def check_devices(machine: Machine) -> Check:
@@ -56,10 +56,10 @@ def check_devices(machine: Machine) -> Check:
         remedy = (
             "python -c 'import jax; jax.devices()' says more; JAX_PLATFORMS=cpu needs no driver"
         )
-        if asked := os.environ.get("JAX_PLATFORMS"):
+        if platforms := os.environ.get("JAX_PLATFORMS"):
             driver = "" if machine.driver else ", and no driver of NVIDIA's answers"
             remedy = (
-                f"JAX_PLATFORMS={asked} names what JAX cannot start here{driver}: unset it, or "
+                f"JAX_PLATFORMS={platforms} names what JAX cannot start here{driver}: unset it, or "
                 "install JAX for it: pip install -e '.[cuda]' (or '.[tpu]')"
             )
         return Check(name, "cross", f"JAX has none: {machine.device_error}", remedy, needed)
@@ -81,8 +81,8 @@ def check_devices(machine: Machine) -> Check:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Returns the digits of a version: 0.10.2.dev1 -> (0, 10, 2)."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    digits = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, digits[0].split("."))) if digits else ()
 
 
 def _is_tested(version: str, oldest: str, newest: str) -> bool:
@@ -131,18 +131,17 @@ def check_cores(machine: Machine) -> Check:
 
 
 def check_compilers(machine: Machine) -> Check:
-    """Names the compilers; without one EnvPool plays."""
-    found = []
+    """Names the compilers; EnvPool plays where there is none."""
+    names = []
     for name, line in machine.compilers.items():
         version = re.search(r"\d+(\.\d+)+", line)
-        found.append(f"{name} {version[0]}" if version else name)
-    return Check(
-        "compilers", "ok", ", ".join(found) or "none found: EnvPool plays, which is slower"
-    )
+        names.append(f"{name} {version[0]}" if version else name)
+    text = ", ".join(names) or "none found: EnvPool plays, which is slower"
+    return Check("compilers", "ok", text)
 
 
 def check_memory(machine: Machine) -> Check:
-    """Checks the host memory that is free."""
+    """Checks the free memory of the host."""
     free, total = machine.host_memory_free_gb, machine.host_memory_gb
     if free is None or total is None:
         remedy = "look for yourself: free --giga"
@@ -155,7 +154,7 @@ def check_memory(machine: Machine) -> Check:
 
 
 def _existing(directory: Path) -> Path:
-    """Returns the directory, or the nearest one above it that exists."""
+    """Returns the directory, or its nearest parent that exists."""
     directory = directory.absolute()
     return next(path for path in (directory, *directory.parents) if path.is_dir())
 
@@ -177,14 +176,14 @@ def _write(directory: Path) -> float:
     return time.perf_counter() - began
 
 
-def _within(seconds: float, call: Callable[[], float]) -> float | None:
-    """Returns what `call` returns, or None if it takes longer: a lost disk never answers."""
-    found: list[float] = []
+def _limited(seconds: float, call: Callable[[], float]) -> float | None:
+    """Returns the result of `call`, or None if it takes longer: a lost disk never answers."""
+    results: list[float] = []
     errors: list[OSError] = []
 
     def run() -> None:
         try:
-            found.append(call())
+            results.append(call())
         except OSError as error:
             errors.append(error)
 
@@ -193,27 +192,26 @@ def _within(seconds: float, call: Callable[[], float]) -> float | None:
     thread.join(seconds)
     if errors:
         raise errors[0]
-    return found[0] if found else None
+    return results[0] if results else None
 
 
 def check_disk(machine: Machine, directory: Path) -> Check:
     """Checks that the disk of the runs takes a file, and has room."""
-    name, needed, place = "disk", True, directory
+    name, needed, existing = "disk", True, directory
     remedy = "make room, or write runs elsewhere: --root here, --run-dir of training"
     try:
-        place = _existing(directory)
+        existing = _existing(directory)
         if directory.is_file():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        found = _within(SECONDS_TO_WRITE, lambda: _write(place))
+        seconds = _limited(SECONDS_TO_WRITE, lambda: _write(existing))
     except OSError as error:
-        text = f"'{place}' cannot be written: {error.strerror}"
+        text = f"'{existing}' cannot be written: {error.strerror}"
         return Check(name, "cross", text, remedy, needed)
-    if found is None:
-        text = f"'{place}' takes no file within {SECONDS_TO_WRITE:g} s"
+    if seconds is None:
+        text = f"'{existing}' takes no file within {SECONDS_TO_WRITE:g} s"
         return Check(name, "cross", text, remedy, needed)
-    seconds = found
-    free = shutil.disk_usage(place).free / 1e9
-    text = f"{free:.1f} GB free in '{place}', 1 MB written in {1000 * seconds:.0f} ms"
+    free = shutil.disk_usage(existing).free / 1e9
+    text = f"{free:.1f} GB free in '{existing}', 1 MB written in {1000 * seconds:.0f} ms"
     if free < LEAST_DISK_GB:
         remedy = "make room: checkpoints with a replay take several GB"
         return Check(name, "warning", text, remedy, needed)

@@ -1,6 +1,6 @@
 """The machine that this process runs on: devices, host, versions, compilers.
 
-Nothing here raises: a value that cannot be found is None, or is left out of its table.
+Nothing here raises: an unknown value is None, or is missing in its table.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "envpool", "numpy")
 # Names of the packages that bring JAX to an accelerator.
 PLUGINS = re.compile(r"jax-.*-(plugin|pjrt)$|libtpu|nvidia-cudnn")
 COMPILERS = ("c++", "g++", "clang++", "nvcc")
-PROBE_SECONDS = 10.0  # that a program may take to say its version
+PROBE_SECONDS = 10.0  # that a program may take to print its version
 DEVICE_SECONDS = 60.0  # that JAX may take to start its devices
 SECONDS_TO_END = 5.0  # for a program that was killed; one that waits for a driver never does
 
-# Errors that say that a value is not to be had on this machine: no such file, function or module,
-# a driver or a kernel that refuses (XLA's errors are RuntimeErrors), output of another form.
+# Errors that mean that this machine lacks a value: no such file, function or module, a driver or a
+# kernel that refuses (XLA's errors are RuntimeErrors), output of another form.
 MISSING = (OSError, AttributeError, ImportError, RuntimeError, ValueError, psutil.Error)
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Devices:
     device_kind: str | None
     num_devices: int | None
     device_memory_gb: float | None  # that JAX may use of each device; None on CPUs
-    error: str | None = None  # why JAX has no devices, or takes the CPU
+    device_error: str | None = None  # why JAX has no devices, or takes the CPU
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,27 +54,28 @@ class Machine:
     """A machine, in plain values of JSON; a GB is 1e9 bytes."""
 
     date: str  # UTC, ISO 8601
-    platform: str | None  # jax.default_backend(): "cpu", "gpu", "tpu"
+    # As `Devices` has them.
+    platform: str | None
     device_kind: str | None
     num_devices: int | None
-    device_memory_gb: float | None  # that JAX may use of each device; None on CPUs
-    device_error: str | None  # why JAX has no devices, or takes the CPU
+    device_memory_gb: float | None
+    device_error: str | None
     driver: str | None  # NVIDIA's driver, or libtpu
     system: str
     cpu: str | None  # model
     cores: int  # that this process may use
-    host_memory_gb: float | None  # of the machine, or of its container if that is less
+    host_memory_gb: float | None  # the machine's, or its container's if that is less
     host_memory_free_gb: float | None
     disk_free_gb: float | None  # where the working directory is
     python: str
-    versions: dict[str, str]  # by package; what is not installed is left out
-    compilers: dict[str, str]  # by command; what is not found is left out
+    versions: dict[str, str]  # of the installed packages, by name
+    compilers: dict[str, str]  # of the installed compilers, by command
     commit: str | None
 
 
 def describe() -> Machine:
     """Returns the machine, with the devices of this process: JAX starts them."""
-    return _with_host(devices())
+    return _machine(devices())
 
 
 def describe_apart(seconds: float = DEVICE_SECONDS) -> Machine:
@@ -83,7 +84,7 @@ def describe_apart(seconds: float = DEVICE_SECONDS) -> Machine:
     JAX reserves most of a GPU's memory when it starts, and may hang; here neither touches the
     caller.
     """
-    return _with_host(_devices_apart(seconds))
+    return _machine(_devices_apart(seconds))
 
 
 def devices() -> Devices:
@@ -111,31 +112,28 @@ def _no_devices(reason: str) -> Devices:
 def _devices_apart(seconds: float) -> Devices:
     command = [sys.executable, "-m", "jaxrl.experiments.doctor.machine", "--devices"]
     try:
-        found = _run(command, seconds)
+        process = _run(command, seconds)
     except subprocess.TimeoutExpired:
         return _no_devices(f"JAX did not start its devices within {seconds:g} s")
     except OSError as error:
         return _no_devices(str(error))
-    said = found.stderr.split("\n") if found.stderr else []
-    last = next((line for line in reversed(said) if line.strip()), "")
+    lines = [line for line in process.stderr.split("\n") if line.strip()]
+    last = lines[-1] if lines else ""
     try:
-        seen = Devices(**json.loads(found.stdout.splitlines()[-1]))
+        seen = Devices(**json.loads(process.stdout.splitlines()[-1]))
     except (IndexError, TypeError, ValueError):
-        return _no_devices(f"JAX ended with status {found.returncode}: {last}")
-    # Why it takes the CPU, if it says so.
-    because = last if seen.platform == "cpu" and last else seen.error
-    return dataclasses.replace(seen, error=because)
+        return _no_devices(f"JAX ended with status {process.returncode}: {last}")
+    if seen.platform == "cpu" and last:  # JAX's reason for the CPU
+        return dataclasses.replace(seen, device_error=last)
+    return seen
 
 
-def _with_host(found: Devices) -> Machine:
+def _machine(devices: Devices) -> Machine:
+    """Returns the machine that has these devices."""
     versions = installed_versions()
     return Machine(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        platform=found.platform,
-        device_kind=found.device_kind,
-        num_devices=found.num_devices,
-        device_memory_gb=found.device_memory_gb,
-        device_error=found.error,
+        **dataclasses.asdict(devices),
         driver=_driver() or versions.get("libtpu"),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         cpu=_cpu_model(),
@@ -187,10 +185,10 @@ def _gigabytes(size: float) -> float:
 def _output(command: list[str]) -> str | None:
     """Returns the output of a program that ends well and soon."""
     try:
-        found = _run(command, PROBE_SECONDS)
+        process = _run(command, PROBE_SECONDS)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    return found.stdout if found.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def _driver() -> str | None:
@@ -202,9 +200,8 @@ def _driver() -> str | None:
 def _cpu_model() -> str | None:
     with contextlib.suppress(OSError, ValueError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-        if found:
-            return found[1].strip()
+        if model := re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE):
+            return model[1].strip()
     return platform.processor() or None
 
 
@@ -253,14 +250,14 @@ def _compilers() -> dict[str, str]:
         words = shlex.split(os.environ.get("CXX", ""))
         commands |= {"$CXX": words} if words else {}
     commands |= {name: [name] for name in COMPILERS}
-    found: dict[str, str] = {}
+    compilers: dict[str, str] = {}
     for name, command in commands.items():
         lines = (_output([*command, "--version"]) or "").splitlines()
         # nvcc opens with its name and its copyright.
         version = next((line for line in lines if re.search(r"\d\.\d", line)), "").strip()
         if version:
-            found[name] = version
-    return found
+            compilers[name] = version
+    return compilers
 
 
 def _commit() -> str | None:

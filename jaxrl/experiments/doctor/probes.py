@@ -24,9 +24,9 @@ from jaxrl.runtime.mesh import fetch, make_mesh, num_local_devices
 from jaxrl.types import Agent, EnvEngine
 
 SOLVED = 0.9 * MAX_SCORE  # mean of the last 100 games
-LEARNING_SECONDS = 120.0  # of all seeds together
+LEARNING_SECONDS = 120.0  # for all seeds together
 SEEDS = (1, 2, 3)
-# Of each seed. Where it learns at all, 9,600 to 12,800 were enough.
+# Agent steps of each seed. Where it learns at all, 9,600 to 12,800 were enough.
 ATTEMPT_STEPS = 20_000
 
 # --- the overlapped order ------------------------------------------------------------------------
@@ -115,13 +115,13 @@ def observe_order(turns: int = 3) -> list[str]:
 
 def overlapped_order() -> Answer:
     """Reads XLA's schedule where it can be read, and else observes a run."""
-    kept, how = None, "read in XLA's schedule"
+    overlaps, how = None, "read in XLA's schedule"
     with contextlib.suppress(ImportError):
-        kept = _schedule_of_pong() if has_custom_call() else None
-    if kept is None:
+        overlaps = _schedule_of_pong() if has_custom_call() else None
+    if overlaps is None:
         how = "observed through host callbacks, for XLA's schedule cannot be read"
-        kept = observe_order() == ["send", *["receive", "send", "update"] * 3]
-    if kept:
+        overlaps = observe_order() == ["send", *["receive", "send", "update"] * 3]
+    if overlaps:
         return {"mark": "ok", "text": f"the emulators step while the update runs: {how}"}
     return {"mark": "cross", "text": f"the emulators wait for the update: {how}"}
 
@@ -144,7 +144,7 @@ def learning() -> Answer:
         engine = make_engine(config, plan.envs_per_device, num_local_devices(mesh))
         program = make_program(plan, make_agent(plan, engine.spec), (engine,), mesh)
         state = program.init()
-        if run is None:  # the seed is no part of the program
+        if run is None:  # the program does not depend on the seed
             run = program.run.lower(state, np.int32(1)).compile()
             began = time.perf_counter()
         interval = max(1, 800 // program.steps_per_update)

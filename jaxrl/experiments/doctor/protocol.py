@@ -1,8 +1,8 @@
-"""The probes of `jaxrl doctor`, and how they are asked: in a process that may hang or die.
+"""The probes of `jaxrl doctor`, which run in a process that may hang or die.
 
 `python -m jaxrl.experiments.doctor.protocol NAME ...` answers each with one line of JSON on
 standard output, or with nothing if it crashes or hangs. Nothing heavy is imported here: a broken
-JAX is a finding too.
+JAX is a result too.
 """
 
 import contextlib
@@ -36,16 +36,12 @@ class Answer(TypedDict, total=False):
     lost: bool  # whether the process has ended instead
 
 
-def _on_linux(_: Machine) -> bool:
+def _plays_atari(_: Machine) -> bool:
     return sys.platform.startswith("linux")  # elsewhere Catch is the only game
 
 
 def _has_custom_call(machine: Machine) -> bool:
     return machine.platform not in (None, "tpu")
-
-
-def _has_no_custom_call(machine: Machine) -> bool:
-    return not _has_custom_call(machine)
 
 
 def _always(_: Machine) -> bool:
@@ -60,8 +56,8 @@ class Probe(NamedTuple):
     """One probe."""
 
     run: str  # module:function, which returns an `Answer`
-    seconds: float  # that it may take; far more than any takes on two idle cores
-    needed: Callable[[Machine], bool]  # whether training does not work without what it checks
+    seconds: float  # time limit; far more than any takes on two idle cores
+    needed: Callable[[Machine], bool]  # whether training depends on it
     remedy: str
 
 
@@ -70,7 +66,7 @@ PROBES = {
     "EnvPool": Probe(
         "emulators:envpool",
         90.0,
-        _on_linux,
+        _plays_atari,
         "install it for this Python: pip install envpool (Linux on x86-64); Catch needs none",
     ),
     "custom call": Probe(
@@ -82,7 +78,7 @@ PROBES = {
     "host callbacks": Probe(
         "emulators:host_callbacks",
         90.0,
-        _has_no_custom_call,
+        lambda machine: not _has_custom_call(machine),
         "leave --env.interface at auto where there is a custom call, and look for another version "
         "of JAX",
     ),
@@ -129,7 +125,7 @@ PROBES = {
 }
 
 
-# --- the side that asks ---------------------------------------------------------------------------
+# --- the caller -----------------------------------------------------------------------------------
 
 
 class _Process:
@@ -142,11 +138,11 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,  # no file: the disk may be full
             start_new_session=True,  # its children end with it
-            # Most of a GPU's memory would be kept from a run beside it.
+            # JAX would reserve most of a GPU's memory, which a run beside it needs.
             env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ,
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
-        self._last = ""  # line of its errors that says something
+        self._last = ""  # line of its errors that has text
         threading.Thread(target=self._read, daemon=True).start()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -175,12 +171,12 @@ class _Process:
         return answer
 
     def _end(self) -> str:
-        """Says how the process ended: its signal or status, and its last line."""
+        """Returns how the process ended: its signal or status, and its last line."""
         try:
             status = self._process.wait(SECONDS_TO_END)
         except subprocess.TimeoutExpired:
             return "closed its output and does not end"
-        self._listener.join(SECONDS_TO_END)  # its own children may hold the pipe
+        self._listener.join(SECONDS_TO_END)  # the process's children may hold the pipe
         how = f"ended by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
         return f"{how}: {self._last}" if self._last else how
 
@@ -207,10 +203,10 @@ def _signal_name(number: int) -> str:
 def ask(
     names: Sequence[str], show: Callable[[str], None]
 ) -> Generator[tuple[str, Answer], None, None]:
-    """Runs probes one after another; where one ends its process, the next has a new one.
+    """Runs probes one after another; where a probe ends the process, the next has a new process.
 
     Args:
-      names: of PROBES.
+      names: names in PROBES.
       show: called with the name of each before it runs.
 
     Yields:
@@ -233,7 +229,7 @@ def ask(
             process.close()
 
 
-# --- the side that answers ------------------------------------------------------------------------
+# --- the process of the probes --------------------------------------------------------------------
 
 
 def run(name: str) -> Answer:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from jaxrl.errors import UserError
 
 Kind = Literal["rates", "score"]
-SCORE = 18.0  # of Pong, whose best is 21
+SCORE = 18.0  # mean return of Pong, whose best is 21
 DEVICES = (1, 2, 4, 8)  # as far as the machine has them
 
 
@@ -22,7 +22,7 @@ class SuiteMember:
     """One measurement: a `jaxrl` command in a separate process."""
 
     name: str
-    arguments: tuple[str, ...]  # of the `jaxrl` command
+    arguments: tuple[str, ...]  # words of the command after `jaxrl`
     seconds: float  # expected, with imports and compilation
     limit: float  # seconds after which it is ended
     kind: Kind  # rates: `bench`; score: `train`, ended where it reaches SCORE
@@ -43,15 +43,15 @@ class Size:
     """Environments, options and expected seconds of the members on one kind of machine."""
 
     name: str
-    games: int  # of vtrace, a multiple of its 20 minibatches
+    games: int  # for vtrace, a multiple of its 20 minibatches
     other_games: tuple[int, ...]
-    device_games: int  # of several devices, a multiple of 20 x 8
+    device_games: int  # for several devices, a multiple of 20 x 8
     timing: tuple[str, ...]
     training: dict[str, tuple[str, ...]]  # options of the recipes whose training is measured
     ga3c: tuple[str, ...]
-    strides: tuple[int, ...]  # of ga3c's first convolution, beside the file's 4
+    strides: tuple[int, ...]  # for ga3c's first convolution, beside the file's 4
     pong: dict[str, tuple[str, ...]]  # options of the recipes that train until SCORE
-    gpu_games: tuple[int, ...]  # of our own emulator on a GPU
+    gpu_games: tuple[int, ...]  # for jaxrl's emulator on a GPU
     seconds: float  # expected of one `bench` that compiles one program
     limit: float
     pong_seconds: dict[str, tuple[float, float]]  # expected, and limit
@@ -122,9 +122,9 @@ SMALL = Size(
 SIZES = {size.name: size for size in (FULL, SMALL)}
 
 
-def size_of(asked: str, platform: str) -> Size:
-    """Returns the size that is asked for; `auto` is small without an accelerator."""
-    return SIZES[asked] if asked != "auto" else SMALL if platform == "cpu" else FULL
+def size_of(name: str, platform: str) -> Size:
+    """Returns the size of this name; `auto` is small without an accelerator."""
+    return SIZES[name] if name != "auto" else SMALL if platform == "cpu" else FULL
 
 
 def custom_call(machine: dict[str, Any]) -> bool:
@@ -146,7 +146,7 @@ def plan(
       size: FULL or SMALL.
       num_devices: accelerators of the machine; all but the members named devices-N take one.
       custom_call: whether the machine has EnvPool's custom call.
-      gpu: whether it has NVIDIA's GPUs, which play our own emulator's games.
+      gpu: whether it has NVIDIA's GPUs, which jaxrl's emulator plays on.
     """
     games = ("--num-envs", str(size.games))
     trained = ("--loads", "loop", "training")
@@ -177,17 +177,17 @@ def plan(
     members += _emulators(size) if gpu else []
     members += [_train(recipe, size, options) for recipe, options in size.pong.items()]
     if num_devices > 1:
-        members = [_on(1, member) for member in members]
+        members = [_limited(1, member) for member in members]
         for number in (n for n in DEVICES if n <= num_devices):
             options = ("--num-envs", str(size.device_games), *trained)
-            members.append(_on(number, _bench(f"devices-{number}", "vtrace", size, options)))
+            members.append(_limited(number, _bench(f"devices-{number}", "vtrace", size, options)))
     return members
 
 
 def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember]:
     """Returns the members of these names, in the members' order; all without names.
 
-    Raises `UserError` where one is unknown.
+    Raises `UserError` for an unknown name.
     """
     known = [member.name for member in members]
     for name in names:
@@ -201,7 +201,7 @@ def chosen(members: list[SuiteMember], names: Sequence[str]) -> list[SuiteMember
 
 
 def _emulators(size: Size) -> list[SuiteMember]:
-    """Returns the members of our own emulator: its threads, by both ways to them, and the GPU's."""
+    """Returns the members of jaxrl's emulator: its threads, by both interfaces, and the GPU."""
     # Observations of a short rollout fit beside the most games.
     short = ("--env.engine", "atari2600", "--agent.rollout-length", "1")
     fewest = size.gpu_games[0]
@@ -220,8 +220,8 @@ def _emulators(size: Size) -> list[SuiteMember]:
 # --- helpers -------------------------------------------------------------------------------------
 
 
-def _on(num_devices: int, member: SuiteMember) -> SuiteMember:
-    """Returns the member on this number of devices; without the option it takes all."""
+def _limited(num_devices: int, member: SuiteMember) -> SuiteMember:
+    """Returns the member limited to this number of devices; by itself it takes all."""
     arguments = (*member.arguments, "--parallel.num-devices", str(num_devices))
     return dataclasses.replace(member, arguments=arguments)
 

@@ -7,17 +7,42 @@ import contextlib
 import dataclasses
 import json
 import statistics
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxrl.errors import UserError
-from jaxrl.experiments.suite import table
-from jaxrl.experiments.suite.plan import SuiteMember
-from jaxrl.experiments.suite.table import Record
+from jaxrl.experiments.suite.plan import Kind, SuiteMember
 from jaxrl.runs.files import replace_text
 
 RECORDS, LOGS, RUNS = PARTS = ("members", "logs", "runs")  # directories of a suite
-ATTEMPTS = 2  # of a member that fails, each in another call
+ATTEMPTS = 2  # attempts at a member that fails, each in another call
+# Positions in the queue. A stopped member comes after new ones: if it is slower than expected, it
+# would take the time of every call. A begun member took its suite down.
+ORDER = {"new": 0, "stopped": 1, "failed": 2, "begun": 2, "done": 3}
+SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # equal on the same machine
+
+State = Literal["begun", "done", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The progress and result of a member, in plain values of JSON."""
+
+    name: str
+    kind: Kind
+    size: str
+    command: str
+    state: State  # begun: in progress, or its suite was killed
+    attempts: int  # that failed, or are in progress
+    date: str
+    commit: str | None
+    machine: dict[str, Any]
+    reason: str = ""  # why there is no result
+    exit_status: int | None = None  # negative: the signal
+    seconds: float = 0.0  # that the process took
+    result: dict[str, Any] = field(default_factory=dict)
+    process: dict[str, float] = field(default_factory=dict)  # pid and time of creation
 
 
 def read(output: Path) -> dict[str, Record]:
@@ -39,11 +64,11 @@ def write(output: Path, record: Record) -> None:
 def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
     """Refuses a directory that holds something else. Raises `UserError`."""
     if output.exists() and not output.is_dir():
-        raise UserError(f"'{output}' is no directory: choose another --output")
+        raise UserError(f"'{output}' is not a directory: choose another --output")
     if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
         raise UserError(f"'{output}' holds no suite: choose another --output")
     for record in read(output).values():
-        if any(record.machine.get(key) != machine.get(key) for key in table.SAME):
+        if any(record.machine.get(key) != machine.get(key) for key in SAME):
             raise UserError(f"'{output}' is of another machine: choose another --output")
         if record.size != size:
             raise UserError(
@@ -56,7 +81,7 @@ def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
 
 
 def counted(member: SuiteMember, records: dict[str, Record]) -> Record | None:
-    """Returns the record of a member; one of another command, as an older version's, is none."""
+    """Returns the record of a member; None where its command differs, as an older version's."""
     record = records.get(member.name)
     return record if record is not None and record.command == member.command else None
 
@@ -66,21 +91,17 @@ def queue(
 ) -> list[SuiteMember]:
     """Returns the members to try: new ones first, then those stopped, then those that failed.
 
-    `named` ones are tried as often as they are asked for, those that are done too.
+    Members that are `named` are tried in every call, also those that are done.
     """
-    found = {m.name: record for m in members if (record := counted(m, records))}
-    fresh = [m for m in members if m.name not in found]
-    # Behind them: one that is slower than expected would take the time of every call.
-    stopped = [m for m in members if m.name in found and found[m.name].state == "stopped"]
-    again = [
-        m
-        for m in members
-        if m.name in found
-        and found[m.name].state in ("failed", "begun")
-        and (named or found[m.name].attempts < ATTEMPTS)
-    ]
-    done = [m for m in members if named and m.name in found and found[m.name].state == "done"]
-    return fresh + stopped + again + done
+    states = {m.name: record.state if (record := counted(m, records)) else "new" for m in members}
+
+    def is_due(member: SuiteMember) -> bool:
+        state = states[member.name]
+        if named or state in ("new", "stopped"):
+            return True
+        return state != "done" and records[member.name].attempts < ATTEMPTS
+
+    return sorted(filter(is_due, members), key=lambda member: ORDER[states[member.name]])
 
 
 def expected(member: SuiteMember, members: list[SuiteMember], records: dict[str, Record]) -> float:

@@ -1,22 +1,21 @@
-"""The result of a member of a suite, as its process has left it: printed, or in a run directory."""
+"""The result of a suite's member, which its process printed or left in a run directory."""
 
 import contextlib
 import dataclasses
 import json
-import os
 import re
 import signal
 from pathlib import Path
 from typing import Any, Literal
 
 from jaxrl.errors import UserError
+from jaxrl.experiments.runner import last_line, log_tail, printable
 from jaxrl.experiments.suite.plan import SCORE
-from jaxrl.experiments.suite.table import Record
-from jaxrl.experiments.sweep import last_line
+from jaxrl.experiments.suite.records import Record
 from jaxrl.runs import layout, metrics
 from jaxrl.runs.directory import settings_by_key
 
-LOG_TAIL = 100_000  # bytes at the end of a log in which an error is looked for
+LOG_TAIL = 100_000  # bytes at the end of a log that may name the error
 ERROR = re.compile(r"RESOURCE_EXHAUSTED|^jaxrl: (?!warning)|^\S*(Error|Exception)\b")
 
 End = Literal["ended", "limit", "deadline", "signal", "reached"]
@@ -31,17 +30,14 @@ def named_status(status: int | None) -> str:
 
 def last_error(log: Path) -> str:
     """Returns the line of a log that names its last error, or else its last line."""
-    with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL))
-        lines = file.read().decode(errors="replace").split("\n")
-    found = next((line for line in reversed(lines) if ERROR.search(line)), None)
-    return last_line(log) if found is None else "".join(c for c in found if c.isprintable()).strip()
+    errors = [line for line in log_tail(log, LOG_TAIL) if ERROR.search(line)]
+    return printable(errors[-1]) if errors else last_line(log)
 
 
-def with_rates(record: Record, how: End, printed: Path) -> Record:
+def record_rates(record: Record, how: End, printed: Path) -> Record:
     """Returns the record with the object that `bench --json` has printed."""
     if how != "ended" or record.exit_status != 0:
-        return _without_result(record, how)
+        return _unfinished(record, how)
     for line in reversed(printed.read_text(encoding="utf-8", errors="replace").splitlines()):
         with contextlib.suppress(ValueError):
             result = json.loads(line)
@@ -50,20 +46,20 @@ def with_rates(record: Record, how: End, printed: Path) -> Record:
     return dataclasses.replace(record, state="failed", reason="printed no result")
 
 
-def with_score(record: Record, how: End, run_dir: Path) -> Record:
+def record_score(record: Record, how: End, run_dir: Path) -> Record:
     """Returns the record with the steps and seconds to SCORE, or with how far it came."""
-    found = score_of(run_dir)
-    ran_out = how == "limit" and found["steps"] > 0
-    if found["step"] is not None or ran_out or (how == "ended" and record.exit_status == 0):
-        return _done(record, found)
-    return dataclasses.replace(_without_result(record, how), result=found)
+    score = score_of(run_dir)
+    ran_out = how == "limit" and score["steps"] > 0
+    if score["step"] is not None or ran_out or (how == "ended" and record.exit_status == 0):
+        return _done(record, score)
+    return dataclasses.replace(_unfinished(record, how), result=score)
 
 
 def _done(record: Record, result: dict[str, Any]) -> Record:
     return dataclasses.replace(record, state="done", reason="", result=result)
 
 
-def _without_result(record: Record, how: End) -> Record:
+def _unfinished(record: Record, how: End) -> Record:
     """Returns the record as stopped by the suite, or as failed."""
     if how not in ("signal", "deadline"):
         return dataclasses.replace(record, state="failed")
@@ -77,7 +73,7 @@ def score_of(run_dir: Path) -> dict[str, Any]:
 
     `step`, `frames` and `seconds` (of training, without compilation) are None where it has not.
     Means of first games, which favor short ones, do not count; `unknown` says why they cannot be
-    told from the others.
+    distinguished from the others.
     """
     try:
         rows = metrics.read(run_dir)

@@ -1,8 +1,8 @@
 """Runs the members of a suite, one after another, and writes each result at once.
 
 A member is a process group with a time limit: one that hangs is ended with its children, one that
-dies is named with its last line, and the others go on. The same suite again leaves out what is done
-and tries last what failed (`records`).
+dies is named with its last line, and the others go on. The same suite again skips members that are
+done and tries last those that failed (`records`).
 """
 
 import contextlib
@@ -22,6 +22,7 @@ import psutil
 
 from jaxrl.errors import RunError
 from jaxrl.experiments.doctor.machine import describe_apart
+from jaxrl.experiments.runner import SignalRelay, Turn, last_line, turns
 from jaxrl.experiments.suite import table
 from jaxrl.experiments.suite.plan import SuiteMember
 from jaxrl.experiments.suite.records import (
@@ -29,6 +30,7 @@ from jaxrl.experiments.suite.records import (
     PARTS,
     RECORDS,
     RUNS,
+    Record,
     counted,
     expected,
     queue,
@@ -39,12 +41,10 @@ from jaxrl.experiments.suite.result import (
     End,
     last_error,
     named_status,
+    record_rates,
+    record_score,
     score_of,
-    with_rates,
-    with_score,
 )
-from jaxrl.experiments.suite.table import Record
-from jaxrl.experiments.sweep import SignalRelay, last_line
 from jaxrl.formatting import duration, no_option
 from jaxrl.runs.lock import hold_directory
 
@@ -66,17 +66,17 @@ class SuiteCall:
     output: Path
     size: str
     machine: dict[str, Any]  # as `machine.Machine` has it
-    deadline: float  # of time.monotonic, by which all has ended
+    deadline: float  # value of time.monotonic by which all has ended
     stop: SignalRelay
     grace: float = GRACE
 
 
 def probe() -> dict[str, Any]:
     """Returns the machine, as a short-lived process sees it. Raises `RunError` without devices."""
-    found = dataclasses.asdict(describe_apart())
-    if found["platform"] is None:
-        raise RunError(f"JAX has no devices ({found['device_error']}): see `jaxrl doctor`")
-    return found
+    machine = dataclasses.asdict(describe_apart())
+    if machine["platform"] is None:
+        raise RunError(f"JAX has no devices ({machine['device_error']}): see `jaxrl doctor`")
+    return machine
 
 
 def run(
@@ -95,50 +95,37 @@ def run(
     """
     output, records = call.output, read(call.output)
     table.write(output, members, records, call.machine, call.size)
-    waiting = queue(only or members, records, named=only is not None)
-    passed = 0
-    for place, member in enumerate(waiting, start=1):
-        label = f"[{place}/{len(waiting)}] {member.name}"
+    waiting = {member.name: member for member in queue(only or members, records, only is not None)}
+    skipped = 0
+    for turn, member in turns(waiting, display, call.stop):
         left = call.deadline - call.grace - time.monotonic()
-        seconds = expected(member, members, records)
-        if call.stop.signal is not None:
-            break
-        if seconds > left:
-            passed += 1
+        if expected(member, members, records) > left:
+            skipped += 1
             continue
-        display.say(f"{label}: {member.command}")
+        turn.begin(member.command)
         before = counted(member, records)
-        record = _measure(member, call, before, _shower(display, label))
-        display.show("")
-        stopped = record.state == "stopped"
-        kept = before if before and before.state == "done" and stopped else record
-        records[member.name] = kept
-        write(output, kept)
+        record = _measure(member, call, before, turn)
+        if record.state == "stopped" and before is not None and before.state == "done":
+            records[member.name] = before
+        else:
+            records[member.name] = record
+        write(output, records[member.name])
         table.write(output, members, records, call.machine, call.size)
-        display.say(f"{label}: {table.outcome(record)} ({duration(record.seconds)})")
-    if passed:
-        display.say(f"{passed} not begun: they would not have ended in time")
+        turn.end(f"{table.outcome(record)} ({duration(record.seconds)})")
+    if skipped:
+        display.say(f"{skipped} not begun: they would not have ended in time")
     return records
 
 
-def _shower(display: "Display", label: str) -> Callable[[Path], None]:
-    def show(log: Path) -> None:
-        display.show(f"{label}  {last_line(log)}")
-
-    return show
+# --- a member -------------------------------------------------------------------------------------
 
 
-# --- one member -----------------------------------------------------------------------------------
-
-
-def _measure(
-    member: SuiteMember, call: SuiteCall, before: Record | None, show: Callable[[Path], None]
-) -> Record:
+def _measure(member: SuiteMember, call: SuiteCall, before: Record | None, turn: Turn) -> Record:
     attempts = 0 if before is None or before.state == "done" else before.attempts
     log = call.output / LOGS / f"{member.name}.log"
     printed = log.with_suffix(".out")
     run_dir = _new_run_dir(call.output / RUNS, member.name)
-    words = [*PROGRAM, *member.arguments, *_unseen(member, run_dir)]
+    command = [*PROGRAM, *member.arguments, *_unseen(member, run_dir)]
     record = Record(
         name=member.name,
         kind=member.kind,
@@ -153,13 +140,13 @@ def _measure(
     began = time.monotonic()
     with log.open("wb") as errors, printed.open("wb") as results:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=results, stderr=errors,
+            command, stdin=subprocess.DEVNULL, stdout=results, stderr=errors,
             start_new_session=True, env=os.environ | ENVIRONMENT,
         )  # fmt: skip
     try:
         write(call.output, dataclasses.replace(record, process=_identity(process.pid)))
-        how = _watch(process, member, call, run_dir, lambda: show(log))
-        said = last_line(log)  # before it is asked to end, and says so
+        how = _watch(process, member, call, run_dir, lambda: turn.show(log))
+        last = last_line(log)  # before SIGTERM adds to it
         if how != "ended":
             _terminate(process, call.grace)
     finally:
@@ -167,14 +154,14 @@ def _measure(
     seconds = round(time.monotonic() - began, 1)
     record = dataclasses.replace(record, exit_status=status, seconds=seconds)
     if how == "limit":
-        record = dataclasses.replace(record, reason=f"no end within {member.limit:.0f} s: {said}")
+        record = dataclasses.replace(record, reason=f"no end within {member.limit:.0f} s: {last}")
     elif how == "ended":
         record = dataclasses.replace(
             record, reason=f"{named_status(status)}: {last_error(log) or 'no word'}"
         )
     if member.kind == "rates":
-        return with_rates(record, how, printed)
-    return with_score(record, how, run_dir)
+        return record_rates(record, how, printed)
+    return record_score(record, how, run_dir)
 
 
 def _unseen(member: SuiteMember, run_dir: Path) -> list[str]:

@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from jaxrl.experiments.suite.plan import Kind, SuiteMember
+from jaxrl.experiments.suite.plan import SuiteMember
+from jaxrl.experiments.suite.records import Record
 from jaxrl.runs.files import replace_text
 
 RESULTS, TABLE = "results.json", "results.md"
@@ -15,30 +15,6 @@ HEAD = """| member | measured | steps/s, median | lowest to highest | share of t
 |---|---|---|---|---|---|
 """
 LONGEST = 200  # characters of a reason in the table
-SAME = ("platform", "device_kind", "num_devices", "cpu", "cores")  # of one machine
-
-State = Literal["begun", "done", "failed", "stopped"]
-
-
-@dataclass(frozen=True)
-class Record:
-    """One member, as far as it came, in plain values of JSON."""
-
-    name: str
-    kind: Kind
-    size: str
-    command: str
-    state: State  # begun: in progress, or its suite was killed
-    attempts: int  # that failed, or are in progress
-    date: str
-    commit: str | None
-    machine: dict[str, Any]
-    reason: str = ""  # why there is no result
-    exit_status: int | None = None  # negative: the signal
-    seconds: float = 0.0  # of the process
-    result: dict[str, Any] = field(default_factory=dict)
-    process: dict[str, float] = field(default_factory=dict)  # pid and time of creation
-
 
 # --- results.json ---------------------------------------------------------------------------------
 
@@ -51,10 +27,10 @@ def write(
     size: str,
 ) -> None:
     """Writes results.json and results.md, each whole or not at all."""
-    found = results(members, records, machine, size)
-    replace_text(output / RESULTS, json.dumps(found, indent=2) + "\n")
+    suite = results(members, records, machine, size)
+    replace_text(output / RESULTS, json.dumps(suite, indent=2) + "\n")
     title = "# Results of `jaxrl bench --suite`\n\n"
-    replace_text(output / TABLE, title + markdown(found))
+    replace_text(output / TABLE, title + markdown(suite))
 
 
 def results(
@@ -87,9 +63,9 @@ def software(machine: dict[str, Any]) -> dict[str, str | None]:
     return {"Python": python, "driver": driver, **machine.get("versions", {})}
 
 
-def marked(measured: dict[str, str | None], machine: dict[str, Any]) -> dict[str, Any]:
+def marked(versions: dict[str, str | None], machine: dict[str, Any]) -> dict[str, Any]:
     """Returns `software` for a row that was measured with other versions than the machine has."""
-    return {} if measured == software(machine) else {"software": measured}
+    return {} if versions == software(machine) else {"software": versions}
 
 
 # --- as a table -----------------------------------------------------------------------------------
@@ -103,12 +79,12 @@ def outcome(record: Record) -> str:
     return "; ".join(f"{what} {figure}" for what, figure, *_ in _cells(row))
 
 
-def markdown(found: dict[str, Any]) -> str:
+def markdown(suite: dict[str, Any]) -> str:
     """Returns the machine, the table and the names of the members without a result."""
-    lines = [describe(found), "", HEAD.rstrip()]
-    for row in found["members"]:
+    lines = [describe(suite), "", HEAD.rstrip()]
+    for row in suite["members"]:
         name = row["name"]
-        if others := _others(row, found):
+        if others := _others(row, suite):
             name += f" ({', '.join(others)})"
         if row["state"] == "failed":
             lines.append(_line(name, "failed", _plain(row["reason"]), "-", "-", row["command"]))
@@ -116,17 +92,17 @@ def markdown(found: dict[str, Any]) -> str:
             for number, cells in enumerate(_cells(row)):
                 first = number == 0
                 lines.append(_line(name if first else "", *cells, row["command"] if first else ""))
-    waiting = [row["name"] for row in found["members"] if row["state"] not in ("failed", "done")]
+    waiting = [row["name"] for row in suite["members"] if row["state"] not in ("failed", "done")]
     if waiting:
         lines += ["", f"Not measured yet: {', '.join(waiting)}."]
     return "\n".join(lines) + "\n"
 
 
-def _others(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
+def _others(row: dict[str, Any], suite: dict[str, Any]) -> list[str]:
     """Returns the commit and the versions of a row that are not those above the table."""
-    commit = row.get("commit", found["commit"])
-    others = [f"commit {_short(commit)}"] if commit != found["commit"] else []
-    here = software(found["machine"])
+    commit = row.get("commit", suite["commit"])
+    others = [f"commit {_short(commit)}"] if commit != suite["commit"] else []
+    here = software(suite["machine"])
     there = row.get("software", here)
     for name in [*there, *(name for name in here if name not in there)]:
         if there.get(name) != here.get(name):
@@ -134,9 +110,9 @@ def _others(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
     return others
 
 
-def describe(found: dict[str, Any]) -> str:
+def describe(suite: dict[str, Any]) -> str:
     """Returns the machine, its versions, the commit and the date in one paragraph."""
-    machine, versions = found["machine"], found["machine"]["versions"]
+    machine, versions = suite["machine"], suite["machine"]["versions"]
     memory = machine.get("device_memory_gb")
     devices = f"{machine['num_devices']} x {machine['device_kind']}"
     parts = [
@@ -148,7 +124,7 @@ def describe(found: dict[str, Any]) -> str:
     installed = ["Python " + machine["python"], *(f"{k} {v}" for k, v in versions.items())]
     return (
         f"Machine: {', '.join(part for part in parts if part)}. Versions: {', '.join(installed)}. "
-        f"Commit {_short(found['commit'])}, {found['date']}, size {found['size']}. Members "
+        f"Commit {_short(suite['commit'])}, {suite['date']}, size {suite['size']}. Members "
         "are measured one after another, minutes apart: only their shares compare."
     )
 
@@ -167,9 +143,8 @@ def _line(name: str, what: str, figure: str, spread: str, share: str, command: s
 
 def _plain(text: str) -> str:
     """Returns a text that breaks no table and no page."""
-    words = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
-    words = words.replace("<", "&lt;")
-    return words if len(words) <= LONGEST else words[:LONGEST] + " ..."
+    plain = " ".join(text.split()).replace("|", "\\|").replace("`", "'").replace("<", "&lt;")
+    return plain if len(plain) <= LONGEST else plain[:LONGEST] + " ..."
 
 
 def _cells(row: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -180,8 +155,8 @@ def _cells(row: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     loads = {k: v for k, v in row["result"].items() if isinstance(v, dict) and "share" in v}
     loop = loads.pop("loop", None)
     for load, rate in loads.items():
-        one = rate["lowest"] == rate["highest"]  # repeat
-        spread = "-" if one else f"{rate['lowest']:,.0f} to {rate['highest']:,.0f}"
+        lowest, highest = rate["lowest"], rate["highest"]  # equal after a single repeat
+        spread = "-" if lowest == highest else f"{lowest:,.0f} to {highest:,.0f}"
         share = f"{rate['share']:.2f} of {loop['steps_per_second']:,.0f}" if loop else "-"
         yield load, f"{rate['steps_per_second']:,.0f}", spread, share
 
