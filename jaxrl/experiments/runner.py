@@ -37,7 +37,7 @@ class SignalRelay:
     """
 
     def __init__(self) -> None:
-        self.signal: int | None = None  # the first one
+        self.signal: int | None = None  # the first that came
         self._process: subprocess.Popen[bytes] | None = None
 
     def handle(self, number: int, _: Any = None) -> None:
@@ -60,7 +60,7 @@ class SignalRelay:
 
     @contextlib.contextmanager
     def passing_to(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Passes signals to this process, also one that came while it started."""
+        """Passes signals to this process, also a signal that came while it started."""
         self._process = process
         if self.signal is not None:
             process.send_signal(signal.SIGTERM)
@@ -177,7 +177,7 @@ def _process(member: Member, stop: SignalRelay, look: Callable[[], None] | None)
     with log:
         log.write(f"$ {shlex.join(words)}\n".encode())
         log.flush()
-        # SLURM sends submitit's signal to all processes of a job: it would kill this one unsaved.
+        # SLURM sends submitit's signal to all processes of a job: this one would end unsaved.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
         try:
             process = subprocess.Popen(

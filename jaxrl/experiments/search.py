@@ -1,6 +1,6 @@
 """Searches hyperparameters by Optuna; every trial trains as the members of a sweep do.
 
-A trial's runs are ROOT/trial-N-GAME-seedSEED, one for each seed, and ROOT/study.db has the trials.
+A trial's runs are ROOT/trial-N-GAME-seedSEED for each seed, and ROOT/study.db has the trials.
 A trial that was stopped or failed stays open there: the same command continues it, and repeats no
 trial that ended. The first trial is the recipe itself, so that the best is never worse than it.
 """
@@ -98,7 +98,7 @@ def _pruner(plan: StudyPlan) -> optuna.pruners.BasePruner:
 
 
 def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
-    """Refuses another study than the one that was begun; only the number of trials may change."""
+    """Refuses a study that differs from the begun study in more than the number of trials."""
     options = json.loads(json.dumps(plan.to_json()))
     begun = study.user_attrs.get(OPTIONS)
     if begun is None:
@@ -111,7 +111,7 @@ def _check_same(plan: StudyPlan, study: optuna.Study, root: Path) -> None:
 
 
 def _open_trial(study: optuna.Study, plan: StudyPlan, number: int) -> optuna.Trial:
-    """Returns the trial of this number: new, or the one that was stopped."""
+    """Returns the trial of this number: new, or one that was stopped."""
     # Each trial has a generator: a single one would repeat itself after a resume.
     [seed] = np.random.SeedSequence([plan.options.sampler_seed, number]).generate_state(1)
     study.sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=int(seed))

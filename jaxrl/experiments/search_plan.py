@@ -21,7 +21,7 @@ from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError, nearest
 from jaxrl.experiments.members import Member
 
-LINES = 50  # of metrics.jsonl in each run, at least: pruning and the objective read the curve
+LINES = 50  # lines of metrics.jsonl in each run, at least: pruning and objective read the curve
 # Keys that neither [search] nor [set] may have, with what gives them.
 FIXED = {
     "game": "give game at the top of the file",

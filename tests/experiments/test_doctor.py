@@ -328,7 +328,7 @@ FAKE = textwrap.dedent(
 def asked(monkeypatch, names, seconds=10.0):
     monkeypatch.setattr(protocol, "COMMAND", (sys.executable, "-c", FAKE))
     for name in {*names, "hang"}:
-        probe = protocol.Probe("", 0.5 if name == "hang" else seconds, protocol._never, "")
+        probe = protocol.Probe("", 0.5 if name == "hang" else seconds, "")
         monkeypatch.setitem(protocol.PROBES, name, probe)
     shown = []
     found = dict(protocol.ask(names, shown.append))

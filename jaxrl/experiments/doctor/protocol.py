@@ -44,21 +44,13 @@ def _has_custom_call(machine: Machine) -> bool:
     return machine.platform not in (None, "tpu")
 
 
-def _always(_: Machine) -> bool:
-    return True
-
-
-def _never(_: Machine) -> bool:
-    return False
-
-
 class Probe(NamedTuple):
-    """One probe."""
+    """A probe and its limit."""
 
     run: str  # module:function, which returns an `Answer`
     seconds: float  # time limit; far more than any takes on two idle cores
-    needed: Callable[[Machine], bool]  # whether training depends on it
     remedy: str
+    needed: Callable[[Machine], bool] = lambda _: False  # whether training depends on it
 
 
 # In their order.
@@ -66,61 +58,57 @@ PROBES = {
     "EnvPool": Probe(
         "emulators:envpool",
         90.0,
-        _plays_atari,
         "install it for this Python: pip install envpool (Linux on x86-64); Catch needs none",
+        _plays_atari,
     ),
     "custom call": Probe(
         "emulators:custom_call",
         90.0,
-        _has_custom_call,
         "train with --env.interface callback, and look for another version of EnvPool or JAX",
+        _has_custom_call,
     ),
     "host callbacks": Probe(
         "emulators:host_callbacks",
         90.0,
-        lambda machine: not _has_custom_call(machine),
         "leave --env.interface at auto where there is a custom call, and look for another version "
         "of JAX",
+        lambda machine: not _has_custom_call(machine),
     ),
     "Atari 2600": Probe(
         "emulators:atari2600",
         240.0,
-        _never,
         "install a C++ compiler (g++); until then env.engine = 'auto' takes EnvPool, which is "
         "slower",
     ),
     "Atari 2600 stream": Probe(
         "emulators:atari2600_stream",
         240.0,
-        _never,
         "leave --env.interface at auto, which takes host callbacks",
     ),
     "Atari 2600 on GPU": Probe(
         "emulators:atari2600_gpu",
         480.0,
-        _never,
         "leave --env.interface at auto, which takes the emulator's threads",
     ),
     "gradients": Probe(
         "gradients:compare",
         240.0,
-        _always,
         "look for another version of JAX, its plugin or the driver; JAX_PLATFORMS=cpu trains on "
         "the CPU",
+        lambda _: True,
     ),
     "overlapped order": Probe(
         "probes:overlapped_order",
         180.0,
-        _never,
         "train with --parallel.order strict, which loses nothing here; look for another version of "
         "JAX",
     ),
     "learning": Probe(
         "probes:learning",
         240.0,
-        _always,
         "look for another version of JAX; --parallel.num-devices 1 and JAX_PLATFORMS=cpu say "
         "whether devices or their network are at fault",
+        lambda _: True,
     ),
 }
 
