@@ -12,14 +12,15 @@ from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
-from jaxrl.envs import make_engine, make_engines
+from jaxrl.envs import make_engine
 from jaxrl.envs.envpool import engine as envpool_engine
 from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.errors import EngineError, UserError
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
-from tests.conftest import planned, recipe_file
+from tests.conftest import recipe_file
 from tests.envs.test_envpool import play, random_actions
+from tests.integration.test_devices import run
 
 BASE = Config().replaced(
     game="space_invaders",
@@ -46,23 +47,14 @@ def test_both_engines_give_the_same_trajectories():
     assert timesteps.reset.any()
 
 
-def trained(engine, num_devices, groups, updates):
+def trained(interface, num_devices, groups, updates):
     config = BASE.replaced(
         game="pong",
-        env={"interface": engine},
+        env={"interface": interface},
         num_envs=8,
-        parallel={"groups": groups, "order": "overlapped"},
+        parallel={"num_devices": num_devices, "groups": groups, "order": "overlapped"},
     )
-    mesh = make_mesh(num_devices)
-    plan = planned(config, mesh.size)
-    engines = make_engines(plan, num_devices)
-    agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_device))
-    program = make_program(plan, agent, engines, mesh)
-    state = jax.device_get(program.run(program.init(), np.int32(updates)))
-    for one in engines:
-        one.check()
-        one.close()
-    return state
+    return run(config, updates)
 
 
 @pytest.mark.slow

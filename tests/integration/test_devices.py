@@ -79,6 +79,7 @@ def run(config, turns):
     program = make_program(plan, agent, engines, mesh)
     end = jax.device_get(program.run(program.init(), np.int32(turns)))
     for engine in engines:
+        engine.check()
         engine.close()
     return end
 
