@@ -97,15 +97,15 @@ def test_mistakes_of_a_caller_are_named(changes, message):
 
 def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train, "_train", lambda asked, *_: train.Outcome(asked.path, 80, None))
+    monkeypatch.setattr(train, "_train", lambda request, *_: train.Outcome(request.path, 80, None))
     config = catch_config(seed=3, parallel={"sync_every": 1})
     run = jaxrl.train(config)
     assert run.step == 80
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert run_dir.samefile(run.directory)
     assert run_dir.name.startswith("catch-a2c-seed3-")
-    kept = jaxrl.load_config(run_dir / "config.toml")
-    assert (kept.run_dir, kept.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
+    written = jaxrl.load_config(run_dir / "config.toml")
+    assert (written.run_dir, written.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
 
 
 @pytest.mark.slow
