@@ -95,7 +95,7 @@ def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None
     shows each process only its own GPUs, and only the first if a machine runs a single process.
 
     Args:
-      environment: of this process.
+      environment: this process's variables.
       present: GPUs of the machine.
 
     Raises `UserError` if the launcher's variables make no sense.

@@ -84,7 +84,7 @@ class Evaluator:
         config, stop = self._session.config, self._session.stop
         actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
         episodes = config.evaluation.episodes
-        # Other games each time, and others than at the end of training: the highest mean of many
+        # Games differ each time, and from those at the end of training: the highest mean of many
         # evaluations is partly luck, which must not count twice.
         seed = 1 + step % 2**30
         try:

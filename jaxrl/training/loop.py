@@ -32,9 +32,9 @@ def run(
     """Trains until the last update or a signal, and saves before it returns.
 
     Args:
-      sessions: of the run, or of each member of a population.
+      sessions: one, or one for each member of a population.
       compiled: the program.
-      state: of training.
+      state: the complete state of training.
       begun: the progress of each session's run.
       compile_seconds: that compiling took.
       new_games: whether all games begin with this session, so that the first to end are short.

@@ -35,9 +35,9 @@ def check_fits(
     Args:
       agent: the algorithm's settings.
       num_envs: environments over all devices.
-      free_bytes: of the host's or the device's memory that holds the transitions.
+      free_bytes: free memory of the host or the device that holds the transitions.
       share: fraction of all devices' transitions that it holds.
-      copies: of them, 2 where a checkpoint passes through the same memory.
+      copies: copies of the transitions, 2 where a checkpoint passes through the same memory.
       where: the place's name, for the message.
       frame_shape: height and width of a frame in pixels.
       core_size: numbers of a recurrent core's state; 0 without one.

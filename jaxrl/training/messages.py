@@ -11,7 +11,7 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
     """Returns the lines that say what is trained, on which devices, for how long and where to.
 
     Args:
-      sessions: of the run, or of each member of a population.
+      sessions: one, or one for each member of a population.
       where: directory of the run or the population.
     """
     session = sessions[0]

@@ -29,16 +29,16 @@ class ResumePoint(NamedTuple):
     """The checkpoint that a session continues from."""
 
     checkpoint: int | None = None  # agent step; None starts the run
-    changes: tuple[dict[str, Any], ...] = ()  # of each run's configuration, by key: [before, now]
+    changes: tuple[dict[str, Any], ...] = ()  # for each run, by key: [before, now]
 
 
 class Survey(NamedTuple):
     """The checkpoints of a run, or of all members of a population, as process 0 sees them."""
 
     step: int | None  # the newest that all have; None where no checkpoint exists yet
-    damaged: list[dict[str, str]]  # of each run: agent step -> damage
-    configs: Sequence[dict[str, Any]] = ()  # of each run, that the checkpoint was saved with
-    overridden: Sequence[dict[str, Any]] = ()  # of each run, values by key
+    damaged: list[dict[str, str]]  # for each run, agent step -> damage
+    configs: Sequence[dict[str, Any]] = ()  # for each run, its configuration in the checkpoint
+    overridden: Sequence[dict[str, Any]] = ()  # for each run, values by key
 
 
 def find(
@@ -73,8 +73,8 @@ def choose(survey: Survey, configs: Sequence[Config], override: tuple[str, ...])
     """Returns the checkpoint to continue from. Raises `UserError`.
 
     Args:
-      survey: of the runs.
-      configs: of the runs, to go on with.
+      survey: the runs' checkpoints.
+      configs: the runs' configurations, to go on with.
       override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
     """
     if survey.step is None:
@@ -196,12 +196,12 @@ def _why_new_games(saved: str, here: str) -> str:
 def continue_games(
     sessions: Sequence[TrainingSession], new: LoopState, restored: Sequence[Restored]
 ) -> LoopState:
-    """Returns the restored state with its games, or new ones where it holds none; says which.
+    """Returns the restored state with its games, or else with new games; says which.
 
     Args:
-      sessions: of the run, or of each member of a population.
+      sessions: one, or one for each member of a population.
       new: the state of the games that they have started.
-      restored: from the checkpoint of each.
+      restored: the state in the checkpoint of each.
     """
     session, (first, described, kept) = sessions[0], restored[0]
     saved_on, moved = described.devices, described.devices != session.mesh.size

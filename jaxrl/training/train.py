@@ -67,7 +67,7 @@ def start(
     """Trains a new run, by default in `new_run_dir`.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       on_metrics: called with every line of metrics.jsonl, in process 0.
       ends_process: whether a signal that cannot wait ends the process, as `StopSignal` says.
 
@@ -109,7 +109,7 @@ def resume(
     """Continues a run from its newest good checkpoint, or a population from that of all members.
 
     Args:
-      run_dir: of the run or the population.
+      run_dir: directory of the run or the population.
       num_devices: replaces the configuration's.
       override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
       on_metrics: called with every line of metrics.jsonl, in process 0.
