@@ -1,6 +1,7 @@
 """Checks that training fits into free memory, before it runs out."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,7 @@ EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
 
 def check_fits(
     agent: AlgorithmConfig,
+    *,
     num_envs: int,
     free_bytes: int | float,
     share: float,
@@ -133,27 +135,33 @@ def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
     _check_play(plan, mesh, members)
     config = plan.config
     agent, num_envs = config.agent, config.num_envs
-    form = config.env.frame_shape, config.network.core_size
     if not agent.remembered(num_envs):
         return
+    check = functools.partial(
+        check_fits,
+        agent,
+        num_envs=num_envs,
+        frame_shape=config.env.frame_shape,
+        core_size=config.network.core_size,
+    )
     keeps = agent.remembers_past and config.checkpoint.memory
     local = num_local_devices(mesh) / mesh.size
     host = free_host_memory() / members
     if _on_cpu(mesh):
         where = "of host memory" + ", half of it for checkpoints" * keeps
         with _hint("or twice as much with --checkpoint.no-memory" * keeps):
-            check_fits(agent, num_envs, host, local, 1 + keeps, where, *form)
+            check(free_bytes=host, share=local, copies=1 + keeps, where=where)
         return
     free = free_device_memory(mesh)
     if free is not None:
         copies = 1 + (members > 1)  # those of a population are joined by a copy
-        check_fits(agent, num_envs, free / members, 1 / mesh.size, copies, "on each device", *form)
+        each, share = free / members, 1 / mesh.size
+        check(free_bytes=each, share=share, copies=copies, where="on each device")
     elif not agent.remembers_past:
-        check_fits(agent, num_envs, host, local, 1, "of host memory", *form)
+        check(free_bytes=host, share=local, where="of host memory")
     if keeps:
         with _hint("or any --checkpoint.no-memory"):
-            where = "of host memory for checkpoints"
-            check_fits(agent, num_envs, host, local, 1, where, *form)
+            check(free_bytes=host, share=local, where="of host memory for checkpoints")
 
 
 @contextlib.contextmanager
