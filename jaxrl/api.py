@@ -103,8 +103,8 @@ def resume(
     """
     from jaxrl.training import train as training
 
-    words = (override,) if isinstance(override, str) else tuple(override)
-    outcome = training.resume(Path(run), num_devices, words, on_metrics, ends_process=False)
+    overrides = (override,) if isinstance(override, str) else tuple(override)
+    outcome = training.resume(Path(run), num_devices, overrides, on_metrics, ends_process=False)
     return Run(outcome.run_dir, outcome.step, outcome.signal)
 
 
@@ -133,9 +133,9 @@ def load_runs(paths: str | Path | Iterable[str | Path]) -> "pandas.DataFrame":
     from jaxrl.runs.metrics import lacks_lines
     from jaxrl.runs.paths import expand, naming_policies
 
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    names = [paths] if isinstance(paths, str | Path) else list(paths)
     with naming_policies():
-        return load_table(expand(map(Path, given), lacks_lines))
+        return load_table(expand(map(Path, names), lacks_lines))
 
 
 def make_engine(game: str | Config, num_envs: int) -> "EnvEngine":

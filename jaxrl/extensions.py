@@ -24,21 +24,21 @@ def names(group: str) -> tuple[str, ...]:
 
 def package_of(group: str, name: str) -> str:
     """Returns the package that registers a name; of several all, "?" where it has no name."""
-    found = importlib.metadata.entry_points(group=group, name=name)
-    return " and ".join(sorted({entry.dist.name if entry.dist else "?" for entry in found}))
+    entries = importlib.metadata.entry_points(group=group, name=name)
+    return " and ".join(sorted({entry.dist.name if entry.dist else "?" for entry in entries}))
 
 
 @functools.cache
 def load(group: str, name: str) -> ModuleType:
     """Imports the module of an entry point. Raises `UserError` if it fails, or two are so named."""
-    found = importlib.metadata.entry_points(group=group, name=name)
+    entries = importlib.metadata.entry_points(group=group, name=name)
     packages = package_of(group, name)
-    if len(found) > 1:
+    if len(entries) > 1:
         raise UserError(f"{group}: {packages} both register '{name}': uninstall one of them")
-    if not found:
+    if not entries:
         raise UserError(f"{group}: no installed package registers '{name}': install the one that "
                         "has it")  # fmt: skip
-    (entry,) = found
+    (entry,) = entries
     before = has_devices()
     try:
         module = entry.load()
@@ -86,10 +86,10 @@ def sinks(names: str) -> dict[str, ModuleType]:
 def games(engine: str) -> tuple[str, ...]:
     """Returns the games of an engine, its module's `GAMES`. Raises `UserError`."""
     module = load(ENGINES, engine)
-    found = getattr(module, "GAMES", None)
-    if not (isinstance(found, tuple) and found and all(isinstance(name, str) for name in found)):
+    known = getattr(module, "GAMES", None)
+    if not (isinstance(known, tuple) and known and all(isinstance(name, str) for name in known)):
         raise UserError(f"{ENGINES}: {module.__name__} must define GAMES, a tuple of names")
-    return found
+    return known
 
 
 @functools.cache
@@ -98,17 +98,17 @@ def games_by_engine() -> dict[str, tuple[str, ...]]:
 
     It warns of such an engine once: other games do not need it.
     """
-    found = {}
+    known = {}
     for name in names(ENGINES):
         try:
-            found[name] = games(name)
+            known[name] = games(name)
         except UserError as error:
             print(f"warning: {error}", file=sys.stderr)
-    return found
+    return known
 
 
 def engine_of(game: str) -> str | None:
-    """Returns the first engine that plays a game; None if none does."""
+    """Returns the first engine that plays a game; None if no engine does."""
     return next((name for name, known in games_by_engine().items() if game in known), None)
 
 

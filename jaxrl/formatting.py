@@ -25,7 +25,7 @@ def games(number: int) -> str:
 
 
 def no_game(ended: bool) -> str:
-    """Returns the words in place of a return that a run does not have, as no game has ended."""
+    """Returns the text in place of the return of a run in which no game has ended."""
     return "no game ended in this run: train longer" if ended else "no game over yet"
 
 
@@ -46,5 +46,5 @@ def shell_word(path: object) -> str:
 
 
 def fault(error: Exception) -> str:
-    """Returns in one line why a file cannot be read; of a `KeyError`, that the key is missing."""
+    """Returns in one line why a file cannot be read, such as a missing key for a `KeyError`."""
     return f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())

@@ -29,7 +29,7 @@ class EnvSpec(NamedTuple):
     game: str
     frame_shape: tuple[int, int] = FRAME_SHAPE  # H, W; 84, 84 in the shapes of all other comments
     stack_size: int = STACK_SIZE  # frames that an agent sees at once; 4 in those comments
-    # Of a frame: three are red, green and blue, each a third of its height, one below the other.
+    # Planes of a frame: three are red, green and blue, each a third of its height, from the top.
     planes: int = 1
 
 
@@ -81,7 +81,7 @@ class AgentState(NamedTuple):
     """Everything an agent learns; `actor` and `train_state` are the same on every device."""
 
     actor: ActorState
-    # kept by the gradient steps beside the parameters: optax's opt_state, target_params, an
+    # state of the gradient steps beside the parameters: optax's opt_state, target_params, an
     # adaptive learning rate
     train_state: PyTree
     memory: PyTree  # sharded by device along the first axis (replay, windows); () if none
@@ -150,7 +150,7 @@ class Agent(NamedTuple):
     interrupt: Callable[[PyTree], PyTree] = _keep
     # skip(state) -> state: the effect of a skipped update, such as the copy of a target network
     skip: Callable[[AgentState], AgentState] = _keep
-    # of an agent that remembers: every observation is then a RecurrentObservation
+    # core of an agent that remembers: every observation is then a RecurrentObservation
     core: Core | None = None
 
 
@@ -168,17 +168,17 @@ class EnvEngine(NamedTuple):
     send: Callable[[PyTree, jax.Array], PyTree]  # starts a step and returns at once
     recv: Callable[[PyTree], tuple[PyTree, TimeStep]]  # waits for it
     close: Callable[[], None]
-    state_format: str  # of the games in a checkpoint, with a version; "" if they cannot be saved
+    state_format: str  # format of saved games, with a version; "" if they cannot be saved
     env_ids: np.ndarray  # i64[local devices, E], numbers of the environments among all
     render: Callable[[], Any] | None  # u8[H, W, 3] of environment 0; only with nothing in flight
     check: Callable[[], None]  # raises EngineError if a call since `init` failed; on the host
-    # Of an engine that holds its games itself, on the host: save() -> rows of this process's games,
+    # Where the engine holds its games itself, on the host: save() -> rows of this process's games,
     # which load(rows) lets go on. Both wait for a step under way; the rows hold its answers too.
     # None if the env state is the whole state of the games.
     save: Callable[[], PyTree] | None = None
     load: Callable[[PyTree], None] | None = None
-    # Of an engine whose env state is the games in another form than a checkpoint's, on the host and
-    # for this process's games: pack(env state) -> rows, and unpack(rows) -> env state.
+    # Where the env state is the games in another form than a checkpoint's, on the host and for this
+    # process's games: pack(env state) -> rows, and unpack(rows) -> env state.
     pack: Callable[[PyTree], PyTree] | None = None
     unpack: Callable[[PyTree], PyTree] | None = None
     name: str = ""  # as env.engine has it; `envs.make_engine` fills it in

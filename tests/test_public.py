@@ -104,8 +104,8 @@ def test_a_run_names_its_directory_and_its_learners(tmp_path, monkeypatch):
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert run_dir.samefile(run.directory)
     assert run_dir.name.startswith("catch-a2c-seed3-")
-    loaded = jaxrl.load_config(run_dir / "config.toml")
-    assert (loaded.run_dir, loaded.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
+    written = jaxrl.load_config(run_dir / "config.toml")
+    assert (written.run_dir, written.parallel.num_learners) == (f"runs/{run_dir.name}", 1)
 
 
 @pytest.mark.slow

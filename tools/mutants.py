@@ -306,7 +306,7 @@ evaluation-fires-for-the-first-game-only:
     evaluation/test_protocols.py::test_fire_is_pressed_for_some_steps_after_each_reset
     jnp.where(timestep.reset, steps, jnp.maximum(state.steps_left - 1, 0)) =>
     jnp.maximum(state.steps_left - 1, 0)
-# training/train.py
+# training/finish.py
 evaluation-is-always-noop:
     evaluation/test_protocols.py::test_a_run_with_sticky_actions_ends_with_the_protocol_sticky
     protocol = evaluation_record.protocol_of(config) => protocol = "noop"

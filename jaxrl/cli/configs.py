@@ -9,7 +9,7 @@ from pathlib import Path
 from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 
-WIDTH = 62  # of a description, in characters
+WIDTH = 62  # characters of a description
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,28 @@ def configs(arguments: Configs) -> int:
     from jaxrl.formatting import count
 
     paths = stems()
-    found = _loaded(paths)
+    loaded = _loaded(paths)
     if arguments.names:
-        print("\n".join(found))
+        print("\n".join(loaded))
         return 0
     print(f"{'stem':<14} {'algorithm':<9} {'steps':>8} {'envs':>6}  description")
-    for stem, config in found.items():
+    for stem, config in loaded.items():
         print(f"{stem:<14} {config.algorithm:<9} {count(config.total_steps):>8} "
               f"{config.num_envs:>6}  {describe(paths[stem])}")  # fmt: skip
     return 0
 
 
 def _loaded(paths: dict[str, Path]) -> dict[str, Config]:
-    """Reads configurations by stem; names and leaves out files that are none."""
+    """Reads configurations by stem; names and leaves out other files."""
     from jaxrl.config.toml import load
 
-    found = {}
+    loaded = {}
     for stem, path in paths.items():
         try:
-            found[stem] = load(path)
+            loaded[stem] = load(path)
         except UserError as error:  # `--config` of its stem says the same
             print(f"left out: {error}", file=sys.stderr)
-    return found
+    return loaded
 
 
 def describe(path: Path) -> str:

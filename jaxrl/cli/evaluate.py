@@ -124,7 +124,7 @@ def _warn_of_unwritable(run_dirs: list[Path]) -> None:
 
 
 def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "tuple[dict[Path, Evaluation], int]":
-    """Plays or reads the evaluation of each run, and prints it unless an object is asked for.
+    """Plays or reads the evaluation of each run, and prints it unless --json asks for an object.
 
     Returns them with the exit status, which tells whether those to be saved were.
     """
@@ -145,7 +145,7 @@ def _evaluations(run_dirs: list[Path], arguments: Evaluate) -> "tuple[dict[Path,
             lines += [name + evaluation_record.describe(result)] * (not arguments.json)
             # First: standard output may be a closed pipe or a full disk.
             status = max(status, _keep(evaluations, arguments, len(run_dirs)))
-            # Recorded ones are in the file of --output only after the last.
+            # Recorded evaluations are in the file of --output only after the last.
             _print_off([] if arguments.recorded else lines)
     finally:
         _print_off(lines)
@@ -179,7 +179,7 @@ def _keep(evaluations: "dict[Path, Evaluation]", arguments: Evaluate, number: in
     """
     run_dir, result = list(evaluations.items())[-1]
     if arguments.output is not None and arguments.output.suffix == ".json":
-        # Recorded ones are safe already.
+        # Recorded evaluations are safe already.
         whole = len(evaluations) == number or not arguments.recorded
         return _write_json(evaluations, arguments.output, number > 1) if whole else 0
     if arguments.recorded or is_policy(run_dir):  # a policy keeps the scores that it came with
@@ -230,11 +230,11 @@ def _as_json(evaluations: "dict[Path, Evaluation]", several: bool) -> str:
     return json.dumps(dataclasses.asdict(only), indent=2)
 
 
-def _print_aggregates(found: "dict[Path, Evaluation]", arguments: Evaluate) -> None:
-    """Prints the aggregates over the runs, and draws them where a picture is asked for."""
+def _print_aggregates(evaluations: "dict[Path, Evaluation]", arguments: Evaluate) -> None:
+    """Prints the aggregates over the runs, and draws them where --output names a picture."""
     from jaxrl.analysis import aggregates
 
-    summary = aggregates.summarize(found)
+    summary = aggregates.summarize(evaluations)
     drawn = arguments.output if arguments.output and arguments.output.suffix == ".png" else None
     try:
         if drawn:

@@ -37,8 +37,8 @@ def sentence(error: Any, options: Sequence[str]) -> str:
     """Returns the sentence about one of tyro's errors, which are known by the class's name.
 
     Args:
-      error: of tyro's hook; its classes are private.
-      options: of the command, as they are typed.
+      error: an event of tyro's hook; its classes are private.
+      options: the command's, as they are typed.
     """
     match type(error).__name__:
         case "UnrecognizedArgs":

@@ -43,7 +43,7 @@ class Play:
     checkpoint: str | None = None
     """checkpoint to play: its agent step, latest or best; default is the latest"""
     from_step: int = 0
-    """agent step of the game at which the video begins; of 4 frames each, 15 are a second"""
+    """agent step of the game at which the video begins; a step is 4 frames, 15 are a second"""
     max_seconds: float = 300.0
     """longest video, in seconds; a longer game is cut there"""
 
@@ -85,7 +85,7 @@ class Plot:
     """Draw the runs' learning curves into one PNG: return against frames, and against time.
 
     Several runs have a row for each game. Runs that differ only in their seed are one curve, their
-    mean, with a band from the lowest to the highest. Of more than six games each has one panel.
+    mean, with a band from the lowest to the highest. More than six games have one panel each.
     Example: jaxrl plot runs/x runs/y -o comparison.png
     """
 

@@ -21,7 +21,7 @@ class Train:
     Example: jaxrl train --config a2c --game pong --total-steps 3e6 --seed 1
     """
 
-    first_options: ClassVar[tuple[str, ...]] = (  # of the help
+    first_options: ClassVar[tuple[str, ...]] = (  # shown first in the help
         "--config",
         "--game",
         "--seed",

@@ -1,6 +1,7 @@
 """`jaxrl watch`: the progress of a run in the terminal, its rates and losses, and a curve."""
 
 import contextlib
+import itertools
 import os
 import sys
 import time
@@ -24,7 +25,7 @@ from jaxrl.runs.directory import load_config
 from jaxrl.runs.lock import is_locked
 
 SECONDS = 1.0  # between two views
-ROWS = 12  # of the curve
+ROWS = 12  # rows of the curve
 BRAILLE = "\N{BRAILLE PATTERN DOTS-12345678}"  # one of the characters of a fine curve
 LINES = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")  # the frame of a curve, in ASCII
 TICKS = 5  # intervals of an axis, at most
@@ -63,7 +64,7 @@ def follow(run_dir: Path, once: bool = False, console: Console | None = None) ->
         Live(console=console, auto_refresh=False) as live,
     ):
         while True:
-            trains = is_locked(run_dir)  # asked first: the last line comes before the end
+            trains = is_locked(run_dir)  # comes first: the last line is written before the end
             live.update(view(run_dir, config, console.width, console.encoding), refresh=True)
             if not trains:
                 return
@@ -84,7 +85,7 @@ def view(run_dir: Path, config: Config, width: int, encoding: str) -> Group:
 
 
 def _state(run_dir: Path, total: int, rows: list[dict[str, Any]]) -> str:
-    """Returns the present state in words; `total` are the agent steps of the whole run."""
+    """Returns the present state as a text; `total` are the agent steps of the whole run."""
     if is_locked(run_dir):
         if not rows:
             return "starting, or in its first interval"
@@ -105,14 +106,14 @@ def _quiet(run_dir: Path) -> float:
 def _progress(row: dict[str, Any], total: int, state: str) -> str:
     """Returns the line of progress, of `total` agent steps."""
     step, rate = row["step"], row.get("steps_per_second") or 0.0  # `metrics.read` checks the types
-    words = [
+    parts = [
         f"{min(step / total, 1):.0%} of {count(total)} steps",
         f"{count(row['frames'])} frames",
         f"{rate:,.0f} steps/s",
     ]
     if state.startswith("training") and rate:
-        words.append(f"{duration(max(0.0, (total - step) / rate))} left")
-    return "  ".join([*words, state])
+        parts.append(f"{duration(max(0.0, (total - step) / rate))} left")
+    return "  ".join([*parts, state])
 
 
 def _curve(rows: list[dict[str, Any]], width: int, fine: bool) -> Text:
@@ -152,13 +153,10 @@ def _numbers(row: dict[str, Any]) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     shown = ["episodes", "return_mean", "return_min", "return_max", "length_mean", "goodput",
              "memory_gb", "checkpoint_seconds", "updates", "seconds"]  # fmt: skip
-    own = [(name, row[name]) for name in shown if name in row]
+    figures = [(name, row[name]) for name in shown if name in row]
     learned = [(name, value) for name, value in row.items() if "/" in name]
-    for place in range(max(len(own), len(learned))):
-        cells: list[str] = []
-        for pairs in (learned, own):
-            name, value = pairs[place] if place < len(pairs) else ("", "")
-            cells += [name, _number(value)]
+    for pairs in itertools.zip_longest(learned, figures, fillvalue=("", "")):
+        cells = [cell for name, value in pairs for cell in (name, _number(value))]
         table.add_row(*(Text("".join(c for c in cell if c.isprintable())) for cell in cells))
     return table
 

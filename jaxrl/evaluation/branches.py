@@ -263,10 +263,10 @@ def _returns(value: float, branches: list[_Branch], gamma: float) -> np.ndarray:
     ends = (steps == lengths - 1) & [branch.terminated for branch in branches]
     values = np.nan_to_num(np.stack([branch.values for branch in branches], axis=1))
     returns = jax.jit(n_step_return)(
-        np.stack([branch.rewards for branch in branches], axis=1),
-        (1 - ends).astype(np.float32),
-        steps < lengths,
-        np.concatenate([np.full((1, len(branches)), value, np.float32), values]),
-        gamma,
+        reward_t=np.stack([branch.rewards for branch in branches], axis=1),
+        discount_t=(1 - ends).astype(np.float32),
+        valid_t=steps < lengths,
+        value=np.concatenate([np.full((1, len(branches)), value, np.float32), values]),
+        gamma=gamma,
     )
     return np.asarray(returns[0])

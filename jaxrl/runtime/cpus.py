@@ -54,13 +54,15 @@ def _groups(root: Path) -> Iterator[Path]:
 
 def _limit(folder: Path) -> float | None:
     """Returns the limit of one group, in CPUs; None without one."""
-    words = [word for line in _lines(folder / "cpu.max") for word in line.split()]  # version 2
-    if not words:
+    numbers = [
+        number for line in _lines(folder / "cpu.max") for number in line.split()
+    ]  # version 2
+    if not numbers:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        words = [word for name in names for word in _lines(folder / name)]
-    if len(words) != 2 or not all(word.isdecimal() for word in words):  # "max", or -1
+        numbers = [number for name in names for number in _lines(folder / name)]
+    if len(numbers) != 2 or not all(map(str.isdecimal, numbers)):  # "max", or -1
         return None
-    quota, period = map(int, words)
+    quota, period = map(int, numbers)
     return quota / period if quota and period else None
 
 

@@ -13,7 +13,7 @@ class Refusal(NamedTuple):
     name: str
     values: tuple[Any, ...]
     reason: str
-    option: str  # of JAX, which the environment names in capitals
+    option: str  # JAX's name for it, which the environment has in capitals
     default: Any
 
 

@@ -95,7 +95,7 @@ def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None
     shows each process only its own GPUs, and only the first if a machine runs a single process.
 
     Args:
-      environment: of this process.
+      environment: this process's variables.
       present: GPUs of the machine.
 
     Raises `UserError` if the launcher's variables make no sense.
@@ -109,8 +109,8 @@ def local_gpus(environment: Mapping[str, str], present: int) -> list[int] | None
         return None
     shown = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     visible = list(range(len(shown) or present))
-    own = environment.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
-    if not visible or len(visible) == 1 or own == str(len(visible)):
+    per_task = environment.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2]
+    if not visible or len(visible) == 1 or per_task == str(len(visible)):
         return visible or None
     share = max(1, len(visible) // max(1, num_tasks))
     first = launchers_number(environment, rank, None) * share % len(visible)

@@ -46,9 +46,9 @@ def make_mesh(num_devices: int) -> Mesh:
     by_process = [[d for d in devices if d.process_index == p] for p in range(processes)]
     most = len(devices)
     if len(set(map(len, by_process))) > 1:
-        each = ", ".join(str(len(own)) for own in by_process)
+        numbers = ", ".join(str(len(local)) for local in by_process)
         raise UserError(
-            f"processes have different numbers of devices: {each}; give each the same number"
+            f"processes have different numbers of devices: {numbers}; give each the same number"
         )
     if num_devices > most:
         platform = devices[0].platform
@@ -65,10 +65,10 @@ def make_mesh(num_devices: int) -> Mesh:
             f"take {nearest}"
         )
     on_cpu = devices[0].platform == "cpu"
-    each = (num_devices or (processes if on_cpu else most)) // processes
+    count = (num_devices or (processes if on_cpu else most)) // processes
     # Process by process, because an engine takes its pool by the device's place in the mesh;
     # `jax.make_mesh` would order them by the network between them.
-    chosen = np.array([device for own in by_process for device in own[:each]])
+    chosen = np.array([device for local in by_process for device in local[:count]])
     return Mesh(chosen, (AXIS,), axis_types=(AxisType.Auto,))
 
 

@@ -32,11 +32,11 @@ PREBUILT = Path(__file__).parents[1] / "prebuilt"
 
 @dataclass(frozen=True)
 class Source:
-    """Files and flags that a library is built from, and the words of messages about it."""
+    """Files and flags that a library is built from, and its names in messages."""
 
-    name: str  # of its file in the cache
-    file: Path  # which is compiled
-    folders: tuple[Path, ...]  # whose files it includes
+    name: str  # the beginning of its file's name in the cache
+    file: Path  # the file to compile
+    folders: tuple[Path, ...]  # folders whose files it includes
     flags: tuple[str, ...]
     title: str  # as "the emulator"
     needed_by: str  # the setting that asks for it
@@ -142,7 +142,7 @@ def include_dir() -> str:
 
 
 def _processor() -> str:
-    """Returns what -march=native depends on, as far as the system tells it."""
+    """Returns the description of the processor that -march=native depends on."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     first = {line.split(":")[0].strip(): line for line in reversed(lines) if ":" in line}
@@ -174,7 +174,7 @@ def digest_of(parts: Iterable[str], files: Iterable[Path]) -> str:
 
 @contextlib.contextmanager
 def alone_without(file: Path) -> Iterator[bool]:
-    """Enters the block with whether a file is missing; if it is, one process at a time."""
+    """Enters the block with whether a file is missing; if so, in one process at a time."""
     import fcntl
 
     if file.exists():

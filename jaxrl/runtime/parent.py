@@ -7,7 +7,7 @@ import time
 
 from jaxrl.runtime.exit import stopping
 
-VARIABLE = "JAXRL_PARENT"  # of the environment: the parent's process number
+VARIABLE = "JAXRL_PARENT"  # environment variable: the parent's process number
 INTERVAL = 0.5  # seconds between two looks
 
 

@@ -33,7 +33,7 @@ LOST = 75  # exit status of the processes that remain (EX_TEMPFAIL: try again)
 BEAT = 1.0  # seconds between two signs of life
 LONGEST = 7 * 24 * 3600  # seconds that the first may wait for the last one at the end
 MESSAGE = 32_768  # bytes, most that process 0 sends to the others
-SECONDS_TO_SEE = 60.0  # of a file that process 0 wrote: network file systems cache listings
+SECONDS_TO_SEE = 60.0  # until a file of process 0 appears: network file systems cache listings
 ALIVE = "jaxrl/alive"
 _ended = threading.Event()
 _ending = threading.Event()  # the watchdog ends this process
@@ -138,8 +138,8 @@ def _share_cores() -> None:
 def _signs() -> dict[int, str]:
     """Returns each process's last sign: a growing number, or "left STATUS: " and the reason."""
     signs = {process: "" for process in range(count())}
-    found = _store().key_value_dir_get(ALIVE)
-    return signs | {int(name.rsplit("/", 1)[1]): sign for name, sign in found}
+    entries = _store().key_value_dir_get(ALIVE)
+    return signs | {int(name.rsplit("/", 1)[1]): sign for name, sign in entries}
 
 
 def advise(advice: str) -> None:
@@ -246,7 +246,7 @@ def wait_for_all(name: str) -> None:
         _store().wait_at_barrier(f"jaxrl/{name}", LONGEST * 1000)
 
 
-def from_first(make: Callable[[], str]) -> str:
+def call_in_first(make: Callable[[], str]) -> str:
     """Calls `make` in process 0 and returns its text in all; its `UserError` is raised in all."""
     if count() == 1:
         return make()
@@ -285,7 +285,7 @@ def agree(*mine: int) -> np.ndarray:
 
 def check_same(settings: str) -> None:
     """Raises `UserError` if processes were started with different settings, lines of TOML."""
-    first = from_first(lambda: settings)
+    first = call_in_first(lambda: settings)
     pairs = zip(first.splitlines(), settings.splitlines(), strict=False)
     differ = [f"{mine}, and process 0 {theirs}" for theirs, mine in pairs if theirs != mine]
     others = np.flatnonzero(agree(len(differ))[:, 0])

@@ -45,9 +45,9 @@ def _hear(server: socket.socket, deadline: float) -> tuple[socket.socket, list[s
         guest = server.accept()[0]
         guest.settimeout(5)
         with contextlib.suppress(OSError):
-            said = guest.recv(64).decode(errors="replace").split()
-            if len(said) == 2 and all(word.isdecimal() for word in said):
-                return guest, said
+            numbers = guest.recv(64).decode(errors="replace").split()
+            if len(numbers) == 2 and all(map(str.isdecimal, numbers)):
+                return guest, numbers
         guest.close()  # a stranger
 
 

@@ -2,8 +2,8 @@
 
 Python runs its handlers between two steps of the main thread, which may wait a minute for a
 compiled call. So a thread reads the signals from a pipe as they arrive, and ends the process. A
-process that is not jaxrl's own, as a notebook's, does not end: what cannot be saved goes to the
-handler that was there before, which raises `KeyboardInterrupt` for Ctrl-C.
+process that belongs to another program, as a notebook's, does not end: what cannot be saved goes to
+the handler that was there before, which raises `KeyboardInterrupt` for Ctrl-C.
 """
 
 import contextlib
@@ -66,8 +66,8 @@ class StopSignal:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        found = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {number: handler for number, handler in found.items() if handler is not None}
+        installed = {number: signal.getsignal(number) for number in SIGNALS}
+        before = {number: handler for number, handler in installed.items() if handler is not None}
         if before.get(HANGUP) == signal.SIG_IGN:  # nohup
             del before[HANGUP]
         watch = self._watching_from_thread if self._ends_process else self._watching_from_here

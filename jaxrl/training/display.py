@@ -44,7 +44,7 @@ def status_line(status: TrainingStatus) -> str:
     )
 
 
-class _Lossy:
+class _LossyStream:
     """A text stream whose failed writes are dropped, because training continues without a reader.
 
     A pipe may be broken, the log's disk full, the terminal or the stream closed, also in the thread
@@ -52,7 +52,7 @@ class _Lossy:
     """
 
     def __init__(self, stream: TextIO | None) -> None:
-        # There is none where a program was started without, or has set it to None.
+        # A program may have been started without a stream, or have set it to None.
         self._stream = stream = stream or open(os.devnull, "w")  # noqa: SIM115
         self.encoding, self.isatty, self.fileno = stream.encoding, stream.isatty, stream.fileno
 
@@ -75,7 +75,7 @@ class Display:
     """
 
     def __init__(self, console: Console | None = None, silent: bool = False) -> None:
-        self._errors = cast(TextIO, _Lossy(sys.stderr))
+        self._errors = cast(TextIO, _LossyStream(sys.stderr))
         self._console = console or Console(
             file=self._errors, highlight=False, soft_wrap=True, quiet=silent
         )
@@ -107,9 +107,9 @@ class Display:
         """Prints a line that stays."""
         self._console.print(text, markup=False, highlight=False)
 
-    def busy(self, activity: str) -> "_Busy":
+    def busy(self, activity: str) -> "_Activity":
         """Shows that an activity takes time: `with display.busy("compiling"): ...`."""
-        return _Busy(self, activity)
+        return _Activity(self, activity)
 
     def update(self, status: TrainingStatus, interval_ended: bool) -> None:
         """Shows the status after a compiled call; off a terminal only at the end of an interval."""
@@ -125,14 +125,14 @@ class Display:
             self._progress.update(self._task, description=text, visible=bool(text), refresh=True)
 
 
-class _Busy:
+class _Activity:
     """A context that shows an activity, and prints its duration at the end."""
 
     def __init__(self, display: Display, activity: str) -> None:
         self._display, self._activity = display, activity
         self.seconds = 0.0
 
-    def __enter__(self) -> "_Busy":
+    def __enter__(self) -> "_Activity":
         self._start = time.perf_counter()
         self._display.show(f"{self._activity} ...")
         return self

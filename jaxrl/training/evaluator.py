@@ -16,7 +16,7 @@ from jaxrl.types import ActorState
 MEAN = "evaluation/mean"  # in metrics.jsonl
 
 
-class Before(NamedTuple):
+class LogHistory(NamedTuple):
     """The lines of a log up to the step that a run is resumed at."""
 
     best: float | None = None  # highest mean of an evaluation
@@ -30,10 +30,10 @@ class Evaluator:
     def __init__(self, session: TrainingSession, step: int) -> None:
         self._session = session
         self._interval = session.config.evaluation.interval
-        before = self._before(step) if step else Before()
-        self._next = self._after(before.evaluated) if self._interval else None
-        self._best, self._saved = before.best, step
-        self.line_before = before.line  # step of the newest line of the log
+        history = self._history(step) if step else LogHistory()
+        self._next = self._after(history.evaluated) if self._interval else None
+        self._best, self._saved = history.best, step
+        self.line_before = history.line  # step of the newest line of the log
         self.stopped = False  # whether a signal ended the newest evaluation, which stays due
         self.seconds = 0.0  # that training has waited for evaluations
         self.evaluated: tuple[int, float] | None = None  # step and mean of the newest
@@ -43,19 +43,19 @@ class Evaluator:
         """Returns the step at or after which the evaluation after that of `step` is due."""
         return (step // self._interval + 1) * self._interval
 
-    def _before(self, step: int) -> Before:
+    def _history(self, step: int) -> LogHistory:
         """Reads the log of a run that is resumed at a step."""
 
         def find() -> str:
             rows = [row for row in metrics.read(self._session.run_dir) if row["step"] <= step]
-            found = [row for row in rows if row.get(MEAN) is not None]
-            best = max((row[MEAN] for row in found), default=None)
-            newest = (seen[-1]["step"] if seen else 0 for seen in (found, rows))
+            evaluations = [row for row in rows if row.get(MEAN) is not None]
+            best = max((row[MEAN] for row in evaluations), default=None)
+            newest = (lines[-1]["step"] if lines else 0 for lines in (evaluations, rows))
             return json.dumps([best, *newest])
 
-        return Before(*json.loads(processes.from_first(find)))
+        return LogHistory(*json.loads(processes.call_in_first(find)))
 
-    def if_due(self, actor: ActorState, step: int) -> dict[str, Any]:
+    def evaluate_if_due(self, actor: ActorState, step: int) -> dict[str, Any]:
         """Evaluates if the interval has passed; returns the keys of metrics.jsonl.
 
         The policy that a resumed run begins with has its checkpoint already, which cannot be ranked
@@ -67,7 +67,7 @@ class Evaluator:
         start = time.perf_counter()
         row = self._evaluate(actor, step) if processes.index() == 0 else {}
         processes.wait_for_all(f"evaluation {step}")
-        row = json.loads(processes.from_first(lambda: json.dumps(row)))
+        row = json.loads(processes.call_in_first(lambda: json.dumps(row)))
         took = time.perf_counter() - start
         self.seconds += took
         if not row:
@@ -84,7 +84,7 @@ class Evaluator:
         config, stop = self._session.config, self._session.stop
         actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
         episodes = config.evaluation.episodes
-        # Other games each time, and none of those at the end of training: the highest mean of many
+        # Games differ each time, and from those at the end of training: the highest mean of many
         # evaluations is partly luck, which must not count twice.
         seed = 1 + step % 2**30
         try:
@@ -101,8 +101,9 @@ class Evaluator:
 
     def mean_of(self, step: int) -> float | None:
         """Returns the mean of the policy of this step; None if it was not evaluated."""
-        found = self.evaluated
-        return found[1] if found is not None and found[0] == step else None
+        if self.evaluated is None or self.evaluated[0] != step:
+            return None
+        return self.evaluated[1]
 
 
 def _row(result: Evaluation) -> dict[str, Any]:

@@ -32,17 +32,19 @@ def run(
     """Trains until the last update or a signal, and saves before it returns.
 
     Args:
-      sessions: of the run, or of each member of a population.
+      sessions: one, or one for each member of a population.
       compiled: the program.
-      state: of training.
+      state: the complete state of training.
       begun: the progress of each session's run.
       compile_seconds: that compiling took.
       new_games: whether all games begin with this session, so that the first to end are short.
     """
     session, before = sessions[0], begun[0]
     members = [
-        Member(own, progress, games, compile_seconds, new_games)
-        for own, progress, games in zip(sessions, begun, _games(session, state), strict=True)
+        Member(run_session, progress, games, compile_seconds, new_games)
+        for run_session, progress, games in zip(
+            sessions, begun, _games(session, state), strict=True
+        )
     ]
     updates = before.updates
     update_seconds = SECONDS_PER_CALL  # until it is measured: one update in the first call
@@ -69,8 +71,8 @@ def run(
     session.stop.agreed()  # a signal may have come with the last update
     for member, agent in zip(members, session.agents(state), strict=True):
         check_finite(member.session, nonfinite.faults(agent), member.progress.step)
-    for member, own in zip(members, session.run_states(state), strict=True):
-        member.recorder.save_last(own, member.progress, member.best_by())
+    for member, run_state in zip(members, session.run_states(state), strict=True):
+        member.recorder.save_last(run_state, member.progress, member.best_by())
     return state, members[0].progress
 
 
@@ -139,7 +141,7 @@ def _games(session: TrainingSession, state: LoopState) -> list[EpisodeSummary]:
         episode_statistics.split_members(group, session.mesh.size, session.members)
         for group in fetched
     ]
-    return [summarize(*own) for own in zip(*groups, strict=True)]
+    return [summarize(*parts) for parts in zip(*groups, strict=True)]
 
 
 def _means(
@@ -149,8 +151,8 @@ def _means(
     sums = jax.device_get(state.metrics)
     if session.members == 1:
         return [metrics.means(sums, updates)]
-    each = (population.member(sums, number) for number in range(session.members))
-    return [metrics.means(own, updates) for own in each]
+    numbers = range(session.members)
+    return [metrics.means(population.member(sums, number), updates) for number in numbers]
 
 
 def _status(session: TrainingSession, members: Sequence[Member], rate: float) -> TrainingStatus:

@@ -36,7 +36,7 @@ class Member:
         self.recorder = Recorder(session, progress.step)
         self.evaluator = Evaluator(session, progress.step)
         self._extra = {"compile_seconds": round(compile_seconds, 3)}
-        # Of an owed line, which is of the session before, and of the first line of this one.
+        # The values in an owed line, which is of the session before, and in this one's first line.
         self._new_games = progress.new_games, int(new_games)
         # Games that ended on devices of an earlier session; this state does not count them.
         elsewhere = progress.episodes - games_between(0, games.episodes)
@@ -52,7 +52,7 @@ class Member:
         self.owes_line = False
 
     def begin_at_line(self) -> None:
-        """Finds out whether the session before owes the line of the step that this one begins at.
+        """Sets whether the session before owes the line of the step that this session begins at.
 
         It does where the log lacks the line, and the metrics, which `follow` has taken over, are of
         some updates.
@@ -118,7 +118,7 @@ class Member:
         _check_learned(self.session, self._means, updates, step)
         check_finite(self.session, nonfinite.faults(agent), step)
         owed, last = self.owes_line, progress.updates >= self.session.plan.num_updates
-        evaluated = self.evaluator.if_due(agent.actor, step)
+        evaluated = self.evaluator.evaluate_if_due(agent.actor, step)
         self.owes_line = self.evaluator.stopped and not last
         if self.owes_line:
             return
@@ -146,15 +146,15 @@ class Member:
         return _fair_mean(self.games, self.progress.ended_before, config.num_envs)
 
 
-def check_finite(session: TrainingSession, found: list[str], step: int) -> None:
-    """Raises `NotFiniteError` if anything was found that is not finite.
+def check_finite(session: TrainingSession, faults: list[str], step: int) -> None:
+    """Raises `NotFiniteError` if anything is not finite.
 
     Args:
       session: whose newest checkpoint the message names.
-      found: by `nonfinite.lost` or `nonfinite.faults`.
+      faults: from `nonfinite.lost` or `nonfinite.faults`.
       step: agent steps so far, for the message.
     """
-    if not found:
+    if not faults:
         return
     with contextlib.suppress(StorageError):
         session.checkpoints.wait()
@@ -164,9 +164,9 @@ def check_finite(session: TrainingSession, found: list[str], step: int) -> None:
         if newest
         else "no checkpoint was written"
     )
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
     raise NotFiniteError(
-        f"{session.name}training went wrong by step {step:,}: {', '.join(found[:3])}{more}; "
+        f"{session.name}training went wrong by step {step:,}: {', '.join(faults[:3])}{more}; "
         f"{checkpoint}; lower optimizer.learning_rate, or skip such updates "
         "(optimizer.on_nonfinite = 'skip'; in a resume --override optimizer.on_nonfinite=skip)"
     )

@@ -1,9 +1,9 @@
 """Checks that training fits into free memory, before it runs out."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,14 +17,14 @@ from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
 from jaxrl.types import FRAME_SHAPE
 
-# Of one environment by engine, in bytes; Pong, EnvPool 1.2.5.
+# Bytes of one environment by engine; Pong, EnvPool 1.2.5.
 EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
 
 
 def check_fits(
     agent: AlgorithmConfig,
-    num_envs: int,
     *,
+    num_envs: int,
     free_bytes: int | float,
     share: float,
     copies: int = 1,
@@ -37,18 +37,18 @@ def check_fits(
     Args:
       agent: the algorithm's settings.
       num_envs: environments over all devices.
-      free_bytes: of the host's or the device's memory that holds the transitions.
+      free_bytes: free memory of the host or the device that holds the transitions.
       share: fraction of all devices' transitions that it holds.
-      copies: of them, 2 where a checkpoint passes through the same memory.
+      copies: copies of the transitions, 2 where a checkpoint passes through the same memory.
       where: the place's name, for the message.
       frame_shape: height and width of a frame in pixels.
       core_size: numbers of a recurrent core's state; 0 without one.
     """
     state = core_size * agent.states_per_transition
-    each, capacity = transition_bytes(frame_shape, state), agent.remembered(num_envs)
-    fits = int(USABLE * free_bytes / (each * copies * share))
+    transition, capacity = transition_bytes(frame_shape, state), agent.remembered(num_envs)
+    fits = int(USABLE * free_bytes / (transition * copies * share))
     if capacity > fits:
-        need = f"{copies * capacity * share * each / 1e9:.1f} GB{where and ' ' + where}"
+        need = f"{copies * capacity * share * transition / 1e9:.1f} GB{where and ' ' + where}"
         raise agent.memory_refused(need, f"{free_bytes / 1e9:.1f} GB", fits)
 
 
@@ -82,12 +82,12 @@ def _remedies(plan: Plan) -> str:
 def _check_play(plan: Plan, mesh: Mesh, members: int) -> None:
     """Raises `UserError` if the emulators, or the rollouts alone, do not fit."""
     num_envs, host = plan.config.num_envs, free_host_memory()
-    each = EMULATOR_BYTES.get(plan.env.engine, 0)
-    emulators = members * plan.envs_per_device * num_local_devices(mesh) * each
+    emulator = EMULATOR_BYTES.get(plan.env.engine, 0)
+    emulators = members * plan.envs_per_device * num_local_devices(mesh) * emulator
     if emulators > host:
         raise UserError(
             f"num_envs = {num_envs}: the emulators need {_gigabytes(emulators, host)}: "
-            f"about {int(buffer.USABLE * host / each / members)} would fit"
+            f"about {int(buffer.USABLE * host / emulator / members)} would fit"
         )
     free, sharing = _free(mesh)
     need = members * plan.rollout_bytes * sharing
@@ -118,8 +118,9 @@ def out_of_memory(error: jax.errors.JaxRuntimeError, plan: Plan, mesh: Mesh) -> 
     text = str(error)
     if "RESOURCE_EXHAUSTED" not in text:
         return None
-    found = re.search(r"allocat\w+ ([\d.]+\s?[KMGT]?i?B?)", text)
-    need = f" for {found[1].strip()}{' bytes' * found[1].strip().isdecimal()}" if found else ""
+    match = re.search(r"allocat\w+ ([\d.]+\s?[KMGT]?i?B?)", text)
+    size = match[1].strip() if match else ""
+    need = f" for {size}{' bytes' * size.isdecimal()}" if size else ""
     return UserError(
         f"memory ran out{need} while {_free(mesh)[0] / 1e9:.1f} GB were free: "
         f"take {_remedies(plan)}"
@@ -136,10 +137,10 @@ def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
     agent, num_envs = config.agent, config.num_envs
     if not agent.remembered(num_envs):
         return
-    check = partial(
+    check = functools.partial(
         check_fits,
         agent,
-        num_envs,
+        num_envs=num_envs,
         frame_shape=config.env.frame_shape,
         core_size=config.network.core_size,
     )
@@ -154,8 +155,8 @@ def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
     free = free_device_memory(mesh)
     if free is not None:
         copies = 1 + (members > 1)  # those of a population are joined by a copy
-        each, where = free / members, "on each device"
-        check(free_bytes=each, share=1 / mesh.size, copies=copies, where=where)
+        each, share = free / members, 1 / mesh.size
+        check(free_bytes=each, share=share, copies=copies, where="on each device")
     elif not agent.remembers_past:
         check(free_bytes=host, share=local, where="of host memory")
     if keeps:

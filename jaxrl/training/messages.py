@@ -11,7 +11,7 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
     """Returns the lines that say what is trained, on which devices, for how long and where to.
 
     Args:
-      sessions: of the run, or of each member of a population.
+      sessions: one, or one for each member of a population.
       where: directory of the run or the population.
     """
     session = sessions[0]
@@ -23,7 +23,7 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
     rounded = f" ({total - config.total_steps:,} more, to end with a whole update)"
     runs = ""
     if len(sessions) > 1:
-        seeds = ", ".join(str(own.config.seed) for own in sessions)
+        seeds = ", ".join(str(member.config.seed) for member in sessions)
         runs = f" with seeds {seeds} at once, each with"
     lines = [
         f"{config.algorithm} on {config.game}{runs or ':'} {config.num_envs} environments, "

@@ -18,7 +18,7 @@ def plan_training(config: Config, members: int = 1) -> tuple[Plan, Mesh]:
     The emulator is built if it has to be. Raises `UserError` where the run cannot train here.
 
     Args:
-      config: of a run.
+      config: a run's configuration.
       members: runs of other seeds that train together, each of the same sizes.
     """
     env = choose_engine(config.game, config.env)

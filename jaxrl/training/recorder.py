@@ -21,7 +21,7 @@ class Recorder:
 
     def __init__(self, session: TrainingSession, step: int) -> None:
         self._session = session
-        self._sinks: list[Sink] = []  # of process 0
+        self._sinks: list[Sink] = []  # empty but in process 0
         self.wall_before = 0.0  # seconds of earlier sessions
         if processes.index() == 0:
             rows, self.wall_before = metrics.rows_before(session.run_dir, step)
@@ -48,7 +48,7 @@ class Recorder:
         progress: Progress,
         mean_return: float | None,
     ) -> None:
-        """Saves a checkpoint if it is due, of a state that is asked for only then.
+        """Saves a checkpoint if it is due; only then `state` is called.
 
         A failed save is due again at the next line.
 
@@ -75,7 +75,7 @@ class Recorder:
         if processes.count() == 1:
             try:
                 self._session.checkpoints.wait()
-            except StorageError as error:  # of the save before; the last one may still find room
+            except StorageError as error:  # the save before; the last one may still find room
                 self._session.display.say(f"warning: {error}")
         try:
             with contextlib.ExitStack() as closing:

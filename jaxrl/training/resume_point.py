@@ -1,13 +1,14 @@
-"""Where a resumed run continues: its newest good checkpoint, found once for all processes."""
+"""The checkpoint that a resumed run continues from, the same in all processes."""
 
 import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
+from jaxrl.config import overrides
 from jaxrl.config.plan import Plan, resolve
 from jaxrl.config.schema import Config
 from jaxrl.errors import DamagedError, UserError
@@ -16,6 +17,7 @@ from jaxrl.runs import checkpoint_files, evaluation_record, layout, metrics
 from jaxrl.runs.checkpoint import RestoredRun, RestoreLevel
 from jaxrl.runs.lock import hold_lock
 from jaxrl.runs.provenance import overridden_values
+from jaxrl.runtime import processes
 from jaxrl.training.messages import describe_devices
 from jaxrl.training.session import TrainingSession
 from jaxrl.types import LoopState
@@ -27,35 +29,61 @@ class ResumePoint(NamedTuple):
     """The checkpoint that a session continues from."""
 
     checkpoint: int | None = None  # agent step; None starts the run
-    # Of the configuration of each run, by key: [before, now]. None where there are none.
-    changes: tuple[dict[str, list[object]], ...] = ()
+    changes: tuple[dict[str, Any], ...] = ()  # for each run, by key: [before, now]
 
 
-def find(run_dirs: Sequence[Path], configs: Sequence[Config], held: contextlib.ExitStack) -> str:
-    """Locks runs and returns, as JSON, the checkpoint to continue from; changes no file.
+class Survey(NamedTuple):
+    """The checkpoints of a run, or of all members of a population, as process 0 sees them."""
 
-    It is the newest one, and of several runs, a population's, the newest that all have.
+    step: int | None  # the newest that all have; None where no checkpoint exists yet
+    damaged: list[dict[str, str]]  # for each run, agent step -> damage
+    configs: Sequence[dict[str, Any]] = ()  # for each run, its configuration in the checkpoint
+    overridden: Sequence[dict[str, Any]] = ()  # for each run, values by key
 
-    Keys: `step`, None where no checkpoint exists yet, and of each run the `damaged` checkpoints,
-    the `configs` that the checkpoint was saved with, and the keys that were `overridden`.
+
+def find(
+    run_dirs: Sequence[Path], configs: Sequence[Config], locks: contextlib.ExitStack
+) -> Survey:
+    """Locks runs until `locks` closes, and returns their checkpoints; changes no file.
+
+    Raises `UserError` and `DamagedError` where a run cannot be resumed.
     """
+    # Process 0 decides: others may see an older listing of a network file system.
+    text = processes.call_in_first(lambda: json.dumps(_survey(run_dirs, configs, locks)._asdict()))
+    return Survey(**json.loads(text))
+
+
+def _survey(
+    run_dirs: Sequence[Path], configs: Sequence[Config], locks: contextlib.ExitStack
+) -> Survey:
     for run_dir in run_dirs:
-        held.enter_context(hold_lock(run_dir))
+        locks.enter_context(hold_lock(run_dir))
     surveys = [checkpoint_files.survey(run_dir) for run_dir in run_dirs]
     step = _common(run_dirs, surveys)
-    damaged = [found.damaged for found in surveys]
+    damaged: Any = [run.damaged for run in surveys]  # JSON makes strings of the steps
     if step is None:
         for run_dir, config in zip(run_dirs, configs, strict=True):
             _check_may_start(run_dir, config)
-        return json.dumps({"step": None, "damaged": damaged})
-    return json.dumps(
-        {
-            "step": step,
-            "configs": [checkpoint_files.describe(own, step).config for own in run_dirs],
-            "damaged": damaged,
-            "overridden": [overridden_values(own) for own in run_dirs],
-        }
+        return Survey(None, damaged)
+    saved = [checkpoint_files.describe(run_dir, step).config for run_dir in run_dirs]
+    return Survey(step, damaged, saved, [overridden_values(run_dir) for run_dir in run_dirs])
+
+
+def choose(survey: Survey, configs: Sequence[Config], override: tuple[str, ...]) -> ResumePoint:
+    """Returns the checkpoint to continue from. Raises `UserError`.
+
+    Args:
+      survey: the runs' checkpoints.
+      configs: the runs' configurations, to go on with.
+      override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
+    """
+    if survey.step is None:
+        return ResumePoint()
+    runs = zip(survey.configs, configs, survey.overridden, strict=True)
+    changes = (
+        overrides.check(saved, config, override, overridden) for saved, config, overridden in runs
     )
+    return ResumePoint(survey.step, tuple(changes))
 
 
 def _common(run_dirs: Sequence[Path], surveys: Sequence[checkpoint_files.Survey]) -> int | None:
@@ -64,21 +92,16 @@ def _common(run_dirs: Sequence[Path], surveys: Sequence[checkpoint_files.Survey]
     A run may be ahead with those that are damaged in another, and where a kill came between two
     saves with one more. It must not have trained alone.
     """
-    good = [found.good for found in surveys]
+    good = [run.good for run in surveys]
     step = max(set(good[0]).intersection(*good), default=None)
-    damaged = {own for found in surveys for own in found.damaged}
+    damaged = {number for run in surveys for number in run.damaged}
     for run_dir, steps in zip(run_dirs, good, strict=True):
-        newer = [own for own in steps if own > (step or 0)]
-        for own in newer:
-            if checkpoint_files.describe(run_dir, own).members != len(run_dirs):
-                raise UserError(
-                    f"'{run_dir}' has trained alone, to step {own:,}: resume each by its own "
-                    "directory"
-                )
-        if len([own for own in newer if own not in damaged]) > 1:
+        newer = [number for number in steps if number > (step or 0)]
+        _check_trained_together(run_dir, newer, len(run_dirs))
+        if len(set(newer) - damaged) > 1:
             listed = "; ".join(
-                f"{path.name}: {', '.join(map(str, found)) or 'none'}"
-                for path, found in zip(run_dirs, good, strict=True)
+                f"{path.name}: {', '.join(map(str, numbers)) or 'none'}"
+                for path, numbers in zip(run_dirs, good, strict=True)
             )
             raise UserError(
                 f"the runs have no checkpoint of the same step ({listed}): resume each by its own "
@@ -87,15 +110,26 @@ def _common(run_dirs: Sequence[Path], surveys: Sequence[checkpoint_files.Survey]
     return step
 
 
-def go_back(run_dirs: Sequence[Path], step: int, damaged: Sequence[dict[str, str]]) -> str:
+def _check_trained_together(run_dir: Path, steps: Sequence[int], members: int) -> None:
+    """Raises `UserError` if a checkpoint of these steps is of a run that trained alone."""
+    for step in steps:
+        if checkpoint_files.describe(run_dir, step).members != members:
+            raise UserError(
+                f"'{run_dir}' has trained alone, to step {step:,}: resume each by its own directory"
+            )
+
+
+def go_back(run_dirs: Sequence[Path], survey: Survey) -> str:
     """Moves damaged checkpoints out of the way, and deletes those that a kill left to one member.
 
-    Whole ones of the steps that are damaged in another member are moved out of the way too.
+    Whole ones of the steps that are damaged in another member are moved out of the way too. Returns
+    no text: other processes only wait for it.
     """
-    lost = {int(number) for own in damaged for number in own}
-    for run_dir, own in zip(run_dirs, damaged, strict=True):
-        whole = lost.intersection(checkpoint_files.steps(run_dir)) - {int(n) for n in own}
-        wrong = {int(number): text for number, text in own.items()}
+    step = survey.step or 0
+    lost = {int(number) for damaged in survey.damaged for number in damaged}
+    for run_dir, damaged in zip(run_dirs, survey.damaged, strict=True):
+        wrong = {int(number): damage for number, damage in damaged.items()}
+        whole = lost.intersection(checkpoint_files.steps(run_dir)) - set(wrong)
         unpaired = {number: NO_PARTNER for number in whole if number > step}
         checkpoint_files.set_aside(run_dir, wrong | unpaired)
         if len(run_dirs) > 1:
@@ -118,22 +152,27 @@ def _check_may_start(run_dir: Path, config: Config) -> None:
 
 def check_divides_among(config: Config) -> None:
     """Raises `UserError`, with numbers of devices that fit, if the run does not divide."""
-    asked = config.parallel.num_devices
-    if not asked:  # every accelerator: known when the devices are opened
+    number = config.parallel.num_devices
+    if not number:  # every accelerator: known when the devices are opened
         return
     try:
-        resolve(config, asked)
+        resolve(config, number)
     except UserError as error:
-        fitting = []
-        for number in range(1, min(2 * asked, config.num_envs) + 1):
-            with contextlib.suppress(UserError):
-                resolve(config, number)
-                fitting.append(str(number))
+        numbers = range(1, min(2 * number, config.num_envs) + 1)
+        fitting = [str(other) for other in numbers if _divides_among(config, other)]
         if not fitting:  # it is not the number of devices that is wrong
             raise error from None
         raise UserError(
-            f"num_devices = {asked}: this run divides among {', '.join(fitting)}"
+            f"num_devices = {number}: this run divides among {', '.join(fitting)}"
         ) from None
+
+
+def _divides_among(config: Config, num_devices: int) -> bool:
+    try:
+        resolve(config, num_devices)
+    except UserError:
+        return False
+    return True
 
 
 def is_complete(plan: Plan, run_dir: Path) -> bool:
@@ -157,44 +196,47 @@ def _why_new_games(saved: str, here: str) -> str:
 def continue_games(
     sessions: Sequence[TrainingSession], new: LoopState, restored: Sequence[RestoredRun]
 ) -> LoopState:
-    """Returns the restored state with its games, or new ones where it holds none; says which.
+    """Returns the restored state with its games, or else with new games; says which.
 
     Args:
-      sessions: of the run, or of each member of a population.
+      sessions: one, or one for each member of a population.
       new: the state of the games that they have started.
-      restored: what the checkpoint of each provides.
+      restored: the state in the checkpoint of each.
     """
     session, (first, described, kept) = sessions[0], restored[0]
-    states = [own.state for own in restored]
-    saved_on, here = described.devices, session.mesh.size
-    moved, has_memory = saved_on != here, bool(jax.tree.leaves(first.agent.memory))
-    exactly = "parameters and optimizer continue exactly"
-    if kept is RestoreLevel.GAMES and moved:
-        exactly = "parameters, optimizer and games continue exactly"
-    elif moved:
-        exactly += "; new games begin, with new random keys and statistics of games"
+    saved_on, moved = described.devices, described.devices != session.mesh.size
+    has_memory = bool(jax.tree.leaves(first.agent.memory))
     if moved:
-        session.display.say(
-            f"saved on {describe_devices(saved_on)}, resumed on {here}: {exactly}"
-            + ", and the replay or windows start empty" * has_memory
-        )
+        session.display.say(_move(saved_on, session.mesh.size, kept, has_memory))
     elif kept is not RestoreLevel.GAMES:
         session.display.say(_why_new_games(described.games, session.engines[0].state_format))
-    if kept is RestoreLevel.GAMES:
-        if moved:
-            states = [
-                own._replace(games=moved_games.lay_out(own.games, saved_on, session.mesh))
-                for own in states
-            ]
-        state = session.with_loaded_games(session.program.join(*states), new)
-    else:
+    states = [member.state for member in restored]
+    if kept is not RestoreLevel.GAMES:
         # A seed that differs from that of the start, whose games would repeat otherwise.
-        seeds = [own.config.seed + described.progress.updates for own in sessions]
-        state = session.program.restart(
-            session.program.join(*states), *seeds, moved=moved or kept is RestoreLevel.NOTHING
-        )
+        seeds = [member.config.seed + described.progress.updates for member in sessions]
+        joined = session.program.join(*states)
+        state = session.program.restart(joined, *seeds, moved=moved or kept is RestoreLevel.NOTHING)
+    else:
+        if moved:
+            states = [_on_mesh(state, saved_on, session.mesh) for state in states]
+        state = session.load_games(session.program.join(*states), new)
     if not moved and not session.config.checkpoint.memory and has_memory:
         session.display.say(
             "the checkpoint holds no replay: it starts empty, and fills before learning continues"
         )
     return state
+
+
+def _on_mesh(state: LoopState, saved_on: int, mesh: jax.sharding.Mesh) -> LoopState:
+    """Returns a state of `saved_on` devices with its games laid out over others."""
+    return state._replace(games=moved_games.lay_out(state.games, saved_on, mesh))
+
+
+def _move(saved_on: int, here: int, kept: RestoreLevel, has_memory: bool) -> str:
+    """Returns the line about a run that continues on another number of devices."""
+    exactly = "parameters, optimizer and games continue exactly"
+    if kept is not RestoreLevel.GAMES:
+        exactly = ("parameters and optimizer continue exactly; new games begin, with new random "
+                   "keys and statistics of games")  # fmt: skip
+    memory = ", and the replay or windows start empty" * has_memory
+    return f"saved on {describe_devices(saved_on)}, resumed on {here}: {exactly}{memory}"

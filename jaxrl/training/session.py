@@ -38,8 +38,8 @@ class TrainingSession(NamedTuple):
     display: Display
     stop: StopSignal
     watchdog: Watchdog
-    start_time: float  # of the session, by time.perf_counter
-    members: int = 1  # runs that train together; each has a session with its own plan and outputs
+    start_time: float  # when the session began, by time.perf_counter
+    members: int = 1  # runs that train together; each has a session with a plan and outputs
     on_metrics: OnMetrics | None = None  # called with every line of metrics.jsonl
 
     @property
@@ -52,7 +52,7 @@ class TrainingSession(NamedTuple):
         """The beginning of messages about a member of a population; empty for a run alone."""
         return f"seed {self.config.seed}: " if self.members > 1 else ""
 
-    def with_saved_games(self, state: LoopState) -> LoopState:
+    def save_games(self, state: LoopState) -> LoopState:
         """Returns the state with its games as the rows of a checkpoint."""
         groups = []
         for engine, group in zip(self.engines, state.games, strict=True):
@@ -69,9 +69,9 @@ class TrainingSession(NamedTuple):
     def run_states(self, state: LoopState) -> Iterator[LoopState]:
         """Yields the state of each member, with the games that a checkpoint holds."""
         if self.members == 1:
-            yield self.with_saved_games(state)
+            yield self.save_games(state)
             return
-        saved = self.with_saved_games(state)
+        saved = self.save_games(state)
         if not self.engines[0].state_format:
             games = tuple(group._replace(env=()) for group in saved.games)
             saved = saved._replace(games=games)
@@ -91,7 +91,7 @@ class TrainingSession(NamedTuple):
             for number in range(self.members)
         ]
 
-    def with_loaded_games(self, state: LoopState, new: LoopState) -> LoopState:
+    def load_games(self, state: LoopState, new: LoopState) -> LoopState:
         """Returns the state whose games go on from those rows; `new` is of what is played now."""
         groups = []
         for engine, group, playing in zip(self.engines, state.games, new.games, strict=True):

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from jaxrl.agents import make_agent
-from jaxrl.analysis import curves
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
 from jaxrl.config.plan import Plan, with_learners
@@ -20,11 +19,10 @@ from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
 from jaxrl.errors import StorageError, UserError
-from jaxrl.evaluation import evaluate
 from jaxrl.formatting import shell_word
 from jaxrl.program import moved_games
 from jaxrl.program.program import make_program
-from jaxrl.runs import evaluation_record, layout, population
+from jaxrl.runs import layout, population
 from jaxrl.runs.checkpoint import Checkpoints, RestoreLevel
 from jaxrl.runs.checkpoint_files import Progress
 from jaxrl.runs.directory import create_run, load_config, new_run_dir, write_config
@@ -36,11 +34,12 @@ from jaxrl.runtime.signals import StopSignal
 from jaxrl.runtime.watchdog import Watchdog
 from jaxrl.training import loop, memory_budget, resume_point
 from jaxrl.training.display import Display
+from jaxrl.training.finish import finish_runs
 from jaxrl.training.messages import headline
 from jaxrl.training.planning import plan_training
 from jaxrl.training.resume_point import ResumePoint
 from jaxrl.training.session import OnMetrics, TrainingSession
-from jaxrl.types import ActorState, LoopState
+from jaxrl.types import LoopState
 
 SECONDS_TO_START = 60.0  # to create the environments and compile their reset
 SLOWEST_GAMES = 100  # random steps per second that any machine reaches
@@ -68,7 +67,7 @@ def start(
     """Trains a new run, by default in `new_run_dir`.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       on_metrics: called with every line of metrics.jsonl, in process 0.
       ends_process: whether a signal that cannot wait ends the process, as `StopSignal` says.
 
@@ -78,8 +77,8 @@ def start(
     config = config.with_time_limit()
     plan, mesh = _open(config)
     config = with_learners(config, mesh.size)
-    with contextlib.ExitStack() as held:
-        run_dir = Path(processes.from_first(lambda: str(create_run(config, held))))
+    with contextlib.ExitStack() as locks:
+        run_dir = Path(processes.call_in_first(lambda: str(create_run(config, locks))))
         processes.wait_to_see(run_dir / layout.CONFIG)
         plan = plan.of(config.replaced(run_dir=str(run_dir)))
         request = RunRequest(run_dir, (plan,), (run_dir,))
@@ -92,10 +91,10 @@ def start_population(config: Config, seeds: Sequence[int]) -> Outcome:
     Raises `UserError` before anything is compiled or overwritten.
     """
     plan, mesh = _open(population.configs_of(config, seeds, Path())[0], len(seeds))
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         root = Path(config.run_dir or new_run_dir(config, seeds))
         configs = population.configs_of(config, seeds, root)
-        population.create(root, configs, held)
+        population.create(root, configs, locks)
         request = RunRequest(root, tuple(map(plan.of, configs)), population.run_dirs(root))
         return _train(request, mesh, ResumePoint(), None, ends_process=True)
 
@@ -110,44 +109,44 @@ def resume(
     """Continues a run from its newest good checkpoint, or a population from that of all members.
 
     Args:
-      run_dir: of the run or the population.
+      run_dir: directory of the run or the population.
       num_devices: replaces the configuration's.
       override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
       on_metrics: called with every line of metrics.jsonl, in process 0.
       ends_process: as for `start`.
     """
     run_dirs = population.run_dirs(run_dir)
-    configs = tuple(_config_to_resume(own, num_devices, override) for own in run_dirs)
+    configs = tuple(_config_to_resume(member, num_devices, override) for member in run_dirs)
     population.check_alike(configs)
     plan, mesh = _open(configs[0], len(configs))
     request = RunRequest(run_dir, tuple(map(plan.of, configs)), run_dirs)
-    with contextlib.ExitStack() as held:
-        # Process 0 decides: others may see an older listing of a network file system.
-        found = json.loads(processes.from_first(lambda: resume_point.find(run_dirs, configs, held)))
-        step, first = found["step"], processes.index() == 0
-        if step is None:
-            if first:
-                print("no checkpoint yet: training begins from the start", file=sys.stderr)
-                resume_point.go_back(run_dirs, 0, found["damaged"])
-            return _train(request, mesh, ResumePoint(), on_metrics, ends_process)
-        changes = tuple(
-            overrides.check(saved, own, override, overridden)
-            for saved, own, overridden in zip(
-                found["configs"], configs, found["overridden"], strict=True
-            )
-        )
-        total = plan.total_steps
-        if step > total and "total_steps" in changes[0]:
-            raise UserError(f"total_steps = {plan.config.total_steps:,}: the run has reached step "
-                            f"{step:,} already")  # fmt: skip
-        if step >= total and not _incomplete(request):
-            if first:
-                print(f"training had ended already, at step {step:,}: --override total_steps="
-                      f"{2 * step} trains as long again", file=sys.stderr)  # fmt: skip
-            return Outcome(run_dir, step, None)
+    with contextlib.ExitStack() as locks:
+        survey = resume_point.find(run_dirs, configs, locks)
+        origin = resume_point.choose(survey, configs, override)
+        if origin.checkpoint is None:
+            _notify("no checkpoint yet: training begins from the start")
+        elif _has_ended(request, origin):
+            _notify(f"training had ended already, at step {origin.checkpoint:,}: --override "
+                    f"total_steps={2 * origin.checkpoint} trains as long again")  # fmt: skip
+            return Outcome(run_dir, origin.checkpoint, None)
         # Every process waits here: all must find the same checkpoints afterwards.
-        processes.from_first(lambda: resume_point.go_back(run_dirs, step, found["damaged"]))
-        return _train(request, mesh, ResumePoint(step, changes), on_metrics, ends_process)
+        processes.call_in_first(lambda: resume_point.go_back(run_dirs, survey))
+        return _train(request, mesh, origin, on_metrics, ends_process)
+
+
+def _notify(message: str) -> None:
+    """Prints a line on standard error, in process 0."""
+    if processes.index() == 0:
+        print(message, file=sys.stderr)
+
+
+def _has_ended(request: RunRequest, origin: ResumePoint) -> bool:
+    """Returns whether every run is trained, evaluated and drawn. Raises `UserError`."""
+    plan, step = request.plans[0], origin.checkpoint or 0
+    if step > plan.total_steps and "total_steps" in origin.changes[0]:
+        raise UserError(f"total_steps = {plan.config.total_steps:,}: the run has reached step "
+                        f"{step:,} already")  # fmt: skip
+    return step >= plan.total_steps and not _incomplete(request)
 
 
 def _config_to_resume(run_dir: Path, num_devices: int | None, override: tuple[str, ...]) -> Config:
@@ -164,9 +163,9 @@ def _incomplete(request: RunRequest) -> list[int]:
 
     def find() -> str:
         runs = enumerate(zip(request.plans, request.run_dirs, strict=True))
-        return json.dumps([n for n, own in runs if not resume_point.is_complete(*own)])
+        return json.dumps([number for number, run in runs if not resume_point.is_complete(*run)])
 
-    return json.loads(processes.from_first(find))
+    return json.loads(processes.call_in_first(find))
 
 
 def _open(config: Config, members: int = 1) -> tuple[Plan, jax.sharding.Mesh]:
@@ -195,25 +194,24 @@ def _train(
     plan, members = request.plans[0], len(request.plans)
     engines = make_engines(plan, num_local_devices(mesh), members)
     agent = make_agent(plan, engines[0].spec._replace(num_envs=plan.envs_per_learner))
-    program = make_program(plan, agent, engines, mesh, [own.config.seed for own in request.plans])
-    again = f"jaxrl resume {shell_word(request.path)}" + " in every process" * (
-        processes.count() > 1
-    )
-    processes.advise(f"go on with: {again}")
+    program = make_program(plan, agent, engines, mesh, [run.config.seed for run in request.plans])
+    everywhere = " in every process" * (processes.count() > 1)
+    advice = f"go on with: jaxrl resume {shell_word(request.path)}{everywhere}"
+    processes.advise(advice)
     with (
         Display(silent=processes.index() > 0) as display,
-        Watchdog(plan.env.stuck_after, f"; go on with: {again}") as watchdog,
+        Watchdog(plan.env.stuck_after, f"; {advice}") as watchdog,
         StopSignal(ends_process).watching() as stop,
     ):
         sessions = tuple(
             TrainingSession(
-                plan=own,
+                plan=run,
                 run_dir=run_dir,
                 mesh=mesh,
                 engines=engines,
                 program=program,
                 checkpoints=Checkpoints(
-                    run_dir, own.config, engines[0].state_format, origin.checkpoint, members
+                    run_dir, run.config, engines[0].state_format, origin.checkpoint, members
                 ),
                 display=display,
                 stop=stop,
@@ -222,51 +220,57 @@ def _train(
                 members=members,
                 on_metrics=on_metrics,
             )
-            for own, run_dir in zip(request.plans, request.run_dirs, strict=True)
+            for run, run_dir in zip(request.plans, request.run_dirs, strict=True)
         )
         display.say(headline(sessions, request.path))
         state, progress = _run(sessions, origin)
         if stop.signal is not None:
-            display.say(f"stopped at step {progress.step:,} and saved; go on with: {again}")
+            display.say(f"stopped at step {progress.step:,} and saved; {advice}")
             return Outcome(request.path, progress.step, stop.signal)
     trained = progress.step > (origin.checkpoint or 0)
-    left = range(members) if trained else _incomplete(request)
-    with Display(silent=processes.index() > 0) as display:
-        for number, learned in enumerate(sessions[0].agents(state)):
-            if processes.index() == 0 and number in left:
-                session = sessions[number]._replace(display=display)
-                _finish(session, learned.actor, progress.step)
+    finish_runs(sessions, state, progress.step, range(members) if trained else _incomplete(request))
     return Outcome(request.path, progress.step, None)
 
 
 def _run(sessions: Sequence[TrainingSession], origin: ResumePoint) -> tuple[LoopState, Progress]:
-    """Starts or restores, compiles and trains; closes checkpoints and engines in any case."""
+    """Trains to the end or a signal; closes checkpoints and engines in any case."""
     session = sessions[0]
     try:
-        state, begun, new_games = _begin(sessions, origin)
-        if begun[0].updates >= session.plan.num_updates:
-            session.display.say("training had ended already")
-            return state, begun[0]
-        with session.display.busy("compiling") as compiling:
-            compiled = session.program.run.lower(state, np.int32(1)).compile()
-        memory_budget.check_compiled(compiled, session.plan, session.mesh)
-        _record_provenance(sessions, origin)
-        return loop.run(sessions, compiled, state, begun, compiling.seconds, new_games)
+        return _begin_and_train(sessions, origin)
     except jax.errors.JaxRuntimeError as error:
         if mistake := memory_budget.out_of_memory(error, session.plan, session.mesh):
             raise mistake from error
         raise
     finally:
-        # A process that fails must not wait for the others, which wait for it.
-        failed = sys.exception() is not None
-        for own in sessions:
-            if not failed:
-                own.checkpoints.close()
-            elif processes.count() == 1:
-                with contextlib.suppress(StorageError):  # the first error is the one to report
-                    own.checkpoints.close()
-        for engine in session.engines:
-            engine.close()
+        _close(sessions, failed=sys.exception() is not None)
+
+
+def _begin_and_train(
+    sessions: Sequence[TrainingSession], origin: ResumePoint
+) -> tuple[LoopState, Progress]:
+    """Starts or restores, compiles and trains."""
+    session = sessions[0]
+    state, begun, new_games = _begin(sessions, origin)
+    if begun[0].updates >= session.plan.num_updates:
+        session.display.say("training had ended already")
+        return state, begun[0]
+    with session.display.busy("compiling") as compiling:
+        compiled = session.program.run.lower(state, np.int32(1)).compile()
+    memory_budget.check_compiled(compiled, session.plan, session.mesh)
+    _record_provenance(sessions, origin)
+    return loop.run(sessions, compiled, state, begun, compiling.seconds, new_games)
+
+
+def _close(sessions: Sequence[TrainingSession], failed: bool) -> None:
+    """Closes checkpoints and engines; the first failure is the one to report."""
+    # A process that fails must not wait for the others, which wait for it.
+    waiting = () if failed and processes.count() > 1 else sessions
+    unreported = (StorageError,) if failed else ()
+    for session in waiting:
+        with contextlib.suppress(*unreported):
+            session.checkpoints.close()
+    for engine in sessions[0].engines:
+        engine.close()
 
 
 class Beginning(NamedTuple):
@@ -288,13 +292,13 @@ def _begin(sessions: Sequence[TrainingSession], origin: ResumePoint) -> Beginnin
     if origin.checkpoint is None:
         return Beginning(state, (Progress(0, 0, 0.0, 0),) * len(sessions), new_games=True)
     restored = [
-        own.checkpoints.restore(template, origin.checkpoint, moved_games.saved_shapes)
-        for own, template in zip(sessions, session.run_states(state), strict=True)
+        member.checkpoints.restore(template, origin.checkpoint, moved_games.saved_shapes)
+        for member, template in zip(sessions, session.run_states(state), strict=True)
     ]
-    progress = tuple(own.description.progress for own in restored)
+    progress = tuple(member.description.progress for member in restored)
     display.say(f"resumed at step {progress[0].step:,}")
     if progress[0].updates >= session.plan.num_updates:
-        joined = session.program.join(*(own.state for own in restored))
+        joined = session.program.join(*(member.state for member in restored))
         return Beginning(joined, progress, new_games=False)
     with session.watchdog.expecting("the emulators", longest):
         state = resume_point.continue_games(sessions, state, restored)
@@ -311,24 +315,3 @@ def _record_provenance(sessions: Sequence[TrainingSession], origin: ResumePoint)
         write_provenance(session.config, session.run_dir, devices, engine, changes)
         if changes:
             write_config(session.run_dir, session.config)
-
-
-def _finish(session: TrainingSession, actor: ActorState, step: int) -> None:
-    """Draws and evaluates a run that has reached its end."""
-    config, run_dir, display = session.config, session.run_dir, session.display
-    if config.evaluation.episodes:
-        with display.busy(f"{session.name}evaluating {config.evaluation.episodes} games"):
-            actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
-            protocol = evaluation_record.protocol_of(config)
-            games = config.evaluation.episodes
-            result = evaluate.evaluate(config, actor, protocol, games, step=step)
-        try:
-            evaluation_record.write(run_dir, result)
-        finally:  # the scores are shown if it fails
-            display.say(session.name + evaluation_record.describe(result))
-    # A picture without games shows the evaluation.
-    curves.learning_curve([run_dir], run_dir / layout.LEARNING_CURVE)
-    display.say(
-        f"learning curve: {run_dir / layout.LEARNING_CURVE}; watch it play: "
-        f"jaxrl play {shell_word(run_dir)}"
-    )

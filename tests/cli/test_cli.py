@@ -137,10 +137,10 @@ def test_mistakes_end_in_one_line_and_status_two(arguments, message, tmp_path, c
     (tmp_path / "a" / "b" / "run" / "config.toml").write_text('game = "catch"')
     before = sorted(tmp_path.iterdir())
     assert main([a.replace("{here}", str(tmp_path)) for a in arguments]) == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -182,8 +182,8 @@ def test_devices_that_are_not_there_are_refused_in_one_line(tmp_path):
 
 def test_help_lists_the_commands(capsys):
     assert main([]) == 0
-    said = capsys.readouterr().out
-    assert all(command in said for command in COMMANDS)
+    output = capsys.readouterr().out
+    assert all(command in output for command in COMMANDS)
 
 
 def test_files_that_are_no_configurations_are_left_out_of_the_list(tmp_path, capsys, monkeypatch):
@@ -217,13 +217,13 @@ def test_examples_in_help_name_configurations_that_a_wheel_has(capsys):
 )  # fmt: skip
 def test_a_path_that_cannot_be_used_is_one_line(number, status, capsys):
     assert print_error(OSError(number, os.strerror(number), "x")) == status
-    said = capsys.readouterr().err
-    assert said == f"jaxrl: cannot read or write 'x': {os.strerror(number)}\n"
+    output = capsys.readouterr().err
+    assert output == f"jaxrl: cannot read or write 'x': {os.strerror(number)}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_killed_command_leaves_no_temporary_file(tmp_path, monkeypatch, number):
-    before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGTERM, signal.SIGHUP)}
+    before = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGTERM, signal.SIGHUP)}
 
     def killed(_):
         with writing(tmp_path / "x.mp4") as temporary:
@@ -241,8 +241,8 @@ def test_a_killed_command_leaves_no_temporary_file(tmp_path, monkeypatch, number
         assert signal.getsignal(number) == signal.SIG_DFL
         assert not list(tmp_path.iterdir())
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for handled, handler in before.items():
+            signal.signal(handled, handler)
 
 
 def test_commands_that_save_after_a_signal_handle_it_themselves():

@@ -62,7 +62,7 @@ def test_it_lists_every_option_that_tyro_reads(command, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
     kind = KINDS[command]
     part = kind(settings=Config()) if "settings" in kind.__dataclass_fields__ else None
-    flags = {name for one in options_of(part or kind) for name in one.names if name != "-o"}
+    flags = {name for option in options_of(part or kind) for name in option.names if name != "-o"}
     default = {} if part is None else {"default": part}
     with parsing._REGISTRY, pytest.raises(SystemExit):
         tyro.cli(tyro.conf.AvoidSubcommands[kind], args=["--help"], **default)

@@ -30,9 +30,9 @@ def sweep(tmp_path):
 def test_runs_of_a_folder_that_cannot_be_drawn_are_left_out_and_named(sweep, tmp_path, capsys):
     for command, target in (("plot", tmp_path / "x.png"), ("report", tmp_path / "x.html")):
         assert main([command, str(sweep), "-o", str(target)]) == 0
-        said = capsys.readouterr()
-        assert said.out == f"{target}\n"
-        first, second, *rest = said.err.splitlines()
+        output = capsys.readouterr()
+        assert output.out == f"{target}\n"
+        first, second, *rest = output.err.splitlines()
         assert first == "jaxrl: left out 'pong-x-seed2': no metrics.jsonl yet"
         assert "left out 'pong-x-seed3'" in second
         assert "line 1: has no number 'step'" in second
@@ -68,14 +68,16 @@ def test_a_folder_without_any_metrics_is_refused(sweep, tmp_path, capsys):
 
 def test_several_runs_are_drawn_as_the_notebook_draws_them(sweep, tmp_path, monkeypatch):
     """The picture is that of `curves.comparison`, with `--each` a curve for each run."""
-    asked, comparison = [], curves.comparison
+    arguments, comparison = [], curves.comparison
     monkeypatch.setattr(
-        curves, "comparison", lambda runs, each: asked.append(each) or comparison(runs, each=each)
+        curves,
+        "comparison",
+        lambda runs, each: arguments.append(each) or comparison(runs, each=each),
     )
     target = tmp_path / "x.png"
     assert main(["plot", str(sweep), "-o", str(target)]) == 0
     assert main(["plot", str(sweep), "--each", "-o", str(target)]) == 0
-    assert asked == [False, True]
+    assert arguments == [False, True]
     assert imageio.imread(target).shape[2] >= 3
 
 

@@ -35,17 +35,17 @@ def shown(run_dir: Path, width: int = 80) -> str:
 
 
 def test_a_run_that_has_ended(run_dir):
-    said = shown(run_dir)
+    output = shown(run_dir)
     last = metrics.read(run_dir)[-1]
-    assert "vtrace on pong" in said
-    assert "100% of 1.00M steps" in said
-    assert "4.00M frames" in said
-    assert "ended" in said
-    assert f"{last['steps_per_second']:,.0f} steps/s" in said
-    assert "loss/value" in said
-    assert f"{last['loss/value']:.4g}" in said
-    assert "return, mean of the last 100 games" in said
-    assert max(map(len, said.splitlines())) <= 80
+    assert "vtrace on pong" in output
+    assert "100% of 1.00M steps" in output
+    assert "4.00M frames" in output
+    assert "ended" in output
+    assert f"{last['steps_per_second']:,.0f} steps/s" in output
+    assert "loss/value" in output
+    assert f"{last['loss/value']:.4g}" in output
+    assert "return, mean of the last 100 games" in output
+    assert max(map(len, output.splitlines())) <= 80
 
 
 def test_a_run_that_was_stopped_and_one_that_trains(run_dir):
@@ -54,9 +54,9 @@ def test_a_run_that_was_stopped_and_one_that_trains(run_dir):
     assert "stopped before its end" in shown(run_dir)
     with hold_lock(run_dir):
         assert is_locked(run_dir)
-        said = shown(run_dir)
-    assert "training" in said
-    assert " left" in said
+        output = shown(run_dir)
+    assert "training" in output
+    assert " left" in output
     assert not is_locked(run_dir)
 
 
@@ -108,10 +108,10 @@ def test_strange_values_are_shown_or_left_out(run_dir):
     strange = {"steps_per_second": "x", "loss/[/x]": 1.0, "loss/\x1b[2J": 10**400, "goodput": None}
     text = json.dumps(row | strange) + "\n"
     (run_dir / layout.METRICS).write_text(text.replace("null", "NaN"))
-    said = shown(run_dir)
-    assert "loss/[/x]" in said
-    assert "\x1b" not in said
-    assert "0 steps/s" in said
+    output = shown(run_dir)
+    assert "loss/[/x]" in output
+    assert "\x1b" not in output
+    assert "0 steps/s" in output
     for name in ("step", "frames"):
         (run_dir / layout.METRICS).write_text(json.dumps(row | {name: 10**400}) + "\n")
         with pytest.raises(UserError, match=f"has no number '{name}'"):

@@ -502,12 +502,3 @@ def test_quantiles_train_on_catch(iqn):
 
 
 # --- the vector environment -----------------------------------------------------------------------
-
-
-def test_the_example_of_the_vector_environment_runs():
-    (example,) = blocks(PAGES["guides/emulator"], "python")
-    shown = {}
-    exec(compile(example, "emulator.md", "exec"), shown)
-    assert shown["observations"].shape == (8, 4, 84, 84)
-    assert (shown["observations"] == shown["observations"][0]).all()
-    assert (shown["infos"]["frame_number"] > 400).all()

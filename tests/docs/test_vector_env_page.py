@@ -22,6 +22,14 @@ def test_a_block_runs(block):
     assert names["envs"].num_envs in (1, 8, 64)
 
 
+def test_saved_and_forked_games_are_those_of_the_first():
+    (block,) = [block for block in BLOCKS if "fork" in block]
+    names = {}
+    exec(compile(block, "vector_env.md", "exec"), names)
+    assert names["observations"].shape == (8, 4, 84, 84)
+    assert (names["observations"] == names["observations"][0]).all()
+
+
 def test_presets_are_those_of_the_table():
     from jaxrl.envs.atari2600.vector_options import PRESETS
 

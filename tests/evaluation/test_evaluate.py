@@ -20,7 +20,7 @@ from jaxrl.errors import StorageError, UserError
 from jaxrl.evaluation import evaluate
 from jaxrl.program import episode_statistics, rollout
 from jaxrl.runs import evaluation_record, layout
-from jaxrl.training import train
+from jaxrl.training import finish
 from jaxrl.types import ActorState, Agent, EnvEngine, EnvSpec, TimeStep
 
 # Rows of three environments. The first loses a life, is reset within its game, ends it and plays
@@ -213,5 +213,5 @@ def test_the_scores_at_the_end_of_training_are_saved_first(run_dir, monkeypatch)
         config=Config(game="catch"), run_dir=run_dir, display=Silent(), name=""
     )
     with pytest.raises(BrokenPipeError):
-        train._finish(session, jnp.zeros(1), 400)
+        finish.finish(session, jnp.zeros(1), 400)
     assert evaluation_record.read(run_dir) == result

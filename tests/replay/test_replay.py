@@ -271,7 +271,7 @@ def test_a_replay_too_large_is_refused_with_the_size_that_fits():
     def fit(capacity, share, copies=1, where="on each device"):
         agent = DQNConfig(replay_capacity=capacity)
         memory_budget.check_fits(
-            agent, 16, free_bytes=int(8e9), share=share, copies=copies, where=where
+            agent, num_envs=16, free_bytes=int(8e9), share=share, copies=copies, where=where
         )
 
     fit(1_000_000, 1)

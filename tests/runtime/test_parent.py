@@ -56,19 +56,19 @@ def test_a_child_ends_when_its_parent_is_killed():
 
 def test_a_parent_of_many_threads_is_one_signal(tmp_path):
     """Two would end training unsaved."""
-    found = tmp_path / "signals"
+    signals = tmp_path / "signals"
     process = subprocess.Popen(
-        [sys.executable, "-c", PARENT % (VARIABLE, COUNTS % str(found))], cwd=ROOT,
+        [sys.executable, "-c", PARENT % (VARIABLE, COUNTS % str(signals))], cwd=ROOT,
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.wait()
     deadline = time.monotonic() + 30
-    while not (found.exists() and found.read_text()):
+    while not (signals.exists() and signals.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert found.read_text() == "1"
+    assert signals.read_text() == "1"
 
 
 def test_a_child_that_saves_already_goes_on(monkeypatch):

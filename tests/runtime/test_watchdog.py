@@ -55,10 +55,10 @@ def stop_threads(threads):
 @pytest.mark.rotating(4)
 @pytest.mark.parametrize("engine", ["xla", "callback"])
 def test_emulators_that_stop_answering_are_noticed(tmp_path, engine):
-    run_dir, told, log = tmp_path / "x", tmp_path / "threads", tmp_path / "log"
+    run_dir, threads_file, log = tmp_path / "x", tmp_path / "threads", tmp_path / "log"
     arguments = ["train", *RUN, "--env.interface", engine, "--run-dir", str(run_dir)]
     process = subprocess.Popen(
-        [sys.executable, "-c", TELLING, told, *arguments], stderr=log.open("w"), cwd=ROOT,
+        [sys.executable, "-c", TELLING, threads_file, *arguments], stderr=log.open("w"), cwd=ROOT,
         env=environment(),
     )  # fmt: skip
     deadline = time.monotonic() + 120
@@ -66,7 +66,7 @@ def test_emulators_that_stop_answering_are_noticed(tmp_path, engine):
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    threads = list(map(int, told.read_text().split()))
+    threads = list(map(int, threads_file.read_text().split()))
     assert threads
     stop_threads(threads)
     while "did not answer" not in log.read_text():
@@ -78,9 +78,9 @@ def test_emulators_that_stop_answering_are_noticed(tmp_path, engine):
     assert status == EngineError.status, log.read_text()
     last = log.read_text().strip().splitlines()[-1]
     # A call takes a second, and 20 times as much are allowed.
-    found = re.match(r"jaxrl: the emulators did not answer for (\d+) seconds \(stuck_after\)", last)
-    assert found, last
-    assert 3 <= int(found[1]) <= 60
+    match = re.match(r"jaxrl: the emulators did not answer for (\d+) seconds \(stuck_after\)", last)
+    assert match, last
+    assert 3 <= int(match[1]) <= 60
     assert last.endswith(f"go on with: jaxrl resume {run_dir}")
     good = checkpoint_files.survey(run_dir).good
     assert len(good) == len(checkpoint_files.steps(run_dir))

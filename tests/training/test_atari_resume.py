@@ -70,9 +70,9 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, capsys, recipe, g
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
     capsys.readouterr()
     assert main(["resume", str(resumed)]) == 0
-    said = capsys.readouterr().err
-    assert "resumed at step 200" in said
-    assert "new games" not in said
+    output = capsys.readouterr().err
+    assert "resumed at step 200" in output
+    assert "new games" not in output
     assert without_times(resumed) == without_times(tmp_path / "whole")
     assert [row["new_games"] for row in metrics.read(resumed)] == [1, 0, 0]
     engine = "catch" if game == "catch" else "atari2600"
@@ -99,8 +99,8 @@ def test_games_without_blank_frames_begin_again(tmp_path, capsys):
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
     capsys.readouterr()
     assert main(["resume", str(resumed), "--override", "env.flicker=0"]) == 0
-    said = capsys.readouterr().err
-    assert "games of 'catch 1 flicker 1', and 'catch 1' plays: new games begin" in said
+    output = capsys.readouterr().err
+    assert "games of 'catch 1 flicker 1', and 'catch 1' plays: new games begin" in output
 
 
 @pytest.mark.slow
@@ -113,14 +113,14 @@ def test_another_engine_starts_new_games(tmp_path, capsys):
     assert "emulators cannot be saved: new games begin" in capsys.readouterr().err
     shutil.rmtree(resumed / "checkpoints" / "600")
     assert main(["resume", str(resumed), "--override", "env.engine=atari2600"]) == 0
-    said = capsys.readouterr().err
-    assert "the checkpoint holds no games of this emulator: new games begin" in said
+    output = capsys.readouterr().err
+    assert "the checkpoint holds no games of this emulator: new games begin" in output
     assert [row["new_games"] for row in metrics.read(resumed) if "new_games" in row] == [1, 1, 1]
 
 
 def test_games_of_another_version_are_named():
-    said = resume_point._why_new_games("atari2600 1", "atari2600 2")
-    assert said.endswith(" games of 'atari2600 1', and 'atari2600 2' plays: new games begin")
+    output = resume_point._why_new_games("atari2600 1", "atari2600 2")
+    assert output.endswith(" games of 'atari2600 1', and 'atari2600 2' plays: new games begin")
 
 
 @pytest.mark.slow

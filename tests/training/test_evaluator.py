@@ -27,12 +27,12 @@ EVALUATED = {"evaluation/mean", "evaluation/median", "evaluation/std", "evaluati
 def runs(tmp_path_factory):
     """The same training without evaluations and with them; their means are made up."""
     home = tmp_path_factory.mktemp("runs")
-    asked = []
+    evaluations = []
     play = evaluate.evaluate
 
     def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None):
         result = play(config, actor, protocol, num_episodes, seed, step, give_up)
-        asked.append((step, seed))
+        evaluations.append((step, seed))
         mean = MEANS.get(step, 0.0) if give_up else result.mean
         return evaluation_record.Evaluation(**{**vars(result), "mean": mean})
 
@@ -41,7 +41,7 @@ def runs(tmp_path_factory):
         without = ["--evaluation.episodes", "0"]
         assert main(["train", *SHORT, *without, "--run-dir", str(home / "without")]) == 0
         assert main(["train", *SHORT, *DURING, "--run-dir", str(home / "with")]) == 0
-    return home / "without", home / "with", asked
+    return home / "without", home / "with", evaluations
 
 
 @pytest.mark.slow
@@ -55,13 +55,13 @@ def test_training_is_the_same_with_evaluations(runs):
 
 @pytest.mark.slow
 def test_the_lines_of_evaluated_steps_have_the_scores(runs):
-    _, during, asked = runs
+    _, during, evaluations = runs
     rows = metrics.read(during)
     assert {row["step"] for row in rows if row.keys() >= EVALUATED} == {400, 600}
     assert [row["evaluation/mean"] for row in rows if "evaluation/mean" in row] == [3.0, 5.0]
     assert rows[1]["evaluation/episodes"] == 4
-    assert [step for step, _ in asked] == [400, 600, 800]
-    seeds = [seed for _, seed in asked]
+    assert [step for step, _ in evaluations] == [400, 600, 800]
+    seeds = [seed for _, seed in evaluations]
     assert len(set(seeds)) == 3  # each plays other games
     assert seeds[-1] == 0  # that at the end
     check_metrics(during)
@@ -170,9 +170,9 @@ def test_a_run_that_is_stopped_between_lines_evaluates_at_the_next_one(tmp_path,
     config = Config().replaced(evaluation={"interval": 500})
     evaluator = Evaluator(SimpleNamespace(config=config, run_dir=tmp_path), step=560)
     monkeypatch.setattr(evaluator, "_evaluate", lambda actor, step: {"evaluation/mean": 2.0})
-    assert evaluator.if_due(None, 600)["evaluation/mean"] == 2.0
+    assert evaluator.evaluate_if_due(None, 600)["evaluation/mean"] == 2.0
     assert evaluator.is_best
-    assert evaluator.if_due(None, 800) == {}  # the next is due at 1,000
+    assert evaluator.evaluate_if_due(None, 800) == {}  # the next is due at 1,000
 
 
 @pytest.mark.slow

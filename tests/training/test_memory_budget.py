@@ -127,4 +127,6 @@ def test_an_algorithm_with_a_memory_and_no_words_for_it_is_refused_in_a_line():
             return 10**9
 
     with pytest.raises(UserError, match=r"memory needs .* GB here, and 1.0 GB are free"):
-        memory_budget.check_fits(Remembering(), 4, free_bytes=int(1e9), share=1.0, where="here")
+        memory_budget.check_fits(
+            Remembering(), num_envs=4, free_bytes=int(1e9), share=1.0, where="here"
+        )

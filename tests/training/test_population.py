@@ -34,9 +34,9 @@ def together(tmp_path_factory):
     return root
 
 
-def assert_alike(own, alone):
+def assert_alike(member, alone):
     """The same lines, but for times and the rounding of float32."""
-    rows, expected = without_times(own), without_times(alone)
+    rows, expected = without_times(member), without_times(alone)
     assert len(rows) == len(expected) > 1
     for row, other in zip(rows, expected, strict=True):
         assert row.keys() == other.keys()
@@ -88,10 +88,10 @@ def test_one_resume_continues_all(together, tmp_path, capsys):
     shutil.rmtree(resumed / "seed1" / "checkpoints" / "400")
     capsys.readouterr()
     assert main(["resume", str(resumed)]) == 0
-    said = capsys.readouterr().err
-    assert "seed2' is ahead with checkpoint 400: it goes back to 200" in said
-    assert "resumed at step 200" in said
-    assert "new games" not in said
+    output = capsys.readouterr().err
+    assert "seed2' is ahead with checkpoint 400: it goes back to 200" in output
+    assert "resumed at step 200" in output
+    assert "new games" not in output
     for name in ("seed1", "seed2"):
         assert without_times(resumed / name) == without_times(together / name)
         assert checkpoint_files.survey(resumed / name).good == [200, 400, 600]
@@ -127,9 +127,9 @@ def test_a_member_is_a_run_of_its_own(together, tmp_path, capsys):
 )
 def test_a_mistake_is_one_line(tmp_path, capsys, words, line):
     assert main(["train", *SHORT, *words, "--run-dir", str(tmp_path / "x")]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert line in said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1
+    assert line in output
     assert not (tmp_path / "x").exists()
 
 

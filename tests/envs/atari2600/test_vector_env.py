@@ -554,7 +554,7 @@ def test_without_gymnasium_there_is_one_line():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"game": "MsPacman"}, "does not play 'MsPacman'"),
+        ({"game": "MsPacmen"}, "does not play 'MsPacmen'"),
         ({"num_envs": 0}, "num_envs = 0"),
         ({"game": "brekout"}, "did you mean breakout"),
         ({"game": None}, "does not play None"),
