@@ -291,14 +291,15 @@ class Checkpoints:
         exactly = same and (level is RestoreLevel.GAMES or not description.games)
         parts = () if exactly else ("local",)
         restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
-        learner, local = restored["learner"], restored.get("local", {})
-        groups = local.get("games", groups)
+        learner = restored["learner"]
+        saved: Any = restored.get("local", {})
+        groups = saved.get("games", groups)
         if level is RestoreLevel.STATISTICS:
             groups = tuple(
                 group._replace(**{name: getattr(new, name) for name in GAMES})
                 for group, new in zip(groups, template.games, strict=True)
             )
-        memory = local.get("memory", memory)
+        memory = saved.get("memory", memory)
         agent = AgentState(restored["actor"], learner["train_state"], memory)
         state = LoopState(agent, groups, learner["key"], learner["metrics"])
         return RestoredRun(state, description, level)
