@@ -291,7 +291,8 @@ class Checkpoints:
         exactly = same and (level is RestoreLevel.GAMES or not description.games)
         parts = () if exactly else ("local",)
         restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
-        learner, saved = restored["learner"], restored.get("local", {})
+        learner = restored["learner"]
+        saved: Any = restored.get("local", {})
         groups = saved.get("games", groups)
         if level is RestoreLevel.STATISTICS:
             groups = tuple(

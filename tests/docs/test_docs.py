@@ -499,6 +499,3 @@ def test_quantiles_train_on_catch(iqn):
     prediction = agent.predict(state.agent.actor, jnp.zeros((2, 36, 36, 4), jnp.uint8))
     np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-6)
     assert prediction.distributions.shape == (2, 3, 0)
-
-
-# --- the vector environment -----------------------------------------------------------------------
