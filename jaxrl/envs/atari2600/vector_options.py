@@ -17,35 +17,27 @@ LEAST_SIDE = 16  # pixels of an observation
 MOST_FRAMES = 2**30
 MOST_THREADS = 4096
 MODE_NAMES = "'NextStep', 'SameStep' or 'Disabled'"
-# Conditions of papers and libraries. Where a lost life ends an episode, the game goes on: that is
-# `life_loss_info`; with ale_py's `episodic_life` a new game follows.
+# Conditions of papers and libraries: what every preset says, and what differs from it. Where a lost
+# life ends an episode, the game goes on: that is `life_loss_info`; with ale_py's `episodic_life` a
+# new game follows.
+CONDITIONS: dict[str, Any] = {
+    "repeat_action_probability": 0.0, "full_action_space": False, "frameskip": 4, "noop_max": 30,
+    "life_loss_info": False, "reward_clipping": True, "use_fire_reset": True,
+    "max_num_frames_per_episode": 108_000,
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     # Training of DQN (Mnih 2015), whose agent has to press FIRE itself.
-    "mnih2015": {
-        "repeat_action_probability": 0.0, "full_action_space": False, "frameskip": 4,
-        "noop_max": 30, "life_loss_info": True, "reward_clipping": True, "use_fire_reset": False,
-        "max_num_frames_per_episode": 108_000,
-    },
+    "mnih2015": CONDITIONS | {"life_loss_info": True, "use_fire_reset": False},
     # The evaluation protocol of Machado 2018 with the frame skip and the time limit that later work
     # has: sticky actions, all actions, no information about lives, no no-ops.
-    "machado2018": {
-        "repeat_action_probability": 0.25, "full_action_space": True, "frameskip": 4,
-        "noop_max": 0, "life_loss_info": False, "reward_clipping": True, "use_fire_reset": False,
-        "max_num_frames_per_episode": 108_000,
-    },
+    "machado2018": CONDITIONS
+    | {"repeat_action_probability": 0.25, "full_action_space": True, "noop_max": 0}
+    | {"use_fire_reset": False},
     # EnvPool's defaults, but that it draws 1 to 30 no-ops, not 0 to 29.
-    "envpool": {
-        "repeat_action_probability": 0.0, "full_action_space": False, "frameskip": 4,
-        "noop_max": 30, "life_loss_info": False, "reward_clipping": False, "use_fire_reset": True,
-        "max_num_frames_per_episode": 108_000,
-    },
+    "envpool": CONDITIONS | {"reward_clipping": False},
     # The wrappers of CleanRL's ppo_atari.py, which OpenAI's baselines had first.
-    "cleanrl": {
-        "repeat_action_probability": 0.0, "full_action_space": False, "frameskip": 4,
-        "noop_max": 30, "life_loss_info": True, "reward_clipping": True, "use_fire_reset": True,
-        "max_num_frames_per_episode": 108_000,
-    },
-}  # fmt: skip
+    "cleanrl": CONDITIONS | {"life_loss_info": True},
+}
 # By the annotation of an option.
 KINDS: dict[Any, Any] = {
     str: str,
