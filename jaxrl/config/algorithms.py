@@ -15,6 +15,7 @@ from jaxrl import extensions
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.errors import UserError
 
+FOLDER = ("settings", "agent")  # modules of an algorithm that is a folder
 # The algorithms that come with jaxrl, in the order of messages and of the reference.
 SHIPPED = ("a2c", "ppo", "vtrace", "dqn", "c51", "r2d2", "nstep_q", "pqn")
 
@@ -55,14 +56,22 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
             f"algorithm = {name!r}: {file} must define one subclass of AlgorithmConfig, and "
             f"defines {len(kinds)}"
         )
-    if not _is_folder(name) and not callable(getattr(module, "make", None)):
-        raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
+    if not _is_folder(name):
+        _check_makes(name, module)
     return kinds[0]
 
 
 def agent_module(name: str) -> ModuleType:
     """Imports the module that makes an algorithm's agent. Raises `UserError`."""
-    return _module(name, "agent")
+    module = _module(name, "agent")
+    _check_makes(name, module)
+    return module
+
+
+def _check_makes(name: str, module: ModuleType) -> None:
+    if not callable(getattr(module, "make", None)):
+        file = "/".join(module.__name__.split(".")) + ".py"
+        raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
 
 
 def _spec(name: str) -> ModuleSpec | None:
@@ -83,7 +92,14 @@ def _module(name: str, part: str) -> ModuleType:
     Raises `UserError`.
     """
     if _is_folder(name):
-        return importlib.import_module(f"jaxrl.agents.{name}.{part}")
+        folder = f"jaxrl.agents.{name}"
+        missing = [part for part in FOLDER if find_spec(f"{folder}.{part}") is None]
+        if missing:
+            raise UserError(
+                f"algorithm = {name!r}: {folder.replace('.', '/')}/ must have "
+                f"{' and '.join(f'{part}.py' for part in missing)}"
+            )
+        return importlib.import_module(f"{folder}.{part}")
     if _spec(name):
         return importlib.import_module(f"jaxrl.agents.{name}")
     registered = extensions.names(extensions.AGENTS)

@@ -73,6 +73,7 @@ def start(
 
     Raises `UserError` before anything is compiled or overwritten.
     """
+    check(config)  # before anything is computed from it
     # What was open is written down, and stays when the run is resumed.
     config = config.with_time_limit()
     plan, mesh = _open(config)
@@ -90,6 +91,7 @@ def start_population(config: Config, seeds: Sequence[int]) -> Outcome:
 
     Raises `UserError` before anything is compiled or overwritten.
     """
+    check(config)  # before anything is computed from it
     plan, mesh = _open(population.configs_of(config, seeds, Path())[0], len(seeds))
     with contextlib.ExitStack() as locks:
         root = Path(config.run_dir or new_run_dir(config, seeds))
