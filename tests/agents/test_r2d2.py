@@ -144,7 +144,9 @@ def test_a_priority_is_of_the_rows_that_are_transitions():
     np.testing.assert_allclose(r2d2.priority(error, valid > 0, 0.9), [3.95, 0.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("n_step", [1, 3, 5])
+@pytest.mark.parametrize(
+    "n_step", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)]
+)
 def test_errors_equal_rlax(n_step):
     random = np.random.default_rng(n_step)
     size, length, actions = 6, 9, 4

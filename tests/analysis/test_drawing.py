@@ -125,7 +125,7 @@ def test_a_legend_on_the_axes_is_found():
     assert len(covered(figure)) == 1
 
 
-@pytest.mark.parametrize("number", [1, len(DEMO)])
+@pytest.mark.parametrize("number", [1, pytest.param(len(DEMO), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("each", [False, True])
 def test_legends_of_learning_curves_cover_nothing(number, each):
     assert covered(curves.comparison(DEMO[-number:], each=each)) == []

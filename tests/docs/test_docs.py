@@ -462,6 +462,8 @@ def iqn_config(**network):
     return from_table(table | {"agent": agent})
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(3)
 def test_levels_are_drawn_for_each_row_and_evenly_spaced_without_keys(iqn):
     config = iqn_config(dueling=True)
     check(config)

@@ -307,7 +307,7 @@ def test_a_film_ends_with_a_game_that_ends_during_a_reset(monkeypatch, tmp_path)
     ("from_step", "scores"),
     [
         (0, ["1", "3", "3", "7", "7"]),  # the third is the reset after the lost life
-        (1, ["3", "3", "7", "7"]),
+        pytest.param(1, ["3", "3", "7", "7"], marks=pytest.mark.slow),
         (2, ["7", "7"]),  # a life is lost there: the film begins after the reset
     ],
 )

@@ -29,7 +29,9 @@ def test_a_film_shows_sixty_frames_in_a_second():
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")
-@pytest.mark.parametrize(("max_seconds", "speed"), [(60.0, 2), (1.0, 3)])
+@pytest.mark.parametrize(
+    ("max_seconds", "speed"), [pytest.param(60.0, 2, marks=pytest.mark.slow), (1.0, 3)]
+)
 def test_a_film_of_a_short_game_is_slowed_within_its_limit(
     max_seconds, speed, monkeypatch, tmp_path
 ):

@@ -22,7 +22,7 @@ from tests.runs.test_checkpoint import tree
 # machine doubles also that.
 SECONDS = 10.0
 # Configurations and command lines: a quick tier and a long one, which `make test-thorough` extends.
-TIERS = [pytest.param(50), pytest.param(2000 if THOROUGH else 500, marks=pytest.mark.slow)]
+TIERS = [pytest.param(20), pytest.param(2000 if THOROUGH else 500, marks=pytest.mark.slow)]
 
 KEYS = [field.name for field in dataclasses.fields(Config)]
 SECTIONS = {

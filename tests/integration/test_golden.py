@@ -141,6 +141,7 @@ def test_an_old_run_goes_on(run_dir):
     assert [row["step"] for row in check_metrics(run_dir)] == [200, 400, 600, 800]
 
 
+@pytest.mark.slow
 def test_an_old_policy_plays(run_dir):
     before = tree(run_dir / "checkpoints")
     assert main(["evaluate", str(run_dir), "--episodes", "2"]) == 0

@@ -40,7 +40,7 @@ def example(size, channels, filters, kernel, stride):
     return x, w, stride
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [pytest.param(SHAPES[0], marks=pytest.mark.slow), *SHAPES[1:]])
 def test_both_lowerings_agree_in_values_and_gradients(shape):
     x, w, stride = example(*shape)
 

@@ -222,7 +222,9 @@ def test_draws_are_uniform_over_environments_and_steps():
     assert chi_square < 45.3  # 99.9 % quantile with 20 degrees of freedom
 
 
-@pytest.mark.parametrize("batch", [2, 12, 32])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(2, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.slow), 32]
+)
 def test_a_batch_does_not_depend_on_the_number_of_devices(batch):
     def draw(num_devices, num_envs=8):
         memory = buffer.new(num_envs // num_devices, 16)._replace(steps=jnp.array([16]))

@@ -49,6 +49,7 @@ def assert_equals_ale(name: str, frames: int, seed: int = 0, plain: bool = False
     game.close()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_games_equal_ale(name):
     assert_equals_ale(name, 600)

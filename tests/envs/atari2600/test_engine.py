@@ -103,8 +103,8 @@ LONG = [
 @pytest.mark.parametrize(
     "settings",
     [
-        {"episodic_life": False},
-        {"reward_clip": False},
+        pytest.param({"episodic_life": False}, marks=pytest.mark.slow),
+        pytest.param({"reward_clip": False}, marks=pytest.mark.slow),
         {"fire_reset": False},
         {"full_action_space": True},
         {"frame_height": 60, "frame_width": 60},

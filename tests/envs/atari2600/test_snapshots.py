@@ -39,7 +39,7 @@ def assert_equal_rows(one, other):
     [
         ("pong", {"repeat_action_probability": 0.25}),
         ("breakout", {"exact_resets": True}),
-        ("qbert", {"max_episode_steps": 40}),
+        pytest.param("qbert", {"max_episode_steps": 40}, marks=pytest.mark.slow),
     ],
 )
 def test_games_go_on_from_their_snapshots(game, env):

@@ -32,9 +32,9 @@ QUICK = [
     ("qbert", SAME_STEP | {"life_loss_info": True, "img_height": 70, "img_width": 80}),
     ("berzerk", STICKY | {"full_action_space": True}),  # ALE acts while it starts the game
     ("adventure", {"img_height": 250, "img_width": 160}),  # made for European televisions
-    ("air_raid", {"img_height": 250, "img_width": 160, "grayscale": False, "maxpool": False}),
 ]
 SLOW = [
+    ("air_raid", {"img_height": 250, "img_width": 160, "grayscale": False, "maxpool": False}),
     ("breakout", {"episodic_life": True}),
     ("space_invaders", SHORT | {"maxpool": False}),
     ("space_invaders", SHORT | {"frameskip": 5, "grayscale": False}),
