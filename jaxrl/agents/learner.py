@@ -7,10 +7,10 @@ import jax
 import optax
 
 from jaxrl.config.plan import Plan
-from jaxrl.networks import heads
+from jaxrl.networks import convolution, heads
 from jaxrl.networks.actors import forward, init_actor, next_actor
 from jaxrl.ops import optimizers, predictions
-from jaxrl.ops.gradients import Objective, gradient, gradient_with_aux
+from jaxrl.ops.gradients import Objective, Passes, gradient, gradient_with_aux
 from jaxrl.types import (
     ActorState,
     AgentState,
@@ -21,6 +21,9 @@ from jaxrl.types import (
     Trajectory,
 )
 
+# Observations of a gradient pass on a CPU: more gain no speed and need more memory.
+KERNEL_ROWS, XLA_ROWS = 128, 48  # where the kernels of C++ convolve, and where XLA does
+
 
 class Learner(NamedTuple):
     """The network of an agent, and what its gradient steps have in common."""
@@ -29,8 +32,7 @@ class Learner(NamedTuple):
     network: Any  # one of `jaxrl.networks.heads`, or a Flax module with their `config`
     optimizer: optax.GradientTransformation
     learning_rate: optax.Schedule  # by the updates done
-    micro_batch: int  # items of a gradient pass; 0 lets the platform choose
-    rows_per_item: int  # observations in each item of a batch
+    passes: Passes
 
 
 class Learned(NamedTuple):
@@ -59,8 +61,11 @@ def make_learner(plan: Plan, spec: EnvSpec, network: Any) -> Learner:
         network=network,
         optimizer=optimizers.make_optimizer(config.optimizer),
         learning_rate=optimizers.learning_rate(plan),
-        micro_batch=settings.micro_batch,
-        rows_per_item=max(settings.steps_per_row, sequence),
+        passes=Passes(
+            settings.micro_batch,
+            rows_per_item=max(settings.steps_per_row, sequence),
+            cpu_rows=KERNEL_ROWS if convolution.uses_kernels(config.network.dtype) else XLA_ROWS,
+        ),
     )
 
 
@@ -168,8 +173,7 @@ def descend(
       batch: arrays [B, ...]; the weights of `row_weights` among them.
       rate: f32[], the learning rate.
     """
-    passes = learner.micro_batch, learner.rows_per_item
-    gradients, sums = gradient(objective, learned.params, batch, *passes)
+    gradients, sums = gradient(objective, learned.params, batch, learner.passes)
     return _apply(learner, gradients, learned, rate), sums | _norm(gradients)
 
 
@@ -184,8 +188,7 @@ def descend_with_aux(
 
     The objective returns (weighted sum, (further sums, arrays [B, ...])).
     """
-    passes = learner.micro_batch, learner.rows_per_item
-    gradients, sums, aux = gradient_with_aux(objective, learned.params, batch, *passes)
+    gradients, sums, aux = gradient_with_aux(objective, learned.params, batch, learner.passes)
     return _apply(learner, gradients, learned, rate), sums | _norm(gradients), aux
 
 

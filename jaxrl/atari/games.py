@@ -50,7 +50,9 @@ def game_name(name: str) -> str:
 
     An unknown name is returned as it came.
     """
-    bare = re.sub(r"((NoFrameskip|Deterministic)?-v\d+)?$", "", name.removeprefix("ALE/"), count=1)
+    bare = re.sub(
+        r"((NoFrameskip|Deterministic)?-v\d+)?$", "", re.sub("^(ALE|jaxrl)/", "", name), count=1
+    )
     games = {game.replace("_", ""): game for game in known_games()}
     return games.get(bare.lower().replace("_", "").replace("-", ""), name)
 

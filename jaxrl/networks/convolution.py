@@ -211,6 +211,11 @@ def has_kernels() -> bool:
     return jax.default_backend() == "cpu" and library.lanes() is not None
 
 
+def uses_kernels(dtype: str = "float32") -> bool:
+    """Whether the kernels of C++ convolve in this type."""
+    return dtype == "float32" and has_kernels()
+
+
 def cuts_blocks(dtype: str = "float32") -> bool:
     """Whether a first layer takes its image in blocks: on CPUs, where the kernels do not."""
-    return jax.default_backend() == "cpu" and (dtype != "float32" or not has_kernels())
+    return jax.default_backend() == "cpu" and not uses_kernels(dtype)

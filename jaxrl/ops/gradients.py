@@ -1,7 +1,7 @@
 """Gradients of weighted sums, in micro-batches and averaged over devices."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,15 @@ from jaxrl.ops.batches import flatten, unflatten
 from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import PyTree
 
-CPU_MICRO_BATCH = 128  # rows of a pass on a CPU: more gain no speed and need more memory
 Objective = Callable[[PyTree, PyTree], tuple[jax.Array, dict[str, jax.Array]]]
+
+
+class Passes(NamedTuple):
+    """How a batch is divided into passes of the gradient, whose arrays fit a cache."""
+
+    micro_batch: int = 0  # items of a pass, a divisor of the batch; 0 chooses
+    rows_per_item: int = 1  # observations in each item of a batch
+    cpu_rows: int = 128  # observations of a pass on a CPU, at most, where nothing else is chosen
 
 
 def row_weights(valid: jax.Array) -> jax.Array:
@@ -31,7 +38,7 @@ def row_weights(valid: jax.Array) -> jax.Array:
 
 
 def gradient(
-    objective: Objective, params: PyTree, batch: PyTree, micro_batch: int, rows_per_item: int = 1
+    objective: Objective, params: PyTree, batch: PyTree, passes: Passes
 ) -> tuple[PyTree, dict[str, jax.Array]]:
     """Returns the gradient of Σ w·loss, averaged over devices, in micro-batches that fit a cache.
 
@@ -39,8 +46,7 @@ def gradient(
       objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
       params: the parameters of the gradient.
       batch: arrays [B, ...]; the weights of `row_weights` among them.
-      micro_batch: items of one pass, a divisor of B; 0 takes 128 rows at most on a CPU, else all.
-      rows_per_item: observations in each of the B items.
+      passes: how the batch is divided; by default not at all on an accelerator.
 
     Returns:
       The gradient and the sums, both means over devices.
@@ -50,15 +56,14 @@ def gradient(
         total, sums = objective(params, part)
         return total, (sums, ())
 
-    return gradient_with_aux(without_aux, params, batch, micro_batch, rows_per_item)[:2]
+    return gradient_with_aux(without_aux, params, batch, passes)[:2]
 
 
 def gradient_with_aux(
     objective: Callable[[PyTree, PyTree], tuple[jax.Array, Any]],
     params: PyTree,
     batch: PyTree,
-    micro_batch: int,
-    rows_per_item: int = 1,
+    passes: Passes,
 ) -> tuple[PyTree, dict[str, jax.Array], PyTree]:
     """Returns the gradient and the sums as `gradient`, and auxiliary arrays of each item.
 
@@ -67,7 +72,7 @@ def gradient_with_aux(
     """
     grad = jax.grad(objective, has_aux=True)
     num_items = jax.tree.leaves(batch)[0].shape[0]
-    size = micro_batch or _default_micro_batch(num_items, rows_per_item)
+    size = passes.micro_batch or _default_micro_batch(num_items, passes)
     if size == num_items:
         gradients, (sums, aux) = grad(params, batch)
         return *mean_over_devices((gradients, sums)), aux
@@ -83,9 +88,9 @@ def gradient_with_aux(
     return *mean_over_devices(totals), flatten(aux)
 
 
-def _default_micro_batch(num_items: int, rows_per_item: int) -> int:
-    """Returns the largest divisor of `num_items` within CPU_MICRO_BATCH rows; all on a GPU."""
+def _default_micro_batch(num_items: int, passes: Passes) -> int:
+    """Returns the largest divisor of `num_items` within `cpu_rows`; all on an accelerator."""
     if jax.default_backend() != "cpu":
         return num_items
-    most = max(1, min(num_items, CPU_MICRO_BATCH // rows_per_item))
+    most = max(1, min(num_items, passes.cpu_rows // passes.rows_per_item))
     return max(n for n in range(1, most + 1) if num_items % n == 0)

@@ -77,6 +77,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, self.batch_size)
         self.action_space = batch_space(self.single_action_space, self.batch_size)
         self._has_begun, self._process = False, os.getpid()
+        self._num_actions = len(chosen.action_meanings)
         self._has_ended = np.zeros(num_envs, np.bool_)  # by environment, in the newest step
         self._engine = VectorEngine(
             game,
@@ -137,6 +138,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if self.options.continuous:
             strengths = np.ascontiguousarray(values[:, 0], np.float32)
             values = self._directed(values)
+        elif values.dtype.itemsize > 4 and ((values < 0) | (values >= self._num_actions)).any():
+            self._refuse(values, None)  # as i32 they might be others
         if not self._engine.send(np.ascontiguousarray(values, np.int32), strengths):
             self._refuse(values, strengths)
 
@@ -184,9 +187,23 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
         Returns:
           What every environment shows, as `load` does.
+
+        Raises:
+          TypeError, ValueError: these are not numbers of environments.
         """
+        numbers = np.atleast_1d(targets)
+        sources = np.broadcast_to(source, numbers.shape) if np.ndim(source) == 0 else source
+        sources = np.asarray(sources)
+        if not all(np.issubdtype(x.dtype, np.integer) for x in (sources, numbers)):
+            raise TypeError(f"fork takes numbers of environments, not {source!r} and {targets!r}")
+        if sources.shape != numbers.shape:
+            raise ValueError(f"fork takes one source, or one for each of {len(numbers)} targets, "
+                             f"not {len(sources)}")  # fmt: skip
+        if not all(((x >= 0) & (x < self.num_envs)).all() for x in (sources, numbers)):
+            raise ValueError(f"environments are from 0 to {self.num_envs - 1}: fork was given "
+                             f"{source!r} and {targets!r}")  # fmt: skip
         snapshots = self.save()
-        snapshots[targets] = snapshots[source]
+        snapshots[numbers] = snapshots[sources]
         return self.load(snapshots)
 
     def xla(self) -> NoReturn:
@@ -253,9 +270,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _refuse(self, actions: np.ndarray, strengths: np.ndarray | None) -> NoReturn:
         """Raises an error that says why C++ did not take the actions."""
-        count = len(self.options.action_meanings)
-        if ((actions < 0) | (actions >= count)).any():
-            raise ValueError(f"actions are from 0 to {count - 1}: {actions}")
+        if ((actions < 0) | (actions >= self._num_actions)).any():
+            raise ValueError(f"actions are from 0 to {self._num_actions - 1}: {actions}")
         if strengths is not None and not (np.abs(strengths) <= 1).all():
             raise ValueError(f"the radius is from 0 to 1: {strengths}")
         raise RuntimeError("send comes after reset or recv")

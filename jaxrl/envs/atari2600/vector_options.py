@@ -26,16 +26,17 @@ CONDITIONS: dict[str, Any] = {
     "max_num_frames_per_episode": 108_000,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
-    # Training of DQN (Mnih 2015), whose agent has to press FIRE itself.
+    # Training of DQN (Mnih 2015), whose agent has to press FIRE itself; the time limit is later.
     "mnih2015": CONDITIONS | {"life_loss_info": True, "use_fire_reset": False},
-    # The evaluation protocol of Machado 2018 with the frame skip and the time limit that later work
-    # has: sticky actions, all actions, no information about lives, no no-ops.
+    # Machado 2018: sticky actions, all actions, no information about lives, no no-ops; with the
+    # frame skip and the time limit of later work, and rewards as an agent is trained on them.
     "machado2018": CONDITIONS
     | {"repeat_action_probability": 0.25, "full_action_space": True, "noop_max": 0}
     | {"use_fire_reset": False},
-    # EnvPool's defaults, but that it draws 1 to 30 no-ops, not 0 to 29.
+    # EnvPool's defaults. In games without FIRE it draws 1 to 30 no-ops, not 0 to 29.
     "envpool": CONDITIONS | {"reward_clipping": False},
-    # The wrappers of CleanRL's ppo_atari.py, which OpenAI's baselines had first.
+    # The wrappers of CleanRL's ppo_atari.py, which also press FIRE after every lost life, and begin
+    # the stack of frames again: here neither is done.
     "cleanrl": CONDITIONS | {"life_loss_info": True},
 }
 # By the annotation of an option.
@@ -137,7 +138,9 @@ class VectorOptions:
         """Raises `UserError` if the game is unknown or an option is none or out of its range."""
         lines = screen_height(self.game)
         for field in fields(self):
-            if not isinstance(getattr(self, field.name), KINDS[field.type]):
+            value: Any = getattr(self, field.name)
+            is_flag = isinstance(value, bool) and field.type in (int, float)
+            if is_flag or not isinstance(value, KINDS[field.type]):
                 raise UserError(f"{field.name} = {getattr(self, field.name)!r}: must be "
                                 f"{KIND_NAMES[field.type]}")  # fmt: skip
         ranges = {
@@ -198,7 +201,7 @@ def with_preset(name: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """
     if name is None:
         return options
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise UserError(f"preset = {name!r}: must be one of {', '.join(PRESETS)}")
     preset = {key: value for key, value in PRESETS[name].items() if key not in options}
     values = ", ".join(f"{key}={value}" for key, value in preset.items())

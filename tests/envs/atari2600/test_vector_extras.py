@@ -49,7 +49,9 @@ assert not {"jax", "jaxlib", "envpool", "jaxrl.envs.atari2600"} & set(sys.module
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", ["ALE/SpaceInvaders-v5", "SpaceInvadersNoFrameskip-v4"])
+@pytest.mark.parametrize(
+    "name", ["ALE/SpaceInvaders-v5", "SpaceInvadersNoFrameskip-v4", "jaxrl/SpaceInvaders-v5"]
+)
 def test_games_have_the_names_of_other_libraries_too(name):
     envs = VectorEnv(name, 1)
     assert envs.options.game == "space_invaders"
@@ -186,11 +188,45 @@ def test_forked_games_go_on_from_their_source():
         forked, expected = envs.step(action[[1, 1, 1]]), alone.step(action)
         for mine, other in zip(forked[:4], expected[:4], strict=True):
             np.testing.assert_array_equal(mine, other[[1, 1, 1]])
+    before = envs.save()
     envs.fork([0, 1], [1, 2])
-    with pytest.raises(IndexError):
-        envs.fork(0, 3)
+    np.testing.assert_array_equal(envs.save(), before[[0, 0, 1]])
     envs.close()
     alone.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "targets", "error"),
+    [
+        (0, 3, "environments are from 0 to 2: fork was given 0 and 3"),
+        (-1, 0, "environments are from 0 to 2"),
+        (0, True, "fork takes numbers of environments, not 0 and True"),
+        (0, None, "fork takes numbers of environments"),
+        ([0, 1], [2], "fork takes one source, or one for each of 1 targets, not 2"),
+    ],
+)
+def test_forks_of_other_things_are_refused_and_change_nothing(source, targets, error):
+    envs = VectorEnv("pong", 3)
+    envs.reset(seed=1)
+    before = envs.save()
+    with pytest.raises((TypeError, ValueError), match=error):
+        envs.fork(source, targets)
+    np.testing.assert_array_equal(envs.save(), before)
+    envs.close()
+
+
+def test_an_action_of_eight_bytes_is_not_cut_to_another():
+    envs = VectorEnv("pong", 2)
+    envs.reset(seed=1)
+    with pytest.raises(ValueError, match="actions are from 0 to 5"):
+        envs.step(NOTHING + 2**32)
+    envs.step(NOTHING)
+    envs.close()
+
+
+def test_true_is_no_number_of_environments():
+    with pytest.raises(UserError, match="num_envs = True: must be an integer"):
+        VectorEnv("pong", True)
 
 
 # --- installation --------------------------------------------------------------------------------
