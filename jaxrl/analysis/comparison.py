@@ -58,7 +58,7 @@ class ComparisonReport(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Which is better, as a sentence."""
+        """The sentence that says which is better."""
         if self.better is not None:
             return f"{self.better} is better: the 95 % interval of the difference excludes 0"
         if self.comparison.difference.low is None:

@@ -14,7 +14,7 @@ Objective = Callable[[PyTree, PyTree], tuple[jax.Array, dict[str, jax.Array]]]
 
 
 class Passes(NamedTuple):
-    """How a batch is divided into passes of the gradient, whose arrays fit a cache."""
+    """The division of a batch into passes of the gradient, whose arrays fit a cache."""
 
     micro_batch: int = 0  # items of a pass, a divisor of the batch; 0 chooses
     rows_per_item: int = 1  # observations in each item of a batch
