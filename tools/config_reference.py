@@ -33,7 +33,7 @@ def _values(kind: type, name: str, annotation: Any) -> str:
     """Returns the type of a field with its bounds: "whole number, at least 1"."""
     for bound in bounds.field_bounds(kind, name):
         if isinstance(bound, bounds.Names):
-            return ", ".join([*(f"`{name}`" for name in bound.builtin), "another package's"])
+            return ", ".join([*(f"`{builtin}`" for builtin in bound.builtin), "another package's"])
     return ", ".join(
         filter(None, (_type(annotation), bounds.describe(bounds.field_bounds(kind, name))))
     )

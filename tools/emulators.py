@@ -216,7 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("exact", "speed", "write"))
     parser.add_argument("games", nargs="*", help="default: those without a result")
-    parser.add_argument("--cores", type=int, default=2, help="of speed")
+    parser.add_argument("--cores", type=int, default=2, help="cores of a measurement of speed")
     arguments = parser.parse_args()
     if arguments.what == "write":
         results = read()

@@ -275,8 +275,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("game", help="as `jaxrl games` lists it")
     parser.add_argument("--against", choices=("ale", "plain"), default="ale",
                         help="ale-py, or our interpreter of single instructions")  # fmt: skip
-    parser.add_argument("--frames", type=int, default=3000, help="of random actions, 60 a second")
-    parser.add_argument("--seed", type=int, default=0, help="of the actions")
+    parser.add_argument(
+        "--frames", type=int, default=3000, help="frames of random actions, 60 a second"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the actions")
     options = parser.parse_args(arguments)
     if options.frames < 1 or options.seed < 0:
         parser.error("--frames is from 1 on, --seed from 0 on")

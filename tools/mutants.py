@@ -434,7 +434,7 @@ def attempt(mutant: Mutant, copy: Path) -> str:
 def main() -> int:
     """Tries the mutants that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("parts", nargs="*", help="of names, files or tests; without any all")
+    parser.add_argument("parts", nargs="*", help="parts of names, files or tests; without any all")
     parser.add_argument("--list", action="store_true", help="show them and end")
     options = parser.parse_args()
 

@@ -1,11 +1,13 @@
 // Plays games with a library of the vector environment and prints a digest of all that it returns,
-// so that libraries of other processors can be compared: player LIBRARY CARTRIDGE.bin...
+// so that libraries of other processors can be compared: PROGRAM LIBRARY CARTRIDGE.bin...
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "vector/engine.h"

@@ -18,8 +18,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import typing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
@@ -73,6 +75,8 @@ PLATFORMS = {
         "aarch64-macos.11.0", "macosx_11_0_arm64", {instruction_sets.ARM: "apple_m1"}
     ),
 }
+
+PlatformName = Literal["linux-x86_64", "linux-aarch64", "macos-arm64"]
 
 
 def run(*command: str | Path, **more: str) -> str:
@@ -164,7 +168,7 @@ def try_in_qemu(wheel: Path) -> None:
 
 
 def main(
-    platforms: tuple[str, ...] = tuple(PLATFORMS),
+    platforms: tuple[PlatformName, ...] = typing.get_args(PlatformName),
     dist: Path = ROOT / "dist",
     try_only: bool = False,
 ) -> None:
@@ -172,7 +176,12 @@ def main(
     for name in platforms:
         platform = PLATFORMS[name]
         if try_only:
-            (wheel,) = dist.glob(f"*{platform.tag}.whl")
+            wheels = list(dist.glob(f"*{platform.tag}.whl"))
+            if len(wheels) != 1:
+                sys.exit(
+                    f"'{dist}' has {len(wheels)} wheels of {name}: build one without --try-only"
+                )
+            (wheel,) = wheels
         else:
             wheel = build_wheel(platform, dist)
         size = wheel.stat().st_size / 1e6

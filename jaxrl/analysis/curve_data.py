@@ -77,9 +77,9 @@ def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.
         rows = metrics.read(run_dir)
         early = metrics.covers_first_games(rows, settings_by_key(run_dir))
         marked = zip(rows, early, strict=True)
-        rows = [row for row, first in marked if row["return_mean"] is not None and not first]
+        fair = [row for row, first in marked if row["return_mean"] is not None and not first]
         for score in scores:
-            reached = next((row for row in rows if row["return_mean"] >= score), None)
+            reached = next((row for row in fair if row["return_mean"] >= score), None)
             when = (reached["step"], reached["frames"], reached["seconds"] / 60) if reached else ()
             table.append([run_dir.name, score, *(when or (None, None, None))])
     columns = ["run", "score", "step", "frames", "minutes"]

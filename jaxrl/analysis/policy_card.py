@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 from jaxrl.config import needs
 from jaxrl.config.algorithms import algorithm_config
@@ -106,7 +105,9 @@ def _training(run_dir: Path, config: Config, step: int) -> list[str]:
     if rows:
         items.append(f"- {duration(rows[-1]['seconds'])} of training")
     try:
-        provenance: Any = read_object(run_dir / layout.PROVENANCE)
+        provenance = read_object(run_dir / layout.PROVENANCE)
+        if provenance is None:
+            raise UserError(f"there is no {layout.PROVENANCE}")
         packages = provenance.get("packages", {})
         versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
         for label, value in (

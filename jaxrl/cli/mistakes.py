@@ -87,9 +87,9 @@ def _remedy(unknown: str, options: Sequence[str]) -> str:
     if name in REMEDIES and "--num-envs" in options and not section and not elsewhere:
         return f": {REMEDIES[name]}"
     parts = {option: option.rpartition(".") for option in options}
-    siblings = {key: option for option, (part, _, key) in parts.items() if part == section}
-    key = setting if section else f"--{setting}"
-    near = [siblings[match] for match in difflib.get_close_matches(key, siblings, 1, SIMILAR)]
+    siblings = {last: option for option, (part, _, last) in parts.items() if part == section}
+    typed = setting if section else f"--{setting}"
+    near = [siblings[match] for match in difflib.get_close_matches(typed, siblings, 1, SIMILAR)]
     return "".join(f": did you mean {option}?" for option in [*elsewhere, *near][:1])
 
 

@@ -44,12 +44,12 @@ def options_of(part: Any, section: str = "", prefix: str = "") -> Iterator[Optio
     summary, *_ = docstring(kind).splitlines() or [""]
     for field in dataclasses.fields(kind):
         marks = getattr(hints[field.name], "__metadata__", ())
-        settings = [mark for mark in marks if hasattr(mark, "metavar")]  # by tyro.conf.arg
+        tyro_args = [mark for mark in marks if hasattr(mark, "metavar")]  # by tyro.conf.arg
         value = _default(field) if part is kind else getattr(part, field.name)
         if tyro.conf.Suppress in marks:
             continue
         if dataclasses.is_dataclass(value):
-            unnamed = any(arg.name == "" for arg in settings)
+            unnamed = any(arg.name == "" for arg in tyro_args)
             inner = "run" if field.name == "settings" else field.name
             yield from options_of(value, inner, "" if unnamed else f"{field.name}.")
             continue
@@ -57,12 +57,12 @@ def options_of(part: Any, section: str = "", prefix: str = "") -> Iterator[Optio
             continue
         rest = texts.get(field.name, ""), _shown(value), section, summary
         metavar = _metavar(hints[field.name])
-        metavar = next((arg.metavar for arg in settings if arg.metavar), metavar)
+        metavar = next((arg.metavar for arg in tyro_args if arg.metavar), metavar)
         if tyro.conf.Positional in marks:
             yield Option((), metavar, *rest)
             continue
         name = field.name.replace("_", "-")
-        names = [alias for arg in settings for alias in arg.aliases or ()] + [f"--{prefix}{name}"]
+        names = [alias for arg in tyro_args for alias in arg.aliases or ()] + [f"--{prefix}{name}"]
         names += [f"--{prefix}no-{name}"] * (not metavar)
         yield Option(tuple(names), metavar, *rest)
 

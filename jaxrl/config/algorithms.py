@@ -38,7 +38,7 @@ def algorithm_config(name: str) -> type[AlgorithmConfig]:
     """
     before = extensions.has_devices()
     module = _module(name, "settings")
-    file = "/".join(module.__name__.split(".")) + ".py"
+    file = _file(module)
     if extensions.has_devices() and not before:
         raise UserError(
             f"algorithm = {name!r}: {file} computes with JAX where it is imported, before the "
@@ -70,8 +70,11 @@ def agent_module(name: str) -> ModuleType:
 
 def _check_makes(name: str, module: ModuleType) -> None:
     if not callable(getattr(module, "make", None)):
-        file = "/".join(module.__name__.split(".")) + ".py"
-        raise UserError(f"algorithm = {name!r}: {file} must define make(plan, spec)")
+        raise UserError(f"algorithm = {name!r}: {_file(module)} must define make(plan, spec)")
+
+
+def _file(module: ModuleType) -> str:
+    return module.__name__.replace(".", "/") + ".py"
 
 
 def _spec(name: str) -> ModuleSpec | None:
@@ -93,11 +96,11 @@ def _module(name: str, part: str) -> ModuleType:
     """
     if _is_folder(name):
         folder = f"jaxrl.agents.{name}"
-        missing = [part for part in FOLDER if find_spec(f"{folder}.{part}") is None]
+        missing = [file for file in FOLDER if find_spec(f"{folder}.{file}") is None]
         if missing:
             raise UserError(
                 f"algorithm = {name!r}: {folder.replace('.', '/')}/ must have "
-                f"{' and '.join(f'{part}.py' for part in missing)}"
+                f"{' and '.join(f'{file}.py' for file in missing)}"
             )
         return importlib.import_module(f"{folder}.{part}")
     if _spec(name):

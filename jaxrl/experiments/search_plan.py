@@ -23,7 +23,7 @@ from jaxrl.experiments.members import Member
 
 LINES = 50  # lines of metrics.jsonl in each run, at least: pruning and objective read the curve
 # Keys that neither [search] nor [set] may have, with what gives them.
-FIXED = {
+SET_ABOVE = {
     "game": "give game at the top of the file",
     "seed": "give seeds at the top of the file",
     "total_steps": "give total_steps at the top of the file",
@@ -213,7 +213,7 @@ def _base(file: Path, options: Options, changes: dict[str, Any]) -> Config:
     config = config.replaced(total_steps=options.total_steps or config.total_steps)
     for key, value in flat(changes).items():
         key = key.replace("-", "_")
-        variations.check_key(config, key, "[set]", FIXED)
+        variations.check_key(config, key, "[set]", SET_ABOVE)
         config = with_value(config, key, value)
     return config
 
@@ -232,7 +232,7 @@ def _flat_spaces(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _space(base: Config, key: str, value: Any) -> Space:
     """Returns the space of a key. Raises `UserError` if the key cannot have all its values."""
-    variations.check_key(base, key, "[search]", FIXED)
+    variations.check_key(base, key, "[search]", SET_ABOVE)
     space: Space
     ends: tuple[Any, ...]
     if isinstance(value, list) and value:

@@ -33,7 +33,7 @@ HARD = (
 
 LONGEST_NAME = 240  # bytes of a member's name; a file system takes 255, and its files are longer
 # Keys that --set may not vary, with the option that gives them.
-FIXED = {
+SET_BY_OPTION = {
     "game": "give --games",
     "seed": "give --seeds",
     "run_dir": "give --root",
@@ -115,7 +115,7 @@ def _variants(file: Path, varied: dict[str, list[Any]], settings: dict[str, Any]
     """Returns a configuration with every combination of values. Raises `UserError`."""
     recipe = load_recipe(file).replaced(**settings)
     variants = []
-    for chosen in variations.combinations(recipe, varied, FIXED):
+    for chosen in variations.combinations(recipe, varied, SET_BY_OPTION):
         # A key with one value would lengthen every name, and distinguish nothing.
         named = {key: value for key, value in chosen.items() if len(varied[key]) > 1}
         label, former_label = (

@@ -16,9 +16,9 @@ Objective = Callable[[PyTree, PyTree], tuple[jax.Array, dict[str, jax.Array]]]
 class Passes(NamedTuple):
     """The division of a batch into passes of the gradient, whose arrays fit a cache."""
 
-    micro_batch: int = 0  # items of a pass, a divisor of the batch; 0 chooses
+    micro_batch: int  # items of a pass, a divisor of the batch; 0 chooses
+    cpu_rows: int  # then: observations of a pass on a CPU, at most; elsewhere one pass has all
     rows_per_item: int = 1  # observations in each item of a batch
-    cpu_rows: int = 128  # observations of a pass on a CPU, at most, where nothing else is chosen
 
 
 def row_weights(valid: jax.Array) -> jax.Array:
@@ -44,9 +44,9 @@ def gradient(
 
     Args:
       objective: (params, batch) -> (weighted sum of the losses, further sums for the log).
-      params: the parameters of the gradient.
+      params: the parameters to differentiate by.
       batch: arrays [B, ...]; the weights of `row_weights` among them.
-      passes: how the batch is divided; by default not at all on an accelerator.
+      passes: the division of the batch, which changes the gradient by rounding only.
 
     Returns:
       The gradient and the sums, both means over devices.

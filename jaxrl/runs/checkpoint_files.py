@@ -195,7 +195,7 @@ def drop_newer(run_dir: Path, step: int) -> None:
     for newer in (number for number in steps(run_dir) if number > step):
         print(f"'{run_dir}' is ahead with checkpoint {newer}: it goes back to {step}",
               file=sys.stderr)  # fmt: skip
-        target = directory(run_dir) / DELETED / str(newer)  # moved first, as above
+        target = directory(run_dir) / DELETED / str(newer)  # as `DELETED` says
         target.parent.mkdir(exist_ok=True)
         (directory(run_dir) / str(newer)).replace(target)
         shutil.rmtree(target.parent)

@@ -58,7 +58,7 @@ def covers_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> 
 def read(run_dir: Path) -> list[dict[str, Any]]:
     """Reads the rows of a run, oldest first, without a last line that a crash cut off.
 
-    Raises `UserError` without such a file, or a line is not a row of metrics.
+    Raises `UserError` if the file is missing, or if a line is not a row of metrics.
     """
     try:
         if (run_dir / layout.METRICS).exists() and not (run_dir / layout.METRICS).is_file():

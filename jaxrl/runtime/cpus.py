@@ -54,9 +54,8 @@ def _groups(root: Path) -> Iterator[Path]:
 
 def _limit(folder: Path) -> float | None:
     """Returns the limit of one group, in CPUs; None without one."""
-    numbers = [
-        number for line in _lines(folder / "cpu.max") for number in line.split()
-    ]  # version 2
+    # Version 2 of cgroups, or else version 1.
+    numbers = [number for line in _lines(folder / "cpu.max") for number in line.split()]
     if not numbers:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         numbers = [number for name in names for number in _lines(folder / name)]

@@ -1,4 +1,4 @@
-"""Which instruction sets the processor has, as the libraries of a wheel are named after them."""
+"""The instruction sets of the processor, by the names of a wheel's libraries."""
 
 import os
 import platform
@@ -28,8 +28,8 @@ def supported(
         return (ARM,)
     if not system.startswith("linux") or machine.lower() not in ("x86_64", "amd64"):
         return ()
-    names = [line.split(":")[1].split() for line in _lines(cpuinfo) if line.startswith("flags")]
-    flags = set(names[0]) if names else set()
+    lines = [line.split(":")[1].split() for line in _lines(cpuinfo) if line.startswith("flags")]
+    flags = set(lines[0]) if lines else set()
     levels: list[str] = []
     for level, needed in X86_LEVELS.items():
         if not needed <= flags:
@@ -41,7 +41,7 @@ def supported(
 def candidates() -> tuple[str, ...]:
     """Returns the sets of which a library may be loaded, the first choice first.
 
-    $JAXRL_INSTRUCTION_SET names the only one, or `native`, which leaves none: to build.
+    $JAXRL_INSTRUCTION_SET names the only one; `native` leaves none, so that libraries are built.
 
     Raises `UserError` if the processor has not got the one that is named.
     """

@@ -73,15 +73,17 @@ def prebuilt_name(source: Source, instruction_set: str) -> str:
 def prebuilt(source: Source) -> Path | None:
     """Returns the library that came with a wheel for this processor; None if there is none.
 
-    Raises `UserError` if $JAXRL_INSTRUCTION_SET names one that is not there.
+    Raises `UserError` if $JAXRL_INSTRUCTION_SET names a set of which no library is there.
     """
     names = instruction_sets.candidates()
     paths = (PREBUILT / prebuilt_name(source, name) for name in names)
     library = next((path for path in paths if path.is_file()), None)
-    if library is None and names and os.environ.get(instruction_sets.VARIABLE):
+    # A wheel has not every library: those of GPUs are built.
+    is_named = bool(names and os.environ.get(instruction_sets.VARIABLE))
+    if is_named and not any(PREBUILT.glob(f"*-{names[0]}.so")):
         raise UserError(
-            f"{instruction_sets.VARIABLE} = {names[0]!r}: {source.title} of this installation is "
-            "not of a wheel; unset it"
+            f"{instruction_sets.VARIABLE} = {names[0]!r}: this installation is not of a wheel that "
+            "has it; unset it"
         )
     return library
 

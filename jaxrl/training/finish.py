@@ -27,7 +27,7 @@ def finish_runs(
 
 
 def finish(session: TrainingSession, actor: ActorState, step: int) -> None:
-    """Draws and evaluates a run that has reached its end."""
+    """Evaluates and draws a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
     if config.evaluation.episodes:
         with display.busy(f"{session.name}evaluating {config.evaluation.episodes} games"):

@@ -32,8 +32,8 @@ class ResumePoint(NamedTuple):
     changes: tuple[dict[str, Any], ...] = ()  # for each run, by key: [before, now]
 
 
-class Survey(NamedTuple):
-    """The checkpoints of a run, or of all members of a population, as process 0 sees them."""
+class CommonCheckpoint(NamedTuple):
+    """The newest checkpoint of a run, or of all members of a population, as process 0 sees it."""
 
     step: int | None  # the newest that all have; None where no checkpoint exists yet
     damaged: list[dict[str, str]]  # for each run, agent step -> damage
@@ -43,19 +43,21 @@ class Survey(NamedTuple):
 
 def find(
     run_dirs: Sequence[Path], configs: Sequence[Config], locks: contextlib.ExitStack
-) -> Survey:
-    """Locks runs until `locks` closes, and returns their checkpoints; changes no file.
+) -> CommonCheckpoint:
+    """Locks runs until `locks` closes, and returns their common checkpoint; changes no file.
 
     Raises `UserError` and `DamagedError` where a run cannot be resumed.
     """
     # Process 0 decides: others may see an older listing of a network file system.
-    text = processes.call_in_first(lambda: json.dumps(_survey(run_dirs, configs, locks)._asdict()))
-    return Survey(**json.loads(text))
+    text = processes.call_in_first(
+        lambda: json.dumps(_find_common(run_dirs, configs, locks)._asdict())
+    )
+    return CommonCheckpoint(**json.loads(text))
 
 
-def _survey(
+def _find_common(
     run_dirs: Sequence[Path], configs: Sequence[Config], locks: contextlib.ExitStack
-) -> Survey:
+) -> CommonCheckpoint:
     for run_dir in run_dirs:
         locks.enter_context(hold_lock(run_dir))
     surveys = [checkpoint_files.survey(run_dir) for run_dir in run_dirs]
@@ -64,26 +66,30 @@ def _survey(
     if step is None:
         for run_dir, config in zip(run_dirs, configs, strict=True):
             _check_may_start(run_dir, config)
-        return Survey(None, damaged)
+        return CommonCheckpoint(None, damaged)
     saved = [checkpoint_files.describe(run_dir, step).config for run_dir in run_dirs]
-    return Survey(step, damaged, saved, [overridden_values(run_dir) for run_dir in run_dirs])
+    return CommonCheckpoint(
+        step, damaged, saved, [overridden_values(run_dir) for run_dir in run_dirs]
+    )
 
 
-def choose(survey: Survey, configs: Sequence[Config], override: tuple[str, ...]) -> ResumePoint:
+def choose(
+    common: CommonCheckpoint, configs: Sequence[Config], override: tuple[str, ...]
+) -> ResumePoint:
     """Returns the checkpoint to continue from. Raises `UserError`.
 
     Args:
-      survey: the runs' checkpoints.
+      common: the runs' checkpoint.
       configs: the runs' configurations, to go on with.
       override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
     """
-    if survey.step is None:
+    if common.step is None:
         return ResumePoint()
-    runs = zip(survey.configs, configs, survey.overridden, strict=True)
+    runs = zip(common.configs, configs, common.overridden, strict=True)
     changes = (
         overrides.check(saved, config, override, overridden) for saved, config, overridden in runs
     )
-    return ResumePoint(survey.step, tuple(changes))
+    return ResumePoint(common.step, tuple(changes))
 
 
 def _common(run_dirs: Sequence[Path], surveys: Sequence[checkpoint_files.Survey]) -> int | None:
@@ -119,15 +125,15 @@ def _check_trained_together(run_dir: Path, steps: Sequence[int], members: int) -
             )
 
 
-def go_back(run_dirs: Sequence[Path], survey: Survey) -> str:
+def go_back(run_dirs: Sequence[Path], common: CommonCheckpoint) -> str:
     """Moves damaged checkpoints out of the way, and deletes those that a kill left to one member.
 
     Whole ones of the steps that are damaged in another member are moved out of the way too. Returns
     no text: other processes only wait for it.
     """
-    step = survey.step or 0
-    lost = {int(number) for damaged in survey.damaged for number in damaged}
-    for run_dir, damaged in zip(run_dirs, survey.damaged, strict=True):
+    step = common.step or 0
+    lost = {int(number) for damaged in common.damaged for number in damaged}
+    for run_dir, damaged in zip(run_dirs, common.damaged, strict=True):
         wrong = {int(number): damage for number, damage in damaged.items()}
         whole = lost.intersection(checkpoint_files.steps(run_dir)) - set(wrong)
         unpaired = {number: NO_PARTNER for number in whole if number > step}
@@ -203,22 +209,24 @@ def continue_games(
       new: the state of the games that they have started.
       restored: the state in the checkpoint of each.
     """
-    session, (first, described, kept) = sessions[0], restored[0]
-    saved_on, moved = described.devices, described.devices != session.mesh.size
+    session, (first, description, level) = sessions[0], restored[0]
+    saved_on, moved = description.devices, description.devices != session.mesh.size
     has_memory = bool(jax.tree.leaves(first.agent.memory))
     if moved:
-        session.display.say(_move(saved_on, session.mesh.size, kept, has_memory))
-    elif kept is not RestoreLevel.GAMES:
-        session.display.say(_why_new_games(described.games, session.engines[0].state_format))
+        session.display.say(_describe_move(saved_on, session.mesh.size, level, has_memory))
+    elif level is not RestoreLevel.GAMES:
+        session.display.say(_why_new_games(description.games, session.engines[0].state_format))
     states = [member.state for member in restored]
-    if kept is not RestoreLevel.GAMES:
+    if level is not RestoreLevel.GAMES:
         # A seed that differs from that of the start, whose games would repeat otherwise.
-        seeds = [member.config.seed + described.progress.updates for member in sessions]
+        seeds = [member.config.seed + description.progress.updates for member in sessions]
         joined = session.program.join(*states)
-        state = session.program.restart(joined, *seeds, moved=moved or kept is RestoreLevel.NOTHING)
+        state = session.program.restart(
+            joined, *seeds, moved=moved or level is RestoreLevel.NOTHING
+        )
     else:
         if moved:
-            states = [_on_mesh(state, saved_on, session.mesh) for state in states]
+            states = [_lay_out(state, saved_on, session.mesh) for state in states]
         state = session.load_games(session.program.join(*states), new)
     if not moved and not session.config.checkpoint.memory and has_memory:
         session.display.say(
@@ -227,15 +235,15 @@ def continue_games(
     return state
 
 
-def _on_mesh(state: LoopState, saved_on: int, mesh: jax.sharding.Mesh) -> LoopState:
+def _lay_out(state: LoopState, saved_on: int, mesh: jax.sharding.Mesh) -> LoopState:
     """Returns a state of `saved_on` devices with its games laid out over others."""
     return state._replace(games=moved_games.lay_out(state.games, saved_on, mesh))
 
 
-def _move(saved_on: int, here: int, kept: RestoreLevel, has_memory: bool) -> str:
+def _describe_move(saved_on: int, here: int, level: RestoreLevel, has_memory: bool) -> str:
     """Returns the line about a run that continues on another number of devices."""
     exactly = "parameters, optimizer and games continue exactly"
-    if kept is not RestoreLevel.GAMES:
+    if level is not RestoreLevel.GAMES:
         exactly = ("parameters and optimizer continue exactly; new games begin, with new random "
                    "keys and statistics of games")  # fmt: skip
     memory = ", and the replay or windows start empty" * has_memory

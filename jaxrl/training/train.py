@@ -119,12 +119,14 @@ def resume(
     """
     run_dirs = population.run_dirs(run_dir)
     configs = tuple(_config_to_resume(member, num_devices, override) for member in run_dirs)
+    for config in configs:
+        check(config)
     population.check_alike(configs)
     plan, mesh = _open(configs[0], len(configs))
     request = RunRequest(run_dir, tuple(map(plan.of, configs)), run_dirs)
     with contextlib.ExitStack() as locks:
-        survey = resume_point.find(run_dirs, configs, locks)
-        origin = resume_point.choose(survey, configs, override)
+        common = resume_point.find(run_dirs, configs, locks)
+        origin = resume_point.choose(common, configs, override)
         if origin.checkpoint is None:
             _notify("no checkpoint yet: training begins from the start")
         elif _has_ended(request, origin):
@@ -132,7 +134,7 @@ def resume(
                     f"total_steps={2 * origin.checkpoint} trains as long again")  # fmt: skip
             return Outcome(run_dir, origin.checkpoint, None)
         # Every process waits here: all must find the same checkpoints afterwards.
-        processes.call_in_first(lambda: resume_point.go_back(run_dirs, survey))
+        processes.call_in_first(lambda: resume_point.go_back(run_dirs, common))
         return _train(request, mesh, origin, on_metrics, ends_process)
 
 
@@ -173,7 +175,6 @@ def _incomplete(request: RunRequest) -> list[int]:
 def _open(config: Config, members: int = 1) -> tuple[Plan, jax.sharding.Mesh]:
     """Returns the plan of a run, and the devices to train on. Raises `UserError` where none is."""
     malloc.share_arenas()  # before JAX and the emulators start their threads
-    check(config)
     check_installed(config)
     if config.parallel.num_devices > processes.count():  # before a device is touched
         simulate_cpu_devices(config.parallel.num_devices // processes.count())

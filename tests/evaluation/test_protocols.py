@@ -108,9 +108,9 @@ def test_settings_of_each_protocol_reach_envpool(protocol, training, expected, m
 )
 def test_settings_of_training_reach_envpool(changes):
     pool = envpool_engine.make_pool("pong", Config().replaced(env=changes).env, 1, 3)
-    outcome = {"use_fire_reset" if key == "fire_reset" else key: value
+    expected = {"use_fire_reset" if key == "fire_reset" else key: value
              for key, value in changes.items()}  # fmt: skip
-    assert {key: pool.config[key] for key in outcome} == outcome
+    assert {key: pool.config[key] for key in expected} == expected
     pool.close()
 
 

@@ -75,5 +75,13 @@ def test_a_variable_names_the_set(source, monkeypatch):
 
 def test_a_set_that_this_installation_has_not_got_is_refused(source, monkeypatch):
     monkeypatch.setenv(instruction_sets.VARIABLE, "x86-64-v2")
-    with pytest.raises(UserError, match="the game of this installation is not of a wheel; unset"):
+    with pytest.raises(
+        UserError, match="this installation is not of a wheel that has it; unset it"
+    ):
         native_library.prebuilt(source)
+
+
+def test_what_a_wheel_leaves_out_is_built(source, monkeypatch):
+    (native_library.PREBUILT / "other-x86-64-v2.so").touch()
+    monkeypatch.setenv(instruction_sets.VARIABLE, "x86-64-v2")
+    assert native_library.prebuilt(source) is None

@@ -36,8 +36,8 @@ def cut(path, copy):
     return copy
 
 
-def continues(moved, whole):
-    """Whether the ten updates after a move are those of the run that stayed.
+def assert_continues(moved, whole):
+    """Checks that the ten updates after a move are those of the run that stayed.
 
     Another number of devices adds gradients up in another order. Later rows carry what the
     optimizer has made of that rounding (a thousandth in the next ten updates): there only the
@@ -89,7 +89,7 @@ def test_games_and_blank_frames_move_with_their_environments_to_another_number_o
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
     assert main(["resume", str(resumed), "--num-devices", "1"]) == 0
     assert "parameters, optimizer and games continue exactly" in capsys.readouterr().err
-    continues(resumed, tmp_path / "whole")
+    assert_continues(resumed, tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -157,4 +157,4 @@ def test_games_of_catch_move_to_another_number_of_devices(tmp_path, capsys):
     resumed = cut(tmp_path / "whole", tmp_path / "cut")
     assert main(["resume", str(resumed), "--num-devices", "1"]) == 0
     assert "parameters, optimizer and games continue exactly" in capsys.readouterr().err
-    continues(resumed, tmp_path / "whole")
+    assert_continues(resumed, tmp_path / "whole")

@@ -73,7 +73,7 @@ def _capability(driver: ctypes.CDLL, number: int) -> int:
     """Returns ten times the compute capability of a GPU."""
     device = _number(driver.cuDeviceGet, number)
     attribute = driver.cuDeviceGetAttribute
-    major, minor = (_number(attribute, number, device) for number in (MAJOR, MINOR))
+    major, minor = (_number(attribute, code, device) for code in (MAJOR, MINOR))
     return 10 * major + minor
 
 

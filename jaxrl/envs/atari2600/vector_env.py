@@ -191,12 +191,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         Raises:
           TypeError, ValueError: these are not numbers of environments.
         """
-        numbers = np.atleast_1d(targets)
-        sources = np.broadcast_to(source, numbers.shape) if np.ndim(source) == 0 else source
-        sources = np.asarray(sources)
+        sources, numbers = np.asarray(source), np.atleast_1d(targets)
         if not all(np.issubdtype(x.dtype, np.integer) for x in (sources, numbers)):
             raise TypeError(f"fork takes numbers of environments, not {source!r} and {targets!r}")
-        if sources.shape != numbers.shape:
+        if sources.ndim and sources.shape != numbers.shape:
             raise ValueError(f"fork takes one source, or one for each of {len(numbers)} targets, "
                              f"not {len(sources)}")  # fmt: skip
         if not all(((x >= 0) & (x < self.num_envs)).all() for x in (sources, numbers)):

@@ -1,4 +1,4 @@
-"""The options of `VectorEnv`: the names, meanings and defaults of `ale_py`'s, and what is more."""
+"""The options of `VectorEnv`: names, meanings and defaults of `ale_py`'s, one more, and presets."""
 
 import sys
 from dataclasses import dataclass, fields
@@ -30,15 +30,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mnih2015": CONDITIONS | {"life_loss_info": True, "use_fire_reset": False},
     # Machado 2018: sticky actions, all actions, no information about lives, no no-ops; with the
     # frame skip and the time limit of later work, and rewards as an agent is trained on them.
-    "machado2018": CONDITIONS
-    | {"repeat_action_probability": 0.25, "full_action_space": True, "noop_max": 0}
-    | {"use_fire_reset": False},
+    "machado2018": CONDITIONS | {
+        "repeat_action_probability": 0.25, "full_action_space": True, "noop_max": 0,
+        "use_fire_reset": False,
+    },
     # EnvPool's defaults. In games without FIRE it draws 1 to 30 no-ops, not 0 to 29.
     "envpool": CONDITIONS | {"reward_clipping": False},
     # The wrappers of CleanRL's ppo_atari.py, which also press FIRE after every lost life, and begin
     # the stack of frames again: here neither is done.
     "cleanrl": CONDITIONS | {"life_loss_info": True},
-}
+}  # fmt: skip
 # By the annotation of an option.
 KINDS: dict[Any, Any] = {
     str: str,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxrl.experiments.doctor.machine import Machine
-from jaxrl.runtime import cpus
+from jaxrl.runtime import cpus, native_library
 
 Mark = Literal["ok", "warning", "cross"]
 
@@ -131,12 +131,14 @@ def check_cores(machine: Machine) -> Check:
 
 
 def check_compilers(machine: Machine) -> Check:
-    """Names the compilers; EnvPool plays where there is none."""
+    """Names the compilers; without one a wheel's libraries or EnvPool play."""
     names = []
     for name, line in machine.compilers.items():
         version = re.search(r"\d+(\.\d+)+", line)
         names.append(f"{name} {version[0]}" if version else name)
-    text = ", ".join(names) or "none found: EnvPool plays, which is slower"
+    has_libraries = native_library.PREBUILT.is_dir()
+    instead = "the wheel's libraries play" if has_libraries else "EnvPool plays, which is slower"
+    text = ", ".join(names) or f"none found: {instead}"
     return Check("compilers", "ok", text)
 
 
