@@ -27,7 +27,9 @@ class Network(nn.Module):
     @nn.compact
     def __call__(self, frame: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns f32[B, A] and f32[B] of frames u8[B, H, W]."""
-        x = nn.avg_pool(frame[..., None] / 255.0, (4, 4), (4, 4)).reshape(len(frame), -1)
+        height, width = frame.shape[1] // 4, frame.shape[2] // 4
+        blocks = frame[:, : 4 * height, : 4 * width].reshape(-1, height, 4, width, 4)
+        x = blocks.mean((2, 4), jnp.float32).reshape(len(frame), -1) / 255
         x = nn.relu(nn.Dense(256)(x))
         return nn.Dense(self.num_actions)(x), nn.Dense(1)(x)[:, 0]
 

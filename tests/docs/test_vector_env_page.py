@@ -59,7 +59,7 @@ def test_the_speed_of_three_libraries_is_measured(capsys):
 @pytest.mark.slow
 @pytest.mark.rotating(3)
 def test_a2c_by_hand_learns_catch():
-    assert load("a2c_by_hand").main("catch", updates=600) > 0.9
+    assert load("a2c_by_hand").main("catch", updates=300) > 0.9
 
 
 def test_returns_by_hand():
