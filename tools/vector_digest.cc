@@ -56,10 +56,10 @@ void play(void* library, const std::filesystem::path& path) {
     std::vector<u8> observations(kCount * 4 * 84 * 84 * (color ? 3 : 1)), ends(2 * kCount);
     std::vector<i32> numbers(5 * kCount);
     const VectorBatch batch{observations.data(), nullptr, numbers.data(), ends.data()};
-    VectorEngine* const engine = find<VectorEngine*(const char*, const u8*, u64, const VectorRules*,
+    const VectorTitle title{game.c_str(), reinterpret_cast<const u8*>(image.data()), image.size()};
+    VectorEngine* const engine = find<VectorEngine*(const VectorTitle*, u32, const VectorRules*,
                                                     u32, u32, u32, i32, const VectorBatch*)>(
-        library, "jaxrl_vector_open")(game.c_str(), reinterpret_cast<const u8*>(image.data()),
-                                      image.size(), &rules, kCount, kCount, 2, -1, &batch);
+        library, "jaxrl_vector_open")(&title, 1, &rules, kCount, kCount, 2, -1, &batch);
     if (!engine) throw std::runtime_error("cannot open " + game);
     const u8 chosen[kCount] = {1, 1, 1};
     const i64 seeds[kCount] = {1, 2, 3};

@@ -40,6 +40,30 @@ def full_actions(game: str) -> tuple[str, ...]:
     return tuple(a for a in FULL_ACTIONS if game not in NO_FIRE or "FIRE" not in a)
 
 
+@functools.cache
+def _variants() -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    return {
+        row["game"]: (
+            tuple(map(int, row["modes"].split())),
+            tuple(map(int, row["difficulties"].split())),
+        )
+        for row in rows("atari_modes.csv")
+    }
+
+
+def modes(game: str) -> tuple[int, ...]:
+    """Returns the numbers of a cartridge's games, as the Arcade Learning Environment has them."""
+    return _variants()[game][0]
+
+
+def difficulties(game: str) -> tuple[int, ...]:
+    """Returns the positions of the difficulty switches that make a difference, as ALE has them.
+
+    Bit 0 of a number is the left switch on A, bit 1 the right one.
+    """
+    return _variants()[game][1]
+
+
 def atari_games() -> tuple[str, ...]:
     """Returns every game whose ROM EnvPool bundles."""
     return tuple(_minimal_actions())

@@ -1,5 +1,6 @@
 """What the page on vector environments shows runs, with the libraries that are here."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -19,7 +20,7 @@ def test_a_block_runs(block):
             pytest.importorskip(package)
     names = {}
     exec(compile(block, "vector_env.md", "exec"), names)
-    assert names["envs"].num_envs in (1, 8, 64)
+    assert names["envs"].num_envs in (1, 8, 24, 64)
 
 
 def test_saved_and_forked_games_are_those_of_the_first():
@@ -46,6 +47,32 @@ def test_presets_are_those_of_the_table():
             "clipped" if options["reward_clipping"] else "as they are",
         ]
         assert table[name] == expected
+
+
+def test_the_table_of_options_has_those_of_every_library():
+    import inspect
+
+    import envpool
+    from ale_py.vector_env import AtariVectorEnv
+
+    from jaxrl.envs import VectorEnv
+    from jaxrl.envs.atari2600.vector_options import VectorOptions
+
+    section = PAGE.split("## Option by option")[1].split("\n## ")[0]
+    cells = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    columns = [
+        set(re.findall(r"`(\w+)`", " ".join(column)))
+        for column in list(zip(*cells, strict=True))[1:]
+    ]
+    options = {field.name for field in dataclasses.fields(VectorOptions)} | {"preset"}
+    calls = {"save", "load", "fork"}
+    assert all(callable(getattr(VectorEnv, name)) for name in calls)
+    assert columns[0] == options - {"num_envs"} | calls
+    ales = inspect.signature(AtariVectorEnv).parameters.keys()
+    assert columns[1] == ales - {"game", "num_envs"}
+    ways = {"base_path", "seed", "env_seed", "gym_reset_return_info", "max_num_players", "task"}
+    envpools = envpool.make_spec("Pong-v5").config._asdict().keys()
+    assert columns[2] - {"info"} == envpools - ways - {"num_envs", "use_inter_area_resize"}
 
 
 def test_the_speed_of_three_libraries_is_measured(capsys):

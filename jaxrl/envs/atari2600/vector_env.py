@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -44,12 +45,18 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     """
 
     def __init__(
-        self, game: str, num_envs: int, *, preset: str | None = None, **options: Any
+        self,
+        game: str | Sequence[str],
+        num_envs: int,
+        *,
+        preset: str | None = None,
+        **options: Any,
     ) -> None:
         """Opens the games.
 
         Args:
-          game: name of the cartridge, as "space_invaders" or "ALE/SpaceInvaders-v5".
+          game: name of the cartridge, as "space_invaders" or "ALE/SpaceInvaders-v5"; or several,
+            of which as many environments play each, the first of them the first.
           num_envs: environments, E.
           preset: conditions of a paper or a library, as "machado2018" (`vector_options.PRESETS`);
             a line says what it sets.
@@ -58,7 +65,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         Raises:
           UserError: an option is out of its range, or the emulator cannot play the game.
         """
-        game = game_name(game) if isinstance(game, str) else game
+        if isinstance(game, str):
+            game = game_name(game)
+        elif isinstance(game, Sequence):
+            game = tuple(game_name(name) if isinstance(name, str) else name for name in game)
         known = [field.name for field in dataclasses.fields(VectorOptions)]
         for name in options.keys() - known:
             raise TypeError(f"VectorEnv has no option {name!r}: did you mean "
@@ -80,7 +90,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._num_actions = len(chosen.action_meanings)
         self._has_ended = np.zeros(num_envs, np.bool_)  # by environment, in the newest step
         self._engine = VectorEngine(
-            game,
+            chosen.games,
             chosen.rules(),
             chosen.observation_shape,
             num_envs=num_envs,
@@ -110,7 +120,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._has_begun = True
         self._engine.reset(mask, seeds)
         batch = self._receive()
-        return batch.observations, _infos(batch)
+        return batch.observations, self._infos(batch)
 
     def step(self, actions: np.ndarray) -> Steps:
         """Plays a step: `send`, then `recv`."""
@@ -147,7 +157,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Waits for the B environments that are ready first; `infos["env_id"]` says which."""
         self._check_open()
         batch = self._receive()
-        infos = _infos(batch)
+        infos = self._infos(batch)
         if batch.final_observations is not None:
             infos["final_obs"] = batch.final_observations
         rewards = batch.numbers[NUMBERS.index("reward")]
@@ -175,7 +185,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._has_begun = True
         self._engine.reset(np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.int64))
         batch = self._receive()
-        return batch.observations, _infos(batch)
+        return batch.observations, self._infos(batch)
 
     def fork(self, source: int | np.ndarray, targets: int | np.ndarray) -> tuple[np.ndarray, Infos]:
         """Lets the games of `targets` go on from those of `source`, bit for bit.
@@ -232,6 +242,13 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._has_ended[batch.numbers[NUMBERS.index("env_id")]] = batch.ends.any(axis=0)
         return batch
 
+    def _infos(self, batch: Batch) -> Infos:
+        infos = dict(zip(NUMBERS, batch.numbers, strict=True))
+        del infos["reward"]
+        if len(games := self.options.games) > 1:
+            infos["game_id"] = infos["env_id"] // (self.num_envs // len(games))
+        return infos
+
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
         if options is None or "reset_mask" not in options:
             return np.ones(self.num_envs, np.bool_)
@@ -280,11 +297,3 @@ def _action_space(options: VectorOptions) -> Space:
         return Discrete(len(options.action_meanings))
     low, high = np.array([[0, -np.pi, 0], [1, np.pi, 1]], np.float32)
     return Box(low, high, (3,), np.float32)
-
-
-def _infos(batch: Batch) -> Infos:
-    return {
-        name: numbers
-        for name, numbers in zip(NUMBERS, batch.numbers, strict=True)
-        if name != "reward"
-    }

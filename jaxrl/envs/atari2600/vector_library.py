@@ -16,6 +16,7 @@ from jaxrl.runtime import native_library
 
 NUMBERS = ("env_id", "reward", "lives", "frame_number", "episode_frame_number")
 KEEPS_SEED = -1
+FIRST_MODE = -1  # that of ALE where nobody chooses
 REFUSALS = {
     1: "their snapshots are of another version of the emulator or of other options",
     2: "their snapshots are of another cartridge",
@@ -35,6 +36,8 @@ class VectorRules(ctypes.Structure):
         ("stack", ctypes.c_int32),
         ("height", ctypes.c_int32),
         ("width", ctypes.c_int32),
+        ("mode", ctypes.c_int32),
+        ("difficulty", ctypes.c_uint32),
         ("repeat_probability", ctypes.c_float),
         ("maxpool", ctypes.c_uint8),
         ("color", ctypes.c_uint8),
@@ -44,8 +47,19 @@ class VectorRules(ctypes.Structure):
         ("reward_clip", ctypes.c_uint8),
         ("same_step", ctypes.c_uint8),
         ("fast_resets", ctypes.c_uint8),
+        ("shows_ram", ctypes.c_uint8),
         ("num_actions", ctypes.c_uint8),
         ("actions", ActionCodes),
+    )
+
+
+class _Title(ctypes.Structure):
+    """A game and its cartridge; `VectorTitle` of native/vector/title.h."""
+
+    _fields_ = (
+        ("game", ctypes.c_char_p),
+        ("image", ctypes.c_char_p),
+        ("size", ctypes.c_uint64),
     )
 
 
@@ -88,7 +102,7 @@ def load() -> ctypes.CDLL:
         "jaxrl_vector_open": (
             handle,
             [
-                *(ctypes.c_char_p, ctypes.c_char_p, size, ctypes.POINTER(VectorRules)),
+                *(ctypes.POINTER(_Title), count, ctypes.POINTER(VectorRules)),
                 *(count, count, count, ctypes.c_int32, places),
             ],
         ),
@@ -130,7 +144,7 @@ class VectorEngine:
 
     def __init__(
         self,
-        game: str,
+        games: tuple[str, ...],
         rules: VectorRules,
         shape: tuple[int, ...],
         *,
@@ -148,15 +162,18 @@ class VectorEngine:
         # An interrupt may come before a call of C++ and after it, so the next one is here before.
         first = self._new_batch()
         self._batches = {first.places.observations: first}
-        image = rom(game)
+        images = [rom(game) for game in games]
+        titles = (_Title * len(games))(
+            *(_Title(g.encode(), image, len(image)) for g, image in zip(games, images, strict=True))
+        )
         self._handle = self._functions.jaxrl_vector_open(
-            *(game.encode(), image, len(image), rules, num_envs, batch_size, num_threads),
-            *(first_core, first.places),
+            *(titles, len(games), rules, num_envs, batch_size, num_threads, first_core),
+            first.places,
         )
         if not self._handle:
             raise UserError(
-                f"cannot open {num_envs} games of {game}: its cartridge is of an unknown kind, or "
-                "there is no memory or no thread left"
+                f"cannot open {num_envs} games of {', '.join(games)}: a cartridge is of an unknown "
+                "kind, or there is no memory or no thread left"
             )
         self.close = weakref.finalize(
             self, _close, self._functions, self._handle, self._batches, os.getpid()

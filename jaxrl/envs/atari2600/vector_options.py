@@ -3,16 +3,22 @@
 import sys
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from jaxrl.atari.games import FULL_ACTIONS, full_actions, minimal_actions
-from jaxrl.envs.atari2600.vector_library import ActionCodes, VectorRules, screen_height
+from jaxrl.atari.games import FULL_ACTIONS, difficulties, full_actions, minimal_actions, modes
+from jaxrl.envs.atari2600.vector_library import (
+    FIRST_MODE,
+    ActionCodes,
+    VectorRules,
+    screen_height,
+)
 from jaxrl.errors import UserError
 
 SCREEN_WIDTH = 160
+RAM_BYTES = 128
 LEAST_SIDE = 16  # pixels of an observation
 MOST_FRAMES = 2**30
 MOST_THREADS = 4096
@@ -42,15 +48,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # By the annotation of an option.
 KINDS: dict[Any, Any] = {
-    str: str,
+    str | tuple[str, ...]: (str, tuple),
     int: Integral,
+    int | None: Integral,
     float: Real,
     bool: (bool, np.bool_),
     AutoresetMode | str: (AutoresetMode, str),
 }
 KIND_NAMES: dict[Any, str] = {
-    str: "a name",
+    str | tuple[str, ...]: "a name or several",
     int: "an integer",
+    int | None: "an integer",
     float: "a number",
     bool: "True or False",
     AutoresetMode | str: MODE_NAMES,
@@ -61,8 +69,9 @@ KIND_NAMES: dict[Any, str] = {
 class VectorOptions:
     """What a vector environment plays, and how it shows it."""
 
-    game: str
-    """name of the cartridge, as space_invaders"""
+    game: str | tuple[str, ...]
+    """name of the cartridge, as space_invaders; or several, of which as many environments play
+    each, the first of them the first, by all 18 actions. Not in ale_py"""
     num_envs: int
     """environments, E"""
     batch_size: int = 0
@@ -111,6 +120,20 @@ class VectorOptions:
     """press FIRE at the start of an episode, in games that have it"""
     fast_resets: bool = False
     """start games as copies of 16 starts, not by 70 frames of the emulator; not in ale_py"""
+    mode: int | None = None
+    """which of the cartridge's games is played, by ALE's numbers; without one the first. Not in
+    ale_py's vector environment, but in its single one"""
+    difficulty: int | None = None
+    """how the console's switches stand: 0 is both on B, as without a number, 1 the left one on A,
+    2 the right one, 3 both. Not in ale_py's vector environment, but in its single one"""
+    ram: bool = False
+    """show the 128 bytes of RAM, not the screen, whose options then mean nothing; nothing is drawn,
+    so games are faster. Not in ale_py's vector environment, but in its single one"""
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """Names of the cartridges."""
+        return self.game if isinstance(self.game, tuple) else (self.game,)
 
     @property
     def batch(self) -> int:
@@ -125,22 +148,28 @@ class VectorOptions:
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """Shape of one environment's observation."""
+        if self.ram:
+            return (self.stack_num, RAM_BYTES)
         colors = () if self.grayscale else (3,)
         return (self.stack_num, self.img_height, self.img_width, *colors)
 
     @property
     def action_meanings(self) -> tuple[str, ...]:
         """Names of the actions; continuous ones are made of all eighteen."""
-        if self.continuous:
+        if self.continuous or isinstance(self.game, tuple):
             return FULL_ACTIONS
         return (full_actions if self.full_action_space else minimal_actions)(self.game)
 
     def check(self) -> None:
         """Raises `UserError` if the game is unknown or an option is none or out of its range."""
-        lines = screen_height(self.game)
+        if not self.games:
+            raise UserError("game = (): must be a name or several")
+        lines = min(screen_height(game) for game in self.games)
         for field in fields(self):
             value: Any = getattr(self, field.name)
-            is_flag = isinstance(value, bool) and field.type in (int, float)
+            is_flag = isinstance(value, bool) and field.type in (int, int | None, float)
+            if value is None and type(None) in get_args(field.type):
+                continue
             if is_flag or not isinstance(value, KINDS[field.type]):
                 raise UserError(f"{field.name} = {getattr(self, field.name)!r}: must be "
                                 f"{KIND_NAMES[field.type]}")  # fmt: skip
@@ -162,6 +191,16 @@ class VectorOptions:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise UserError(f"{name} = {value}: must be from {least} to {most}")
+        for name, known in (("mode", modes), ("difficulty", difficulties)):
+            value = getattr(self, name)
+            for game in self.games if value is not None else ():
+                if value not in known(game):
+                    raise UserError(f"{name} = {value}: must be {listed(known(game))}, as ALE has "
+                                    f"them for {game}")  # fmt: skip
+        if self.num_envs % len(self.games):
+            raise UserError(
+                f"num_envs = {self.num_envs}: must be a multiple of the {len(self.games)} games"
+            )
         if self.autoreset_mode not in (*AutoresetMode, *(mode.value for mode in AutoresetMode)):
             raise UserError(f"autoreset_mode = {self.autoreset_mode!r}: must be {MODE_NAMES}")
         if self.autoreset == AutoresetMode.DISABLED and self.batch != self.num_envs:
@@ -181,6 +220,8 @@ class VectorOptions:
             stack=self.stack_num,
             height=self.img_height,
             width=self.img_width,
+            mode=FIRST_MODE if self.mode is None else self.mode,
+            difficulty=self.difficulty or 0,
             repeat_probability=self.repeat_action_probability,
             maxpool=self.maxpool,
             color=not self.grayscale,
@@ -190,9 +231,19 @@ class VectorOptions:
             reward_clip=self.reward_clipping,
             same_step=self.autoreset == AutoresetMode.SAME_STEP,
             fast_resets=self.fast_resets,
+            shows_ram=self.ram,
             num_actions=len(codes),
             actions=ActionCodes(*codes),
         )
+
+
+def listed(numbers: tuple[int, ...]) -> str:
+    """Returns numbers for a message: "0", "one of 0, 1, 2", or of many the first and the last."""
+    most = 24
+    shown = [str(number) for number in numbers]
+    if len(shown) > most:
+        shown[most - 2 : -1] = ["..."]
+    return ("one of " if len(numbers) > 1 else "") + ", ".join(shown)
 
 
 def with_preset(name: str | None, options: dict[str, Any]) -> dict[str, Any]:

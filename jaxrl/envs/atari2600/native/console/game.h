@@ -28,6 +28,13 @@ struct Screens {
   const u8* before_last() const { return pixels[1 - newest]; }
 };
 
+// Which of its games a cartridge plays, by ALE's numbers, and how the console's switches stand.
+struct Variant {
+  static constexpr i32 kFirst = -1;
+  i32 mode = kFirst;
+  u32 difficulty = 0;  // switches on A: bit 0 left, bit 1 right
+};
+
 // What a thread needs to play a game of this cartridge.
 struct Player {
   Machine& machine;
@@ -36,12 +43,14 @@ struct Player {
   Screens* screens;  // null where nothing is drawn
   Interpreter interpreter = kFastest;
   bool cut_short = false;  // a drawn frame has not drawn every line that is seen itself
+  Variant variant = {};
 };
 
 inline Ram ram_of(const Game& game) { return {game.console.riot.ram, game.console.cartridge.ram}; }
 
 inline void play_frame(Player& player, Game& game, u8 action, u8 held_switches = 0) {
   set_controls(game.console, player.cartridge.setup, action, held_switches);
+  game.console.port_b |= (u8)(player.variant.difficulty << 6);
   u8* pixels = nullptr;
   const bool went_on = game.console.goes_on;
   if (Screens* screens = player.screens) {
@@ -75,9 +84,11 @@ inline void press_select(Player& player, Game& game, int frames) {
 #if JAXRL_HOST
 
 constexpr int kMostPresses = 256;  // a byte shows the mode
+constexpr int kMostTurns = 4096;   // frames; the stick repeats slowly
 
-// Switches off the options of Double Dunk's menu, which begin in its third line.
-inline void clear_options(Player& player, Game& game) {
+// Switches the options of Double Dunk's menu, which begin in its third line, as the mode's bits
+// say.
+inline void choose_options(Player& player, Game& game, i32 mode) {
   const Ram ram = ram_of(game);
   const auto tap = [&](u8 action) {
     play_frame(player, game, action);
@@ -91,26 +102,39 @@ inline void clear_options(Player& player, Game& game) {
   go_down();
   for (const u8 option : {0x08, 0x10, 0x04, 0x20}) {
     go_down();
-    for (int press = 0; press < kMostPresses && (ram[0x80] & option); press++) tap(kLeft);
+    const bool wanted = mode & 1;
+    for (int press = 0; press < kMostPresses && wanted != !!(ram[0x80] & option); press++)
+      tap(wanted ? kRight : kLeft);
+    mode >>= 1;
   }
   hold_reset(player, game);
   tap(kUpFire);
 }
 
+// Turns Video Cube's cubes until the mode's is shown; the first of them without one.
+inline void choose_cube(Player& player, Game& game, i32 mode) {
+  const i32 cube = mode < 100 ? 1 : mode / 100;
+  for (int frame = 0; frame < kMostTurns && ram_of(game).digits(0x9F) != cube; frame++)
+    play_frame(player, game, kRight);
+}
+
 inline void choose_mode(Player& player, Game& game) {
-  if (player.rules.has_options) clear_options(player, game);
   const Menu& menu = player.rules.menu;
+  const i32 mode = player.variant.mode == Variant::kFirst ? menu.mode : player.variant.mode;
+  if (player.rules.has_options) choose_options(player, game, mode);
   if (!menu.frames) return;
   for (int frame = 0; frame < menu.idle_frames && !game.progress.over; frame++)
     play_frame(player, game, kNoop);
   if (menu.resets_first) hold_reset(player, game);
   if (menu.presses_first) press_select(player, game, menu.presses_first);
   for (int press = 0; press < kMostPresses; press++) {
-    if (menu.is_at_mode(ram_of(game))) break;
+    if (menu.is_at(ram_of(game), mode)) break;
     press_select(player, game, menu.frames);
+    idle(player, game, menu.idle_after);
   }
   if (menu.looks_over) game.progress.memory = 1;
   hold_reset(player, game);
+  if (player.rules.has_cubes) choose_cube(player, game, mode);
 }
 
 inline void power_on(Player& player, Game& game) {
@@ -135,6 +159,13 @@ inline void reset_game(Player& player, Game& game) {
     play_frame(player, game, rules.start_action);
   idle(player, game, rules.around.after);
   player.machine.keeps_all = false;
+}
+
+// Loads the cartridge as ALE does, which plays a reset at once: of the first mode.
+inline void load_game(Player player, Game& game) {
+  player.variant = {};
+  power_on(player, game);
+  reset_game(player, game);
 }
 
 #endif

@@ -219,8 +219,7 @@ class CpuEngine {
     if (job_ == Job::kPlayPrefix) return play_prefix(stepper, prefixes_[item]);
     Environment& env = environments_[item];
     if (job_ == Job::kStep) return play_row_of(stepper, item, actions_[item]);
-    power_on(stepper.player, env.game);
-    reset_game(stepper.player, env.game);  // as ALE does when it loads a cartridge
+    load_game(stepper.player, env.game);
     env.game.progress.over = 1;
     env.done = 1;
     const u32 steps = random_below(env.random, random_steps_ + 1);

@@ -63,8 +63,7 @@ inline std::vector<Start> make_starts(Player player) {
   std::vector<Start> starts(kStarts);
   Game game;
   player.screens = screens.get();
-  power_on(player, game);
-  reset_game(player, game);  // as ALE does when it loads a cartridge
+  load_game(player, game);
   u64 random = 0;
   for (Start& start : starts) {
     player.screens = screens.get();

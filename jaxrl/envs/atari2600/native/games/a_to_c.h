@@ -5,7 +5,7 @@
 
 namespace jaxrl::games {
 
-inline bool adventure_menu(Ram ram) { return (ram[0xDD] & 6) == 0; }
+inline bool adventure_menu(Ram ram, i32 mode) { return (ram[0xDD] & 6) == 2 * mode; }
 inline void adventure(Ram ram, Progress& p) {
   const bool won = ram[0xB9] == 0x12;  // the chalice is in the yellow castle
   set_score(p, p.score || won);
@@ -122,6 +122,10 @@ inline void carnival(Ram ram, Progress& p) {
   set_end(p, ram[0x83] == 0, 0);  // no bullets are left
 }
 inline void casino(Ram ram, Progress& p) {
+  if (ram[0xD4] == 3) {  // Poker Solitaire
+    set_score(p, ram.digits(0x95, 0x8C));
+    return set_end(p, p.score > 0 && ram[0x9E] == 0xAA, 1);
+  }
   const i32 before = p.reward;
   const bool ignores_player = ram[0xD3] & 0x80, has_bet = ram.digits(0x9E) > 0;
   set_score(p, ram.digits(0x95, 0x8C));

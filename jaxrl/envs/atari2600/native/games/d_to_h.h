@@ -77,6 +77,7 @@ inline void freeway(Ram ram, Progress& p) {
   if (p.reward > 1) p.reward = 1;
   set_end(p, ram[0x96] == 1, 0);
 }
+inline bool frogger_menu(Ram ram, i32 mode) { return ram[0xDD] == 1 + 2 * mode; }
 inline void frogger(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xCE, 0xCC));
   set_end(p, ram[0xD0] == 0xFF, ram[0xD0]);
@@ -119,7 +120,9 @@ inline void hero(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xB9, 0xB8, 0xB7));
   set_end(p, ram[0xB3] == 0, ram[0xB3]);
 }
-inline bool human_cannonball_menu(Ram ram) { return ram[0xB6] == 1 && ram[0xB7] == 1; }
+inline bool human_cannonball_menu(Ram ram, i32 mode) {
+  return ram[0xB6] == mode + 1 && ram[0xB7] == 1;
+}
 inline void human_cannonball(Ram ram, Progress& p) {
   const i32 hits = ram.digits(0xB6), misses = ram.digits(0xB7);
   set_score(p, hits);

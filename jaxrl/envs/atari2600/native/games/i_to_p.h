@@ -10,7 +10,7 @@ inline void ice_hockey(Ram ram, Progress& p) {
   if (p.reward > 1) p.reward = 1;
   set_end(p, ram[0x87] == 0 && ram[0x86] == 0, 0);
 }
-inline bool jamesbond_menu(Ram ram) { return (ram[0x8C] & ~0x48) == 0; }
+inline bool jamesbond_menu(Ram ram, i32 mode) { return (ram[0x8C] & ~0x48) == mode; }
 inline void jamesbond(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xDC, 0xDD, 0xDE));
   const i32 lives = ram.low_digit(0x86);
@@ -30,13 +30,14 @@ inline void kangaroo(Ram ram, Progress& p) {
   set_score(p, 100 * ram.digits(0xA8, 0xA7));
   set_end(p, ram[0xAD] == 0xFF, (ram[0xAD] & 7) + 1);
 }
-inline bool kangaroo_menu(Ram ram) {
-  return (ram[0xBA] & 0x7F) == 0;  // bit 7 is set until the first game
+inline bool kangaroo_menu(Ram ram, i32 mode) {
+  return (ram[0xBA] & 0x7F) == mode;  // bit 7 is set until the first game
 }
 inline void keystone_kapers(Ram ram, Progress& p) {
   set_score(p, ram.digits(0x9C, 0x9B));
   set_end(p, ram[0x96] == 0 && ram[0x88] == 0, ram[0x96]);
 }
+inline bool king_kong_menu(Ram ram, i32 mode) { return ram[0xEC] == 2 * mode; }
 inline void king_kong(Ram ram, Progress& p) {
   set_score(p, ram.digits(0x83, 0x82));
   set_end(p, ram[0xEE] == 0, ram[0xEE]);
@@ -51,7 +52,7 @@ inline void klax(Ram ram, Progress& p) {
   const bool full = ram[0xA8] == 4 && tiles == 25;
   set_end(p, full || (most_missed > 0 && missed == most_missed) || more[0x9D] == 0x99, 1);
 }
-inline bool klax_menu(Ram ram) { return ram.in_cartridge()[0xEA] == 0; }
+inline bool klax_menu(Ram ram, i32 mode) { return ram.in_cartridge()[0xEA] == mode; }
 inline void koolaid(Ram ram, Progress& p) {
   set_score(p, 100 * ram.digits(0x81, 0x80));
   set_end(p, ram[0xD1] == 0x80, 0);
@@ -68,6 +69,7 @@ inline void laser_gates(Ram ram, Progress& p) {
   set_score(p, ram.digits(0x82, 0x81, 0x80));
   set_end(p, ram[0x83] == 0, 0);
 }
+inline bool lost_luggage_menu(Ram ram, i32 mode) { return ram[0x94] == 1 + 3 * mode; }
 inline void lost_luggage(Ram ram, Progress& p) {
   set_score(p, ram.digits(0x96, 0x95, 0x94));
   const bool stopped = ram[0xC8] == 10 && ram[0xA5] == 0 && ram[0xA9] == 0;
@@ -111,7 +113,9 @@ inline void ms_pacman(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xF8, 0xF9, 0xFA));
   set_end(p, ram.low_digit(0xFB) == 0 && ram[0xA7] == 0x53, (ram[0xFB] & 7) + 1);
 }
-inline bool ms_pacman_menu(Ram ram) { return ram[0x99] == 1 && ram[0xA1] == 1; }
+inline bool ms_pacman_menu(Ram ram, i32 mode) {
+  return ram[0x99] == (mode ? mode : 1) && ram[0xA1] == (mode == 0);
+}
 inline void name_this_game(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xC6, 0xC5, 0xC4));
   set_end(p, (ram[0xC7] & 7) == 0, ram[0xC7] & 7);
@@ -129,8 +133,8 @@ inline void pacman(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xCC, 0xCE, 0xD0));
   set_end(p, ram[0x98] == 0 && ram[0xE4] == 0x3F, ram[0x98] + 1);
 }
-inline bool pacman_menu(Ram ram) {
-  return ram[0xCC] == 1 && ram[0xE6] == 0;  // of one player
+inline bool pacman_menu(Ram ram, i32 mode) {
+  return ram[0xCC] == mode + 1 && ram[0xE6] == 0;  // of one player
 }
 inline void phoenix(Ram ram, Progress& p) {
   set_score(p, 100 * ram.digits(0xC8, 0xC9) + 10 * (ram[0xC7] >> 4));

@@ -177,7 +177,11 @@ inline void video_cube(Ram ram, Progress& p) {
   if (late) p.reward = -1;
   set_end(p, late || faces == 6, 1);
 }
-inline bool video_cube_menu(Ram ram) { return (ram[0xFB] & 0x1F) == 0; }
+// Of its 18 games ALE has three, each with 50 cubes: a mode is 100 times the cube, plus the game.
+inline bool video_cube_menu(Ram ram, i32 mode) {
+  constexpr i32 kShown[] = {0, 2, 8};
+  return (ram[0xFB] & 0x1F) == kShown[mode % 100];
+}
 inline void video_pinball(Ram ram, Progress& p) {
   set_score(p, ram.digits(0xB0, 0xB2, 0xB4));
   set_end(p, ram[0xAF] & 1, 4 + (ram[0xA8] & 1) - (ram[0x99] & 7));

@@ -39,18 +39,24 @@ struct Ram {
   i32 shown_digit(u32 address) const { return low_digit(address) == 10 ? 0 : low_digit(address); }
 };
 
-// How ALE chooses a game's first mode after a reset: it presses SELECT until RAM shows the mode.
+// How ALE chooses a game's mode after a reset: it presses SELECT until RAM shows the mode.
 struct Menu {
   u8 address = 0;
-  u8 mode = 0;
+  u8 mode = 0;           // that is chosen where nobody chooses
+  u8 more = 0;           // RAM shows so much more than the mode's number
+  bool decimal = false;  // RAM shows it in binary-coded decimal
   u8 frames = 0;         // that SELECT is held each time; 0 where no mode is chosen
   u8 idle_frames = 0;    // before
+  u8 idle_after = 0;     // frames after each press, besides the one that every press has
   u8 presses_first = 0;  // frames of a first press, whatever the mode
   bool resets_first = false;
   bool looks_over = false;  // RAM shows the end for a frame after; the rule's `memory` is set
-  bool (*shows)(Ram ram) = nullptr;  // the mode, where no single byte does
+  bool (*shows)(Ram ram, i32 mode) = nullptr;  // the mode, where no single byte does
 
-  bool is_at_mode(Ram ram) const { return shows ? shows(ram) : ram[address] == mode; }
+  bool is_at(Ram ram, i32 wanted) const {
+    if (shows) return shows(ram, wanted);
+    return (decimal ? ram.digits(address) : ram[address]) == wanted + more;
+  }
 };
 
 // Frames of a start around those of its action.
@@ -73,7 +79,8 @@ struct GameRules {
   // It first reads collisions after minutes, and never clears them: all are kept from the start.
   bool keeps_collisions = false;
   Around around = {};
-  bool has_options = false;  // its menu is Double Dunk's; see `clear_options`
+  bool has_options = false;  // its menu is Double Dunk's; see `choose_options`
+  bool has_cubes = false;    // it is Video Cube; see `choose_cube`
 };
 
 namespace games {

@@ -11,15 +11,21 @@ using jaxrl::VectorBatch;
 using jaxrl::VectorEngine;
 using jaxrl::VectorRules;
 
-// Returns null for an unknown game or cartridge, or where there is no memory or no thread left.
-VectorEngine* jaxrl_vector_open(const char* game, const uint8_t* image, uint64_t size,
+// Opens `count` environments of so many titles, whose number is a divisor of it. Returns null for
+// an unknown game or cartridge, or where there is no memory or no thread left.
+VectorEngine* jaxrl_vector_open(const jaxrl::VectorTitle* titles, uint32_t num_titles,
                                 const VectorRules* rules, uint32_t count, uint32_t batch_size,
                                 uint32_t threads, int32_t first_core, const VectorBatch* batch) {
-  const jaxrl::GameRules* known = jaxrl::find_rules(game);
   try {
+    std::vector<std::unique_ptr<jaxrl::Title>> played;
     auto cartridge = std::make_unique<jaxrl::Cartridge>();
-    if (!known || !load_image(*cartridge, image, size, known->setup)) return nullptr;
-    return new VectorEngine(*known, image, size, *rules, count, batch_size, threads, first_core,
+    for (uint32_t title = 0; title < num_titles; title++) {
+      const jaxrl::GameRules* game = jaxrl::find_rules(titles[title].game);
+      if (!game || !load_image(*cartridge, titles[title].image, titles[title].size, game->setup))
+        return nullptr;
+      played.push_back(std::make_unique<jaxrl::Title>(*game, titles[title], *rules));
+    }
+    return new VectorEngine(std::move(played), *rules, count, batch_size, threads, first_core,
                             *batch);
   } catch (const std::exception&) {
     return nullptr;

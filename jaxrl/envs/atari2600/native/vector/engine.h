@@ -17,6 +17,7 @@
 
 #include "vector/queue.h"
 #include "vector/snapshot.h"
+#include "vector/title.h"
 
 namespace jaxrl {
 
@@ -32,15 +33,15 @@ class VectorEngine {
  public:
   static constexpr i64 kKeepsSeed = -1;
 
+  // As many of the `count` environments play each title, the first of them the first.
   // The threads keep to one core each, of those that the process may use, from the one with the
   // number `first_core` among them on; or, where it is negative, to none.
-  VectorEngine(const GameRules& game, const u8* image, u64 size, const VectorRules& rules,
-               u32 count, u32 batch_size, u32 threads, i32 first_core, const VectorBatch& batch)
+  VectorEngine(std::vector<std::unique_ptr<Title>> titles, const VectorRules& rules, u32 count,
+               u32 batch_size, u32 threads, i32 first_core, const VectorBatch& batch)
       : rules_(rules),
-        averager_(game.setup.height, rules.height, rules.width),
-        game_(game),
+        titles_(std::move(titles)),
         batch_size_(batch_size),
-        frame_size_((size_t)rules.height * (size_t)rules.width * (rules.color ? 3 : 1)),
+        frame_size_(frame_size(rules)),
         stack_size_(frame_size_ * (size_t)rules.stack),
         kept_(rows_to_keep(rules.frame_skip)),
         envs_(count),
@@ -55,8 +56,6 @@ class VectorEngine {
         deliveries_(count),
         waiting_(count),
         batch_(batch) {
-    insert(cartridge_, image, size, game.setup);
-    prepare();
     try {
       for (u32 thread = 0; thread < threads; thread++) {
         threads_.emplace_back([this] { work(); });
@@ -83,7 +82,7 @@ class VectorEngine {
     holds_ = false;
     owed_ = (u32)envs_.size();
     for (u32 env = 0; env < envs_.size(); env++) {
-      if (chosen[env] && seeds[env] != kKeepsSeed) load_cartridge(envs_[env], (u32)seeds[env]);
+      if (chosen[env] && seeds[env] != kKeepsSeed) title_of(env).load(envs_[env], (u32)seeds[env]);
       push(jobs_, env, chosen[env] ? Task::kReset : Task::kShow);
     }
     wake_.notify_all();
@@ -137,7 +136,8 @@ class VectorEngine {
   bool save(u8* out) {
     if (!holds_ || batch_size_ != envs_.size()) return false;
     for (u32 env = 0; env < envs_.size(); env++)
-      jaxrl::save(parts_of(env), cartridge_, rules_, out + env * snapshot_size());
+      jaxrl::save(parts_of(env), title_of(env).cartridge(), title_of(env).rules(),
+                  out + env * snapshot_size());
     return true;
   }
 
@@ -153,7 +153,9 @@ class VectorEngine {
       for (u32 env = 0; env < envs_.size(); env++) {
         const VectorParts& parts = round == 0 ? scratch : parts_of(env);
         const u8* from = bytes + env * parts.size();
-        const Refusal refusal = jaxrl::load(from, cartridge_, rules_, starts_.size(), parts);
+        const Title& title = title_of(env);
+        const Refusal refusal =
+            jaxrl::load(from, title.cartridge(), title.rules(), title.num_starts(), parts);
         if (refusal != Refusal::kNone) return refusal;
       }
     return Refusal::kNone;
@@ -187,25 +189,8 @@ class VectorEngine {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  // Makes the games that environments begin with.
-  void prepare() {
-    auto machine = std::make_unique<Machine>();
-    Player player{*machine, cartridge_, game_, nullptr};
-    learn_collisions(player);
-    if (rules_.fast_resets) starts_ = make_starts(player);
-    power_on(player, loaded_);
-    start_count_ = StartCounter::count(player, loaded_);
-    reset_game(player, loaded_);  // as ALE does when it loads a cartridge
-  }
-
-  void load_cartridge(VectorGame& env, u32 seed) {
-    env.game = loaded_;
-    env.frame_number = env.rows = 0;
-    seed_twister(env.noop_draws, seed);
-    seed_twister(env.sticky_draws, seed);
-    count_start(env, rules_, start_count_);
-  }
-
+  size_t title_number(u32 env) const { return env / (envs_.size() / titles_.size()); }
+  const Title& title_of(u32 env) const { return *titles_[title_number(env)]; }
   u8* stack_of(u32 env) { return stacks_.data() + env * stack_size_; }
   History history_of(u32 env) { return {played_.data() + env * kept_, kept_}; }
   VectorParts parts_of(u32 env) {
@@ -224,19 +209,18 @@ class VectorEngine {
 
   void work() {
     auto machine = std::make_unique<Machine>();
-    auto screens = std::make_unique<Screens>();
     auto pictures = std::make_unique<Pictures>();
-    screens->colors = rules_.color ? kIdentity.of : grays_of(game_.setup.pal).of;
-    const Viewer viewer{averager_, *pictures, game_.setup.height * kScreenWidth,
-                        rules_.color ? &planes_of(game_.setup.pal) : nullptr};
-    VectorStepper stepper{
-        {*machine, cartridge_, game_, nullptr}, *screens, viewer, rules_, starts_, start_count_};
+    std::vector<Screens> screens(titles_.size());
+    std::vector<VectorStepper> steppers;
+    for (size_t title = 0; title < titles_.size(); title++)
+      steppers.push_back(titles_[title]->stepper_on(*machine, screens[title], *pictures));
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       wake_.wait(lock, [this] { return ends_ || !deliveries_.empty() || !jobs_.empty(); });
       if (ends_) return;
       const bool delivers = !deliveries_.empty();
       const u32 env = delivers ? deliveries_.pop() : jobs_.pop();
+      VectorStepper& stepper = steppers[title_number(env)];
       if (!delivers) {
         lock.unlock();
         play(stepper, env);
@@ -317,12 +301,7 @@ class VectorEngine {
   }
 
   VectorRules rules_;
-  Averager averager_;
-  const GameRules& game_;
-  Cartridge cartridge_;
-  Game loaded_{};
-  StartCount start_count_{};
-  std::vector<Start> starts_;
+  std::vector<std::unique_ptr<Title>> titles_;
 
   u32 batch_size_;
   size_t frame_size_, stack_size_;

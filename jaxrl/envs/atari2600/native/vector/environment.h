@@ -23,11 +23,20 @@ struct VectorRules {
   i32 frame_skip, noop_max;
   i32 max_frames;  // time limit of an episode
   i32 stack, height, width;
+  i32 mode;  // or Variant::kFirst
+  u32 difficulty;
   float repeat_probability;  // of sticky actions, in each frame
   u8 maxpool, color, fire_reset, episodic_life, life_loss_info, reward_clip, same_step, fast_resets;
+  u8 shows_ram;  // an observation is RAM, not the screen
   u8 num_actions;
   u8 actions[kActions];
 };
+
+// Bytes of a frame of an observation.
+inline size_t frame_size(const VectorRules& rules) {
+  if (rules.shows_ram) return sizeof Riot::ram;
+  return (size_t)rules.height * (size_t)rules.width * (rules.color ? 3 : 1);
+}
 
 // What the player does in a frame: an action, and the share of its way that it turns a paddle.
 struct Input {
@@ -90,8 +99,10 @@ struct VectorStepper {
   Viewer viewer;
   const VectorRules& rules;
   const std::vector<Start>& starts;  // of which games begin as copies if resets are fast
-  StartCount start_count;
+  StartCount copied_count;           // of each of them
   bool holds = false;  // the last frame of a row went on, and the screens hold what was seen of it
+
+  Screens* screens_if(bool draws) const { return draws && !rules.shows_ram ? &screens : nullptr; }
 
   // What the last frame but one of a full row has shown.
   const u8* before_last() const { return holds ? screens.held : screens.before_last(); }
@@ -113,25 +124,27 @@ inline void turn_back(Console& console, const Input& input) {
 inline i32 play_input(VectorStepper& stepper, Game& game, const Input& input, bool draws) {
   if (game.progress.over) return 0;
   if (stepper.player.cartridge.setup.paddles) turn_back(game.console, input);
-  stepper.player.screens = draws ? &stepper.screens : nullptr;
+  stepper.player.screens = stepper.screens_if(draws);
   return act(stepper.player, game, (u8)input.action);
 }
 
 // Plays the last frame of a full step; one that goes on is drawn over what has been seen of it.
 inline i32 play_last_input(VectorStepper& stepper, Game& game, const Input& input, bool draws) {
   Screens& screens = stepper.screens;
-  stepper.holds = draws && game.console.goes_on;
+  stepper.holds = stepper.screens_if(draws) && game.console.goes_on;
   if (stepper.holds) memcpy(screens.held, screens.last(), sizeof screens.held);
   return play_input(stepper, game, input, draws);
 }
 
-inline void start_game(VectorStepper& stepper, Game& game, i32 start, bool draws) {
+inline StartCount start_game(VectorStepper& stepper, Game& game, i32 start, bool draws) {
   if (start == kExactStart) {
-    stepper.player.screens = draws ? &stepper.screens : nullptr;
-    return reset_game(stepper.player, game);
+    stepper.player.screens = stepper.screens_if(draws);
+    return StartCounter::reset(stepper.player, game);
   }
-  game = stepper.starts[(size_t)start].game;
-  if (draws) copy_screens(stepper.screens, stepper.starts[(size_t)start].screens);
+  const Start& copied = stepper.starts[(size_t)start];
+  game = copied.game;
+  if (stepper.screens_if(draws)) copy_screens(stepper.screens, copied.screens);
+  return stepper.copied_count;
 }
 
 // Whether the frame of a reset may be followed by another start: not that of FIRE.
@@ -201,6 +214,9 @@ inline Seen repaint(VectorStepper& stepper, const VectorGame& env, const History
 // Puts the observation of the newest row on top of the stack.
 inline void push_observation(VectorStepper& stepper, VectorGame& env, const History& history,
                              u8* stack, size_t frame_size) {
+  u8* const newest = stack + env.oldest * frame_size;
+  env.oldest = (env.oldest + 1) % (u32)stepper.rules.stack;
+  if (stepper.rules.shows_ram) return (void)memcpy(newest, env.game.console.riot.ram, frame_size);
   Seen seen;
   if (JAXRL_UNLIKELY(env.over || stepper.player.cut_short)) {
     seen = repaint(stepper, env, history);
@@ -208,8 +224,7 @@ inline void push_observation(VectorStepper& stepper, VectorGame& env, const Hist
     seen.add(stepper.screens.last());
     if (sees_two(stepper.rules) && !history.back(env, 0).is_reset) seen.add(stepper.before_last());
   }
-  observe(stepper.viewer, seen, stack + env.oldest * frame_size);
-  env.oldest = (env.oldest + 1) % (u32)stepper.rules.stack;
+  observe(stepper.viewer, seen, newest);
 }
 
 // --- rows ----------------------------------------------------------------------------------------
@@ -256,16 +271,14 @@ inline VectorRow play_reset(VectorStepper& stepper, VectorGame& env, const Histo
   const i32 noops = (i32)random_below(env.noop_draws, most) - fires;
   played.frames = fires + (noops > 0 ? noops : 0);
   stepper.player.cut_short = false;
-  start_game(stepper, env.game, played.start, played.frames == 0);
-  count_start(env, rules, stepper.start_count);
+  count_start(env, rules, start_game(stepper, env.game, played.start, played.frames == 0));
   for (i32 frame = 0; frame < played.frames; frame++) {
     if (!repeats(rules, env)) env.held = frame < fires ? kPressFire : kNoInput;
     played.changes_at += env.held.action == kFire;
     count_frame(env);
     play_input(stepper, env.game, env.held, frame == played.frames - 1);
     if (env.game.progress.over && may_restart(rules, frame)) {
-      start_game(stepper, env.game, kExactStart, true);
-      count_start(env, rules, stepper.start_count);
+      count_start(env, rules, start_game(stepper, env.game, kExactStart, true));
     }
   }
   env.lives = env.game.progress.lives;

@@ -8,7 +8,7 @@
 namespace jaxrl {
 
 // Raise the lower half with every change of a struct that is in it or of what its values mean.
-constexpr u32 kVectorSnapshotVersion = kSnapshotVersion << 16 | 1;
+constexpr u32 kVectorSnapshotVersion = kSnapshotVersion << 16 | 2;
 
 struct VectorSnapshot {
   u32 version;

@@ -14,12 +14,18 @@ struct StartCount {
 // after it, as one frame, and each other frame.
 class StartCounter {
  public:
-  static StartCount count(const Player& player, Game game) {
+  // Resets the game; returns what is counted, which may depend on what RAM holds from before.
+  static StartCount reset(Player& player, Game& game) {
     GameRules rules = player.rules;
     seen_ = {&game.console, rules.step};
     rules.step = look;
-    Player counting{player.machine, player.cartridge, rules, nullptr};
+    Player counting{.machine = player.machine,
+                    .cartridge = player.cartridge,
+                    .rules = rules,
+                    .screens = player.screens,
+                    .variant = player.variant};
     reset_game(counting, game);
+    player.cut_short |= counting.cut_short;
     return seen_.counted;
   }
 
