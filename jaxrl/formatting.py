@@ -35,6 +35,15 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def numbers_of(numbers: Sequence[int]) -> str:
+    """Returns numbers as a sentence has them, of very many the first ones and the last."""
+    most = 24
+    shown = [str(number) for number in numbers]
+    if len(shown) > most:
+        shown[most - 2 : -1] = ["..."]
+    return listed(shown)
+
+
 def no_option(path: object) -> str:
     """Returns a path as a word of a command line, which no command takes for an option."""
     return f"./{path}" if str(path).startswith("-") else str(path)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl.atari.games import difficulties, modes
 from jaxrl.config.schema import EnvConfig, Interface
 from jaxrl.envs.atari2600 import build_gpu, library
 from jaxrl.envs.atari2600.games import open_games, row_shapes, zero_rows
@@ -22,6 +23,7 @@ from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores
 from jaxrl.envs.callback import Calls, ordered_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
 from jaxrl.errors import UserError
+from jaxrl.formatting import numbers_of
 from jaxrl.types import EnvEngine, TimeStep
 
 
@@ -55,10 +57,10 @@ def chosen_interface(env: EnvConfig) -> Interface:
 
 def check_game(game: str, env: EnvConfig) -> None:
     """Raises `UserError` if the emulator cannot play so, or cannot be built."""
-    if env.chooses_mode:
+    if env.chooses_mode and plays_on_gpu(env):
         raise UserError(
-            "env.mode, env.difficulty: the emulator plays every game by its defaults yet; take "
-            "--env.engine envpool"
+            "env.mode, env.difficulty: the GPU plays every game by its defaults yet; take "
+            "--env.interface stream or callback"
         )
     if not env.grayscale:
         raise UserError(
@@ -67,6 +69,14 @@ def check_game(game: str, env: EnvConfig) -> None:
         )
     library.screen_shape(game)
     rom(game)
+    for name, value, known in (
+        ("mode", env.mode, modes),
+        ("difficulty", env.difficulty, difficulties),
+    ):
+        if value >= 0 and value not in known(game):
+            raise UserError(
+                f"env.{name} = {value}: {game} has {numbers_of(known(game))}; -1 is the default"
+            )
     lines, columns = library.SEEN_SHAPE
     height, width = env.frame_shape
     if height > lines or width > columns:
@@ -91,7 +101,7 @@ def plays(game: str, env: EnvConfig) -> bool:
     """
     if env.interface == "xla" and jax.default_backend() == "gpu":
         return False
-    if env.chooses_mode or not env.grayscale:
+    if not env.grayscale:
         _say_envpool()
         return False
     if not _builds():
@@ -107,7 +117,7 @@ def plays(game: str, env: EnvConfig) -> bool:
 def _say_envpool() -> None:
     """Says that EnvPool plays, once in a process."""
     print(
-        "EnvPool plays, which is slower: it has env.mode, env.difficulty and env.grayscale = false",
+        "EnvPool plays, which is slower: it has env.grayscale = false",
         file=sys.stderr,
     )
 

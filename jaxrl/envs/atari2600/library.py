@@ -45,6 +45,8 @@ class Rules(ctypes.Structure):
         ("num_actions", ctypes.c_uint8),
         ("actions", ctypes.c_uint8 * MOST_ACTIONS),
         ("frame_skip", ctypes.c_uint8),
+        ("mode", ctypes.c_int32),
+        ("difficulty", ctypes.c_uint32),
     )
 
 
@@ -182,6 +184,8 @@ def rules(env: EnvConfig, actions: tuple[int, ...], presses_fire: bool) -> Rules
         num_actions=len(actions),
         actions=(ctypes.c_uint8 * MOST_ACTIONS)(*actions),
         frame_skip=env.frame_skip,
+        mode=env.mode,
+        difficulty=max(env.difficulty, 0),
     )
 
 

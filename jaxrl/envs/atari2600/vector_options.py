@@ -16,6 +16,7 @@ from jaxrl.envs.atari2600.vector_library import (
     screen_height,
 )
 from jaxrl.errors import UserError
+from jaxrl.formatting import numbers_of
 
 SCREEN_WIDTH = 160
 RAM_BYTES = 128
@@ -195,8 +196,7 @@ class VectorOptions:
             value = getattr(self, name)
             for game in self.games if value is not None else ():
                 if value not in known(game):
-                    raise UserError(f"{name} = {value}: must be {listed(known(game))}, as ALE has "
-                                    f"them for {game}")  # fmt: skip
+                    raise UserError(f"{name} = {value}: {game} has {numbers_of(known(game))}")
         if self.num_envs % len(self.games):
             raise UserError(
                 f"num_envs = {self.num_envs}: must be a multiple of the {len(self.games)} games"
@@ -235,15 +235,6 @@ class VectorOptions:
             num_actions=len(codes),
             actions=ActionCodes(*codes),
         )
-
-
-def listed(numbers: tuple[int, ...]) -> str:
-    """Returns numbers for a message: "0", "one of 0, 1, 2", or of many the first and the last."""
-    most = 24
-    shown = [str(number) for number in numbers]
-    if len(shown) > most:
-        shown[most - 2 : -1] = ["..."]
-    return ("one of " if len(numbers) > 1 else "") + ", ".join(shown)
 
 
 def with_preset(name: str | None, options: dict[str, Any]) -> dict[str, Any]:

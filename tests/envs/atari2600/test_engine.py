@@ -154,16 +154,30 @@ def test_frames_that_go_on_are_seen_as_envpool_sees_them_whatever_a_step_is():
     assert_equals_envpool(BASE.replaced(game="qbert", env={"frame_skip": 1}), 150)
 
 
-def test_games_of_other_modes_are_envpools(capsys):
-    config = BASE.replaced(game="pong", env={"difficulty": 1})
-    with pytest.raises(UserError, match=r"env.mode, env.difficulty: .* --env.engine envpool"):
+@pytest.mark.parametrize(("game", "mode", "difficulty"), [("freeway", 3, 1), ("pong", 1, -1)])
+def test_games_of_other_modes_are_envpools(game, mode, difficulty):
+    assert_equals_envpool(
+        BASE.replaced(game=game, env={"mode": mode, "difficulty": difficulty}), 150
+    )
+
+
+@pytest.mark.parametrize("changes", [{"mode": 9}, {"difficulty": 4}])
+def test_a_mode_that_the_game_does_not_have_is_refused(changes):
+    config = BASE.replaced(game="pong", env=changes)
+    ((name, value),) = changes.items()
+    with pytest.raises(UserError, match=rf"env.{name} = {value}: pong has 0.* and \d; -1 is"):
+        check_engine(config.game, chosen(config))
+
+
+def test_games_in_color_are_envpools(capsys):
+    config = BASE.replaced(game="pong", env={"grayscale": False})
+    with pytest.raises(UserError, match=r"env.grayscale = false: .* --env.engine envpool"):
         check_engine(config.game, chosen(config))
     asked = config.replaced(env={"engine": "auto"})
     atari2600._say_envpool.cache_clear()
     assert [chosen(asked).engine, chosen(asked).engine] == ["envpool", "envpool"]
     said = capsys.readouterr().err
-    assert said.startswith("EnvPool plays, which is slower: it has env.mode, env.difficulty and ")
-    assert said.count("\n") == 1
+    assert said == "EnvPool plays, which is slower: it has env.grayscale = false\n"
 
 
 # --- chance --------------------------------------------------------------------------------------

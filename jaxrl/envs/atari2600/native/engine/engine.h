@@ -167,15 +167,28 @@ class CpuEngine {
 
   void prepare_starts() {
     auto machine = std::make_unique<Machine>();
-    Player player{*machine, cartridge_, game_, nullptr};
+    Player player = player_on(*machine);
     learn_collisions(player);
     starts_ = make_starts(player);
   }
 
+  Player player_on(Machine& machine) {
+    return {.machine = machine,
+            .cartridge = cartridge_,
+            .rules = game_,
+            .screens = nullptr,
+            .variant = rules_.variant()};
+  }
+
   Stepper stepper_of(Machine& machine, Screens& screens) {
     const u8* grays = grays_of(game_.setup.pal).of;
-    return {{machine, cartridge_, game_, nullptr},          screens, rules_, averager_, grays,
-            rules_.exact_resets ? nullptr : starts_.data(), kStarts};
+    return {player_on(machine),
+            screens,
+            rules_,
+            averager_,
+            grays,
+            rules_.exact_resets ? nullptr : starts_.data(),
+            kStarts};
   }
 
   void start(Job job, size_t items = 0) {

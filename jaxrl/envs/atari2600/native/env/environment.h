@@ -27,6 +27,10 @@ struct Rules {
   u8 num_actions = 0;
   u8 actions[kActions] = {};
   u8 frame_skip = kFrameSkip;  // frames of a step
+  i32 mode = Variant::kFirst;
+  u32 difficulty = 0;
+
+  Variant variant() const { return {mode, difficulty}; }
 };
 
 // One environment; plain data.

@@ -94,10 +94,11 @@ inline u64 sum_of(const u8* bytes, size_t size) {
   return digest_of(bytes + kHeader, size - kHeader);
 }
 
-// Rules of four frames a step have the sum of versions that knew no others.
+// Rules of four frames a step, and of no mode, have the sum of versions that knew no others.
 inline u64 digest_of(const Rules& rules) {
   const u64 sum = digest_of((const u8*)&rules, offsetof(Rules, actions) + sizeof rules.actions);
-  return sum + rules.frame_skip - kFrameSkip;
+  const u64 variant = (u64)(rules.mode - Variant::kFirst) << 16 | (u64)rules.difficulty << 8;
+  return sum + rules.frame_skip - kFrameSkip + variant;
 }
 
 // Writes a snapshot of `sizeof(Snapshot) + pixels` bytes.

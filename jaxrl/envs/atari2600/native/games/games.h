@@ -172,7 +172,7 @@ inline constexpr GameRules kGames[] = {
     {.name = "tennis", .step = tennis, .menu = {.address = 0x80, .frames = 2}},
     {.name = "tetris", .step = tetris},
     {.name = "tic_tac_toe_3d", .step = tic_tac_toe_3d, .lives = 1,
-     .menu = {.address = 0x88, .frames = 2}},
+     .menu = {.address = 0x88, .frames = 2}, .cut_short = 32},
     {.name = "time_pilot", .step = time_pilot, .lives = 5, .memory = 5},
     {.name = "trondead", .step = trondead, .lives = 5},
     {.name = "turmoil", .step = turmoil, .lives = 4,

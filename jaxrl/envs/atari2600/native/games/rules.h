@@ -79,6 +79,7 @@ struct GameRules {
   // It first reads collisions after minutes, and never clears them: all are kept from the start.
   bool keeps_collisions = false;
   Around around = {};
+  u8 cut_short = 8;          // most frames in a row that do not draw every line
   bool has_options = false;  // its menu is Double Dunk's; see `choose_options`
   bool has_cubes = false;    // it is Video Cube; see `choose_cube`
 };

@@ -13,9 +13,9 @@ namespace jaxrl {
 #define JAXRL_BEGINS(type, member, at) static_assert(__INTADDR__(&((type*)nullptr)->member) == (at))
 #endif
 static_assert(sizeof(Environment) % 8 == 0 && alignof(Snapshot) == 8);
-static_assert(sizeof(World) == 1975936);
+static_assert(sizeof(World) == 1976000);
 static_assert(sizeof(Cartridge) == 18536);
-static_assert(sizeof(Rules) == 36);
+static_assert(sizeof(Rules) == 44);
 static_assert(sizeof(Start) == 120576);
 static_assert(sizeof(Screens) == 120064);
 static_assert(sizeof(Snapshot) == 1488);
@@ -29,11 +29,11 @@ static_assert(sizeof(Sight) == 16632);
 static_assert(sizeof(Slot) == 232512);
 static_assert(sizeof(Launch) == 120);
 JAXRL_BEGINS(World, rules, 18536);
-JAXRL_BEGINS(World, game, 18572);
-JAXRL_BEGINS(World, halves, 18592);
-JAXRL_BEGINS(World, rows, 18596);
-JAXRL_BEGINS(World, columns, 34556);
-JAXRL_BEGINS(World, starts, 46720);
+JAXRL_BEGINS(World, game, 18580);
+JAXRL_BEGINS(World, halves, 18600);
+JAXRL_BEGINS(World, rows, 18604);
+JAXRL_BEGINS(World, columns, 34564);
+JAXRL_BEGINS(World, starts, 46784);
 JAXRL_BEGINS(Cartridge, data, 16448);
 JAXRL_BEGINS(Cartridge, mapper, 18496);
 JAXRL_BEGINS(Cartridge, piece, 18504);

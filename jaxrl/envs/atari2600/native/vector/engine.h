@@ -10,6 +10,7 @@
 #include <sched.h>
 #endif
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -43,7 +44,7 @@ class VectorEngine {
         batch_size_(batch_size),
         frame_size_(frame_size(rules)),
         stack_size_(frame_size_ * (size_t)rules.stack),
-        kept_(rows_to_keep(rules.frame_skip)),
+        kept_(most_rows(titles_)),
         envs_(count),
         played_(count * kept_),
         stacks_(count * stack_size_),
@@ -163,6 +164,12 @@ class VectorEngine {
 
  private:
   enum class Task : u8 { kStep, kReset, kShow };
+
+  static u32 most_rows(const std::vector<std::unique_ptr<Title>>& titles) {
+    u32 rows = 0;
+    for (const auto& title : titles) rows = std::max(rows, title->rows_to_keep());
+    return rows;
+  }
 
   static void pin(std::thread& thread, u32 core) {
 #if defined(__linux__)

@@ -85,10 +85,11 @@ struct History {
   }
 };
 
-// Returns the rows to keep: the newest, the one before, and eight frames before both.
-constexpr u32 rows_to_keep(i32 frame_skip) {
+// Returns the rows to keep: the newest, the one before, and before both as many frames as the game
+// may cut short in a row.
+constexpr u32 rows_to_keep(i32 frame_skip, i32 cut_short) {
   u32 kept = 2;
-  while ((i32)(kept - 2) * frame_skip < 8) kept *= 2;
+  while ((i32)(kept - 2) * frame_skip < cut_short) kept *= 2;
   return kept;
 }
 

@@ -39,6 +39,7 @@ class Title {
 
   const VectorRules& rules() const { return rules_; }
   const Cartridge& cartridge() const { return cartridge_; }
+  u32 rows_to_keep() const { return jaxrl::rows_to_keep(rules_.frame_skip, game_.cut_short); }
   size_t num_starts() const { return starts_.size(); }
 
   // Puts the cartridge into an environment, as ALE does with a seed.
