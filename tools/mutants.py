@@ -352,6 +352,24 @@ kernels-pool-last-of-equals: kernels/test_pooling.py::test_the_largest_pixel_has
 eights-beyond-the-line:
     envs/atari2600/test_observation.py::test_every_way_to_average_equals_that_of_one_pixel
     begin : kScreenWidth - 16; => begin : kScreenWidth - 15;
+# envs/atari2600/native/console/game.h
+variant-other-switch: envs/atari2600/test_variants.py::test_a_variant_equals_ales
+    (player.variant.difficulty << 6) => (player.variant.difficulty << 7)
+variant-options-off: envs/atari2600/test_variants.py::test_a_variant_equals_ales
+    const bool wanted = mode & 1; => const bool wanted = false;
+# envs/atari2600/native/games/games.h
+variant-few-rows: envs/atari2600/test_variants.py::test_a_variant_equals_ales
+    .cut_short = 32 => .cut_short = 8
+# envs/atari2600/native/env/environment.h
+variant-not-trained: envs/atari2600/test_engine.py::test_games_of_other_modes_are_envpools
+    return {mode, difficulty}; => return {};
+# envs/atari2600/native/vector/engine.h
+titles-in-turns: envs/atari2600/test_variants.py::test_several_games_play_as_each_alone_does
+    env / (envs_.size() / titles_.size()) => env % titles_.size()
+# envs/atari2600/native/vector/snapshot.h
+snapshot-of-any-title:
+    envs/atari2600/test_variants.py::test_several_games_are_saved_and_only_forked_within_their_own
+    if (header.cartridge != cartridge.digest) return Refusal::kCartridge; =>
 """
 
 
