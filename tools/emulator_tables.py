@@ -57,7 +57,7 @@ SPECIALS = {
 MEMBERS = {
     "World": "rules game halves rows columns starts",
     "Cartridge": "data mapper piece digest setup needed",
-    "Rules": "actions frame_skip",
+    "Rules": "actions frame_skip mode difficulty",
     "Start": "screens",
     "Screens": "held newest",
     "Snapshot": "env turn row rules",

@@ -21,19 +21,16 @@ MOST_FRAMES = 108_000  # of a game, half an hour on the console
 def make_env(config: jaxrl.Config, num_games: int) -> VectorEnv:
     """Returns games that begin as in evaluations by `noop`, with unclipped rewards.
 
-    Raises `UserError` for a policy of another mode or difficulty, or of frames in color.
+    Raises `UserError` for a policy of frames in color.
     """
     if not config.env.grayscale:
         raise jaxrl.UserError("env.grayscale = false: VectorEnv shows colors in another order of "
                               "axes; use `jaxrl evaluate`")  # fmt: skip
-    if config.env.chooses_mode:
-        raise jaxrl.UserError(
-            f"env.mode = {config.env.mode}, env.difficulty = {config.env.difficulty}: VectorEnv "
-            "plays the default game; use `jaxrl evaluate`"
-        )
     return VectorEnv(
         config.game,
         num_games,
+        mode=None if config.env.mode < 0 else config.env.mode,
+        difficulty=None if config.env.difficulty < 0 else config.env.difficulty,
         img_height=config.env.frame_height,
         img_width=config.env.frame_width,
         frameskip=config.env.frame_skip,

@@ -179,8 +179,8 @@ class EnvConfig:
     """show gray frames; false shows red, green and blue, three times the bytes and the channels of
     the first layer. EnvPool has them, and auto takes it for them"""
     mode: Annotated[int, Ge(-1), INT32] = -1
-    """mode of the game, as the Arcade Learning Environment numbers them; -1 is its default.
-    EnvPool has them, and auto takes it for them"""
+    """mode of the game, as the Arcade Learning Environment numbers them; -1 is its default. The
+    kernels of GPUs have none"""
     difficulty: Annotated[int, Ge(-1), INT32] = -1
     """difficulty of the game, in the same way"""
     repeat_action_probability: Fraction = 0.0

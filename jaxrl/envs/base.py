@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.atari.games import atari_games, minimal_actions
+from jaxrl.atari.games import atari_games, difficulties, minimal_actions, modes
 from jaxrl.config.schema import EnvConfig
+from jaxrl.errors import UserError
+from jaxrl.formatting import numbers_of
 from jaxrl.runtime import cpus
 from jaxrl.types import AXIS, EnvSpec
 
@@ -27,6 +29,18 @@ class EnvGroup:
 
 
 WHOLE = EnvGroup()
+
+
+def check_mode(game: str, env: EnvConfig) -> None:
+    """Raises `UserError` if an Atari game has no such mode or difficulty."""
+    for name, value, known in (
+        ("mode", env.mode, modes),
+        ("difficulty", env.difficulty, difficulties),
+    ):
+        if value >= 0 and value not in known(game):
+            raise UserError(
+                f"env.{name} = {value}: {game} has {numbers_of(known(game))}; -1 is the default"
+            )
 
 
 def has_nvidia_gpu() -> bool:

@@ -10,7 +10,7 @@ from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.config.variations import shown
 from jaxrl.envs.atari2600 import engine as atari2600
-from jaxrl.envs.base import WHOLE, EnvGroup
+from jaxrl.envs.base import WHOLE, EnvGroup, check_mode
 from jaxrl.envs.catch import make_catch
 from jaxrl.envs.envpool import engine as envpool
 from jaxrl.envs.flicker import flicker
@@ -122,7 +122,7 @@ def check_engine(game: str, env: EnvConfig) -> None:
         if check is not None:
             check(game, env)
     if name == "envpool":
-        envpool.check_mode(game, env)
+        check_mode(game, env)
     if name in ("envpool", "catch") and env.interface == "stream":
         raise UserError(
             f"env.interface = 'stream': {name} has none; take auto, or for Atari --env.engine "

@@ -224,10 +224,12 @@ def test_a_policy_plays_the_game_that_it_was_trained_on(monkeypatch, env, fires)
     assert sent == [0, 0, actions.index("FIRE") if fires else 0, 0]
 
 
-@pytest.mark.parametrize("chosen", [{"mode": 2}, {"difficulty": 1}])
-def test_a_policy_of_another_mode_is_not_played_in_the_default_game(chosen):
-    with pytest.raises(UserError, match="VectorEnv plays the default game"):
-        load("play_policy").make_env(Config(game="breakout").replaced(env=chosen), 1)
+@pytest.mark.parametrize("chosen", [{"mode": 4}, {"difficulty": 1}, {}])
+def test_a_policy_plays_the_mode_that_it_learned(chosen):
+    envs = load("play_policy").make_env(Config(game="breakout").replaced(env=chosen), 1)
+    played = envs.options.mode, envs.options.difficulty
+    assert played == (chosen.get("mode"), chosen.get("difficulty"))
+    envs.close()
 
 
 def test_a_policy_of_frames_in_color_is_not_shown_gray_ones():

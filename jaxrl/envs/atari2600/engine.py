@@ -13,17 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.atari.games import difficulties, modes
 from jaxrl.config.schema import EnvConfig, Interface
 from jaxrl.envs.atari2600 import build_gpu, library
 from jaxrl.envs.atari2600.games import open_games, row_shapes, zero_rows
 from jaxrl.envs.atari2600.gpu_engine import make_gpu_engine
 from jaxrl.envs.atari2600.roms import rom
-from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores
+from jaxrl.envs.base import WHOLE, EnvGroup, check_mode, has_nvidia_gpu, on_cores
 from jaxrl.envs.callback import Calls, ordered_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
 from jaxrl.errors import UserError
-from jaxrl.formatting import numbers_of
 from jaxrl.types import EnvEngine, TimeStep
 
 
@@ -69,14 +67,7 @@ def check_game(game: str, env: EnvConfig) -> None:
         )
     library.screen_shape(game)
     rom(game)
-    for name, value, known in (
-        ("mode", env.mode, modes),
-        ("difficulty", env.difficulty, difficulties),
-    ):
-        if value >= 0 and value not in known(game):
-            raise UserError(
-                f"env.{name} = {value}: {game} has {numbers_of(known(game))}; -1 is the default"
-            )
+    check_mode(game, env)
     lines, columns = library.SEEN_SHAPE
     height, width = env.frame_shape
     if height > lines or width > columns:

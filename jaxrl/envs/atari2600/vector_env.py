@@ -41,7 +41,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     Observations u8[B, stack_num, img_height, img_width] (x 3 in color), rewards i32[B], ends
     bool[B] and infos i32[B] equal those of `ale_py.vector_env.AtariVectorEnv` bit for bit, and the
-    same seed plays the same games. B is `batch_size`, or all environments.
+    same seed plays the same games. B is `batch_size`, or all environments. With `ram` observations
+    are u8[B, stack_num, 128]; of several games `infos["game_id"]` has each row's.
     """
 
     def __init__(
@@ -56,11 +57,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
         Args:
           game: name of the cartridge, as "space_invaders" or "ALE/SpaceInvaders-v5"; or several,
-            of which as many environments play each, the first of them the first.
+            which equally many environments play, the first environments the first.
           num_envs: environments, E.
           preset: conditions of a paper or a library, as "machado2018" (`vector_options.PRESETS`);
             a line says what it sets.
-          options: those of `VectorOptions`; they come before the preset's.
+          options: the fields of `jaxrl.envs.atari2600.vector_options.VectorOptions`, where each is
+            explained; they come before the preset's.
 
         Raises:
           UserError: an option is out of its range, or the emulator cannot play the game.
@@ -69,6 +71,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             game = game_name(game)
         elif isinstance(game, Sequence):
             game = tuple(game_name(name) if isinstance(name, str) else name for name in game)
+            options.setdefault("full_action_space", True)
         known = [field.name for field in dataclasses.fields(VectorOptions)]
         for name in options.keys() - known:
             raise TypeError(f"VectorEnv has no option {name!r}: did you mean "
@@ -199,7 +202,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
           What every environment shows, as `load` does.
 
         Raises:
-          TypeError, ValueError: these are not numbers of environments.
+          TypeError, ValueError: these are not numbers of environments, or of several games.
         """
         sources, numbers = np.asarray(source), np.atleast_1d(targets)
         if not all(np.issubdtype(x.dtype, np.integer) for x in (sources, numbers)):
@@ -210,6 +213,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if not all(((x >= 0) & (x < self.num_envs)).all() for x in (sources, numbers)):
             raise ValueError(f"environments are from 0 to {self.num_envs - 1}: fork was given "
                              f"{source!r} and {targets!r}")  # fmt: skip
+        per_game = self.num_envs // len(self.options.games)
+        if (sources // per_game != numbers // per_game).any():
+            raise ValueError(f"fork stays within a game, which has {per_game} environments: it was "
+                             f"given {source!r} and {targets!r}")  # fmt: skip
         snapshots = self.save()
         snapshots[numbers] = snapshots[sources]
         return self.load(snapshots)
@@ -245,8 +252,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _infos(self, batch: Batch) -> Infos:
         infos = dict(zip(NUMBERS, batch.numbers, strict=True))
         del infos["reward"]
-        if len(games := self.options.games) > 1:
-            infos["game_id"] = infos["env_id"] // (self.num_envs // len(games))
+        if isinstance(self.options.game, tuple):
+            infos["game_id"] = infos["env_id"] // (self.num_envs // len(self.options.games))
         return infos
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The options of `VectorEnv`: names, meanings and defaults of `ale_py`'s, one more, and presets."""
+"""The options of `VectorEnv`: names, meanings and defaults of `ale_py`'s, more, and presets."""
 
 import sys
 from dataclasses import dataclass, fields
@@ -23,7 +23,7 @@ RAM_BYTES = 128
 LEAST_SIDE = 16  # pixels of an observation
 MOST_FRAMES = 2**30
 MOST_THREADS = 4096
-MODE_NAMES = "'NextStep', 'SameStep' or 'Disabled'"
+AUTORESET_NAMES = "'NextStep', 'SameStep' or 'Disabled'"
 # Conditions of papers and libraries: what every preset says, and what differs from it. Where a lost
 # life ends an episode, the game goes on: that is `life_loss_info`; with ale_py's `episodic_life` a
 # new game follows.
@@ -62,7 +62,7 @@ KIND_NAMES: dict[Any, str] = {
     int | None: "an integer",
     float: "a number",
     bool: "True or False",
-    AutoresetMode | str: MODE_NAMES,
+    AutoresetMode | str: AUTORESET_NAMES,
 }
 
 
@@ -71,8 +71,8 @@ class VectorOptions:
     """What a vector environment plays, and how it shows it."""
 
     game: str | tuple[str, ...]
-    """name of the cartridge, as space_invaders; or several, of which as many environments play
-    each, the first of them the first, by all 18 actions. Not in ale_py"""
+    """name of the cartridge, as space_invaders; or several, which equally many environments play,
+    the first environments the first, by all 18 actions. Not in ale_py"""
     num_envs: int
     """environments, E"""
     batch_size: int = 0
@@ -125,8 +125,9 @@ class VectorOptions:
     """which of the cartridge's games is played, by ALE's numbers; without one the first. Not in
     ale_py's vector environment, but in its single one"""
     difficulty: int | None = None
-    """how the console's switches stand: 0 is both on B, as without a number, 1 the left one on A,
-    2 the right one, 3 both. Not in ale_py's vector environment, but in its single one"""
+    """how the console's switches stand: 0 is both on B, 1 the left one on A, 2 the right one, 3
+    both; without a number they are on B. Not in ale_py's vector environment, but in its single
+    one"""
     ram: bool = False
     """show the 128 bytes of RAM, not the screen, whose options then mean nothing; nothing is drawn,
     so games are faster. Not in ale_py's vector environment, but in its single one"""
@@ -160,6 +161,11 @@ class VectorOptions:
         if self.continuous or isinstance(self.game, tuple):
             return FULL_ACTIONS
         return (full_actions if self.full_action_space else minimal_actions)(self.game)
+
+    @property
+    def first_mode(self) -> int:
+        """Number of the mode that is played where none is given."""
+        return FIRST_MODE if isinstance(self.game, tuple) else modes(self.game)[0]
 
     def check(self) -> None:
         """Raises `UserError` if the game is unknown or an option is none or out of its range."""
@@ -196,13 +202,16 @@ class VectorOptions:
             value = getattr(self, name)
             for game in self.games if value is not None else ():
                 if value not in known(game):
-                    raise UserError(f"{name} = {value}: {game} has {numbers_of(known(game))}")
+                    raise UserError(f"{name} = {value}: {game} has {numbers_of(known(game))}; "
+                                    "leave it out for the default")  # fmt: skip
+        if isinstance(self.game, tuple) and not self.full_action_space:
+            raise UserError("full_action_space = False: several games take all 18 actions")
         if self.num_envs % len(self.games):
             raise UserError(
                 f"num_envs = {self.num_envs}: must be a multiple of the {len(self.games)} games"
             )
         if self.autoreset_mode not in (*AutoresetMode, *(mode.value for mode in AutoresetMode)):
-            raise UserError(f"autoreset_mode = {self.autoreset_mode!r}: must be {MODE_NAMES}")
+            raise UserError(f"autoreset_mode = {self.autoreset_mode!r}: must be {AUTORESET_NAMES}")
         if self.autoreset == AutoresetMode.DISABLED and self.batch != self.num_envs:
             raise UserError("autoreset_mode = 'Disabled': needs batch_size = num_envs")
         if self.autoreset == AutoresetMode.DISABLED and self.life_loss_info:
@@ -220,18 +229,18 @@ class VectorOptions:
             stack=self.stack_num,
             height=self.img_height,
             width=self.img_width,
-            mode=FIRST_MODE if self.mode is None else self.mode,
+            mode=self.first_mode if self.mode is None else self.mode,
             difficulty=self.difficulty or 0,
             repeat_probability=self.repeat_action_probability,
-            maxpool=self.maxpool,
+            maxpool=bool(self.maxpool),
             color=not self.grayscale,
             fire_reset=self.use_fire_reset and "FIRE" in self.action_meanings,
-            episodic_life=self.episodic_life,
-            life_loss_info=self.life_loss_info,
-            reward_clip=self.reward_clipping,
+            episodic_life=bool(self.episodic_life),
+            life_loss_info=bool(self.life_loss_info),
+            reward_clip=bool(self.reward_clipping),
             same_step=self.autoreset == AutoresetMode.SAME_STEP,
-            fast_resets=self.fast_resets,
-            shows_ram=self.ram,
+            fast_resets=bool(self.fast_resets),
+            shows_ram=bool(self.ram),
             num_actions=len(codes),
             actions=ActionCodes(*codes),
         )

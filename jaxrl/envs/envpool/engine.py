@@ -24,7 +24,6 @@ from jaxrl.envs.base import WHOLE, EnvGroup, has_nvidia_gpu, on_cores, presses_f
 from jaxrl.envs.callback import Calls
 from jaxrl.envs.envpool.callback import host_calls
 from jaxrl.envs.pools import Pools, make_pools, pools_engine, receive_rows, send_action
-from jaxrl.errors import UserError
 from jaxrl.runtime import cpus
 from jaxrl.types import EnvEngine, TimeStep
 
@@ -144,19 +143,6 @@ def _random_start(
             row[moving] = new
         lives[moving] = answer[-1]["lives"]
     return nothing.after(nothing.token, rows, lives), rows
-
-
-def check_mode(game: str, env: EnvConfig) -> None:
-    """Raises `UserError` if the game has no such mode or difficulty, by the emulator."""
-    if not env.chooses_mode:
-        return
-    try:
-        make_pool(game, env, 1, 1, num_threads=1).close()
-    except RuntimeError as error:
-        raise UserError(
-            f"env.mode, env.difficulty = {env.mode}, {env.difficulty}: {game}: "
-            f"{str(error).lower()}; -1 is the default, ale.farama.org/environments has the others"
-        ) from None
 
 
 def has_custom_call() -> bool:

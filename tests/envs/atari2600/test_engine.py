@@ -169,6 +169,15 @@ def test_a_mode_that_the_game_does_not_have_is_refused(changes):
         check_engine(config.game, chosen(config))
 
 
+def test_the_kernels_of_gpus_have_no_modes(monkeypatch):
+    """They would play the default game without a word."""
+    monkeypatch.setattr(atari2600, "plays_on_gpu", lambda env: True)
+    for changes in ({"mode": 1}, {"difficulty": 1}):
+        env = BASE.replaced(game="pong", env=changes).env
+        with pytest.raises(UserError, match="the GPU plays every game by its defaults yet"):
+            atari2600.check_game("pong", env)
+
+
 def test_games_in_color_are_envpools(capsys):
     config = BASE.replaced(game="pong", env={"grayscale": False})
     with pytest.raises(UserError, match=r"env.grayscale = false: .* --env.engine envpool"):

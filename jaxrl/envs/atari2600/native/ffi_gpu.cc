@@ -237,7 +237,7 @@ u8 jaxrl_gpu_world(const char* game, const u8* image, u64 size, const Rules* rul
                    i32 height, i32 width, u8* out) {
   u32 number = 0;
   while (rules_of(number) && strcmp(rules_of(number)->name, game)) number++;
-  if (!rules_of(number)) return 0;
+  if (!rules_of(number) || rules->mode != Variant::kFirst || rules->difficulty) return 0;
   const GameRules& known = *rules_of(number);
   auto made = std::make_unique<World>();
   World& world = *made;

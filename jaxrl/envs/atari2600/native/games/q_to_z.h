@@ -177,7 +177,7 @@ inline void video_cube(Ram ram, Progress& p) {
   if (late) p.reward = -1;
   set_end(p, late || faces == 6, 1);
 }
-// Of its 18 games ALE has three, each with 50 cubes: a mode is 100 times the cube, plus the game.
+// ALE has three of the 18 games, each with 50 cubes: a mode is 100 times the cube, plus the game.
 inline bool video_cube_menu(Ram ram, i32 mode) {
   constexpr i32 kShown[] = {0, 2, 8};
   return (ram[0xFB] & 0x1F) == kShown[mode % 100];

@@ -42,8 +42,8 @@ struct Ram {
 // How ALE chooses a game's mode after a reset: it presses SELECT until RAM shows the mode.
 struct Menu {
   u8 address = 0;
-  u8 mode = 0;           // that is chosen where nobody chooses
-  u8 more = 0;           // RAM shows so much more than the mode's number
+  u8 mode = 0;           // the default
+  u8 more = 0;           // RAM shows the mode's number plus this
   bool decimal = false;  // RAM shows it in binary-coded decimal
   u8 frames = 0;         // that SELECT is held each time; 0 where no mode is chosen
   u8 idle_frames = 0;    // before

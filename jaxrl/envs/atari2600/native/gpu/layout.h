@@ -42,6 +42,8 @@ JAXRL_BEGINS(Cartridge, setup, 18520);
 JAXRL_BEGINS(Cartridge, needed, 18532);
 JAXRL_BEGINS(Rules, actions, 17);
 JAXRL_BEGINS(Rules, frame_skip, 35);
+JAXRL_BEGINS(Rules, mode, 36);
+JAXRL_BEGINS(Rules, difficulty, 40);
 JAXRL_BEGINS(Start, screens, 512);
 JAXRL_BEGINS(Screens, held, 80000);
 JAXRL_BEGINS(Screens, newest, 120008);

@@ -11,8 +11,8 @@ using jaxrl::VectorBatch;
 using jaxrl::VectorEngine;
 using jaxrl::VectorRules;
 
-// Opens `count` environments of so many titles, whose number is a divisor of it. Returns null for
-// an unknown game or cartridge, or where there is no memory or no thread left.
+// Opens `count` environments, a multiple of the titles. Returns null for an unknown game or
+// cartridge, or where there is no memory or no thread left.
 VectorEngine* jaxrl_vector_open(const jaxrl::VectorTitle* titles, uint32_t num_titles,
                                 const VectorRules* rules, uint32_t count, uint32_t batch_size,
                                 uint32_t threads, int32_t first_core, const VectorBatch* batch) {

@@ -24,7 +24,7 @@ namespace jaxrl {
 
 // Where the rows of a batch are written; B is its size.
 struct VectorBatch {
-  u8* observations;        // B x stack x height x width, in color x 3
+  u8* observations;        // B x stack x height x width, in color x 3; or x 128 of RAM
   u8* final_observations;  // the same, where episodes end and begin in one step; else null
   i32* numbers;            // 5 x B: env_id, reward, lives, frame_number, episode_frame_number
   u8* ends;                // 2 x B: terminated, truncated
@@ -34,7 +34,7 @@ class VectorEngine {
  public:
   static constexpr i64 kKeepsSeed = -1;
 
-  // As many of the `count` environments play each title, the first of them the first.
+  // Equally many of the `count` environments play each title, the first environments the first.
   // The threads keep to one core each, of those that the process may use, from the one with the
   // number `first_core` among them on; or, where it is negative, to none.
   VectorEngine(std::vector<std::unique_ptr<Title>> titles, const VectorRules& rules, u32 count,

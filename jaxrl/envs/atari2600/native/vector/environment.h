@@ -23,8 +23,8 @@ struct VectorRules {
   i32 frame_skip, noop_max;
   i32 max_frames;  // time limit of an episode
   i32 stack, height, width;
-  i32 mode;  // or Variant::kFirst
-  u32 difficulty;
+  i32 mode = Variant::kFirst;
+  u32 difficulty = 0;
   float repeat_probability;  // of sticky actions, in each frame
   u8 maxpool, color, fire_reset, episodic_life, life_loss_info, reward_clip, same_step, fast_resets;
   u8 shows_ram;  // an observation is RAM, not the screen

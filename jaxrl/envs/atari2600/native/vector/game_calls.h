@@ -14,14 +14,9 @@ struct Handle {
   Cartridge cartridge;
   const GameRules* rules;
   Screens screens;
-  Variant variant;
   Player player(u8 plain) {
-    return {.machine = machine,
-            .cartridge = cartridge,
-            .rules = *rules,
-            .screens = &screens,
-            .interpreter = plain ? Interpreter::kPlain : Interpreter::kThreaded,
-            .variant = variant};
+    return {machine, cartridge, *rules, &screens,
+            plain ? Interpreter::kPlain : Interpreter::kThreaded};
   }
 };
 
@@ -100,10 +95,6 @@ Handle* jaxrl_game_open(const char* name, const uint8_t* bytes, uint64_t size, u
   else
     handle->cartridge.needed = jaxrl::kAllPairs;
   return handle;
-}
-// From the next reset on the game is of this mode, and from the next frame on of this difficulty.
-void jaxrl_game_choose(Handle* handle, int32_t mode, uint32_t difficulty) {
-  handle->variant = {mode, difficulty};
 }
 void jaxrl_game_close(Handle* handle) { delete handle; }
 

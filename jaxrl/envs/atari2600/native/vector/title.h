@@ -8,7 +8,7 @@
 
 namespace jaxrl {
 
-// As a caller names it.
+// A title as a caller names it.
 struct VectorTitle {
   const char* game;
   const u8* image;
