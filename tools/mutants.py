@@ -352,6 +352,22 @@ kernels-pool-last-of-equals: kernels/test_pooling.py::test_the_largest_pixel_has
 eights-beyond-the-line:
     envs/atari2600/test_observation.py::test_every_way_to_average_equals_that_of_one_pixel
     begin : kScreenWidth - 16; => begin : kScreenWidth - 15;
+# agents/q_learning.py
+munchausen-of-what-learns: agents/test_updates.py::test_munchausen_targets_are_the_target_networks
+    before = forward(network, target_params, statistics, transitions.observation, keys[1]) =>
+    before = forward(network, actor.params, statistics, transitions.observation, keys[1])
+# ops/munchausen.py
+munchausen-no-clip: ops/test_munchausen.py::test_hand_worked_log_policy_and_bonus
+    return scale * jnp.clip(chosen, clip, 0.0) => return scale * chosen
+munchausen-no-entropy:
+    ops/test_munchausen.py::test_the_soft_bootstrap_of_values_is_their_soft_maximum
+    soft = x - scaled.reshape(*scaled.shape, *quantiles) => soft = x
+# ops/quantiles.py
+quantile-levels-turned: ops/test_quantiles.py::test_hand_worked_loss
+    weight = jnp.abs(levels[..., None] - (delta < 0)) =>
+    weight = jnp.abs(levels[..., None] - (delta > 0))
+quantile-edges: ops/test_quantiles.py::test_levels_are_the_middles_of_equal_parts
+    + 0.5) / count => + 1.0) / count
 # envs/atari2600/native/console/game.h
 variant-other-switch: envs/atari2600/test_variants.py::test_a_variant_equals_ales
     (player.variant.difficulty << 6) => (player.variant.difficulty << 7)

@@ -8,8 +8,10 @@ L = w · error(target(G, γᵐ, q⁻(s', a*)), q(s, a)),  a* = argmaxₐ q⁻(s'
 
 q⁻ is the target network; for double Q-learning (van Hasselt 2016) a* is the online network's best.
 With priorities w corrects for how often a transition is drawn (`replay.prioritized`), else it is 1.
+Munchausen targets (`ops.munchausen`) have a soft bootstrap, and raise G.
 """
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -28,7 +30,7 @@ from jaxrl.agents.replay_learner import (
 from jaxrl.config.plan import Plan
 from jaxrl.config.value_based import QLearningConfig
 from jaxrl.networks.actors import forward
-from jaxrl.ops import batches, distributions, exploration, predictions
+from jaxrl.ops import batches, distributions, exploration, munchausen, predictions
 from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import buffer, prioritized
 from jaxrl.runtime.collectives import mean_over_devices
@@ -151,14 +153,22 @@ def make_batch(
         keys = [batches.keys_per_index(k, size) for k in jax.random.split(key, 3)]
     network, statistics = setup.learner.network, actor.statistics
     outputs = forward(network, target_params, statistics, next_observation, keys[0])
-    selector = outputs
-    if setup.settings.double_q:
-        selector = forward(network, actor.params, statistics, next_observation, keys[1])
-    value = bootstrap(setup.method, outputs, selector)
+    reward = transitions.reward
+    if soft := setup.settings.munchausen:
+        before = forward(network, target_params, statistics, transitions.observation, keys[1])
+        values = setup.method.values(before)
+        reward += munchausen.bonus(values, transitions.action, **dataclasses.asdict(soft))
+        values = setup.method.values(outputs)
+        value = munchausen.soft_bootstrap(outputs, values, soft.temperature)
+    else:
+        selector = outputs
+        if setup.settings.double_q:
+            selector = forward(network, actor.params, statistics, next_observation, keys[1])
+        value = bootstrap(setup.method, outputs, selector)
     return Batch(
         observation=transitions.observation,
         action=transitions.action,
-        target=setup.method.target(transitions.reward, transitions.discount, value),
+        target=setup.method.target(reward, transitions.discount, value),
         weight=row_weights(transitions.valid),
         importance=jnp.ones(size),
         keys=keys[2],

@@ -7,7 +7,7 @@ the text of a field {can_remember} stands for the algorithms that can (`descript
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Le
 
@@ -29,7 +29,7 @@ from jaxrl.config.bounds import (
 
 Pixels = Annotated[int, Ge(16), Le(512)]
 Interface = Literal["auto", "xla", "stream", "callback"]
-TORSOS = Names(("nips", "nature", "impala"), extensions.TORSOS)
+TORSOS = Names(("nips", "nature", "gamma", "impala"), extensions.TORSOS)
 ADAPTIVE_RATES = (1e-6, 1e-2)  # least and largest learning rate of the adaptive schedule
 
 
@@ -39,12 +39,12 @@ class NetworkConfig:
 
     torso: Annotated[str, TORSOS] = "nature"
     """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015);
-    impala: residual network of 15 convolutions, 256 units (Espeholt 2018); or the name of another
-    package's"""
+    gamma: 5 convolutions with kernels of 3 x 3, 512 units; impala: residual network of 15
+    convolutions, 256 units (Espeholt 2018); or the name of another package's"""
     first_stride: Annotated[int, Ge(1), Le(8)] = 4  # the kernel has 8 pixels
     """nips, nature: stride of the first convolution; GA3C's larger networks have 3, 2 or 1"""
     extra_layers: Annotated[int, Ge(0), Le(16)] = 0
-    """nips, nature: further convolutions like the last, with a 3 x 3 kernel and stride 1"""
+    """nips, nature, gamma: further convolutions like the last, with a 3 x 3 kernel and stride 1"""
     init: Literal["orthogonal", "uniform"] = "orthogonal"
     """orthogonal: gain sqrt(2), policy 0.01, value 1; uniform: +-1/sqrt(fan in), as Torch 7"""
     dueling: bool = False
@@ -53,8 +53,8 @@ class NetworkConfig:
     """{can_be_noisy}: learned noise in the layers above the convolutions explores (Fortunato 2018),
     which begin as that paper's, not by `init`; set epsilon to 0 with it"""
     layer_norm: bool = False
-    """nips, nature: normalize over the channels after every layer below the heads (PQN, Gallici
-    2025)"""
+    """nips, nature, gamma: normalize over the channels after every layer below the heads (PQN,
+    Gallici 2025)"""
     normalize_observations: bool = False
     """normalize each pixel by its running mean and standard deviation (CuLE)"""
     skip_blank_frames: bool = False
@@ -86,18 +86,44 @@ class NetworkConfig:
 
 
 MOST_FRAMES = 108_000  # frames of a game, half an hour on the console
-# (filters, kernel size, stride) of each convolution, then the units of the dense layer
-CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
-    "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih 2013
-    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih 2015
+
+
+class Convolution(NamedTuple):
+    """A layer of a torso that is a chain of convolutions."""
+
+    filters: int
+    size: int  # pixels of the kernel's side
+    stride: int = 1
+    padding: int = 0  # pixels of zeros on each side
+
+
+# The convolutions, then the units of the dense layer.
+CONVOLUTIONS: dict[str, tuple[tuple[Convolution, ...], int]] = {
+    "nips": ((Convolution(16, 8, 4), Convolution(32, 4, 2)), 256),  # Mnih 2013
+    "nature": (
+        (Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3)),
+        512,
+    ),  # Mnih 2015
+    # As Nature's, 7 x 7 x 64 numbers of 84 x 84 pixels are left, and its smaller kernels take 2.6
+    # times as many products.
+    "gamma": (
+        (
+            *(Convolution(32, 3, 2, 1), Convolution(48, 3, 2, 1), Convolution(64, 3)),
+            *(Convolution(64, 3, 2), Convolution(64, 3)),
+        ),
+        512,
+    ),
 }
+HAS_FIRST_STRIDE = ("nips", "nature")
 
 
-def convolutions(network: NetworkConfig) -> tuple[tuple[tuple[int, int, int], ...], int]:
-    """Returns the layers of `nips` or `nature`: (filters, size, stride) of each, and the units."""
+def convolutions(network: NetworkConfig) -> tuple[tuple[Convolution, ...], int]:
+    """Returns the layers of a torso that is a chain of convolutions, and the units above them."""
     (first, *others), units = CONVOLUTIONS[network.torso]
-    extra = ((others[-1][0], 3, 1),) * network.extra_layers
-    return ((*first[:2], network.first_stride), *others, *extra), units
+    if network.torso in HAS_FIRST_STRIDE:
+        first = first._replace(stride=network.first_stride)
+    extra = (Convolution(others[-1].filters, 3),) * network.extra_layers
+    return (first, *others, *extra), units
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,14 @@ from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.algorithms import algorithm_config, that
 from jaxrl.config.plan import resolve, scaled_learning_rate
-from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, EnvConfig, convolutions
+from jaxrl.config.schema import (
+    ADAPTIVE_RATES,
+    HAS_FIRST_STRIDE,
+    TORSOS,
+    Config,
+    EnvConfig,
+    convolutions,
+)
 from jaxrl.config.toml import stems
 from jaxrl.config.variations import shown
 from jaxrl.errors import UserError, nearest
@@ -117,10 +124,12 @@ def _check_frames(config: Config) -> None:
         if network.first_stride != 4 or network.extra_layers:
             raise UserError("network.first_stride and network.extra_layers: impala has none")
         return
+    if network.first_stride != 4 and network.torso not in HAS_FIRST_STRIDE:
+        raise UserError(f"network.first_stride: {network.torso} has strides of its own; drop it")
     for name in ("frame_height", "frame_width"):
         length = getattr(env, name)
-        for _, size, stride in convolutions(network)[0]:
-            length = (length - size) // stride + 1
+        for _, size, stride, padding in convolutions(network)[0]:
+            length = (length + 2 * padding - size) // stride + 1
         if length < 1:
             raise UserError(
                 f"env.{name} = {getattr(env, name)}: nothing is left of it after the convolutions "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction as Ratio
 from typing import Annotated, ClassVar
 
-from annotated_types import Gt
+from annotated_types import Gt, Le
 
 from jaxrl.config.algorithm_base import (
     STACK_SIZE,
@@ -195,7 +195,50 @@ class ReplayConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True)
+class Munchausen:
+    """What Munchausen targets are computed with; see `jaxrl.ops.munchausen`."""
+
+    scale: float
+    temperature: float
+    clip: float
+
+
+@dataclass(frozen=True)
 class QLearningConfig(ReplayConfig, ValueConfig):
     """Settings of the algorithms that learn from single transitions of a replay."""
 
     can_be_noisy: ClassVar[bool] = True
+
+    @property
+    def munchausen(self) -> Munchausen | None:
+        """The Munchausen targets; None without them."""
+        return None
+
+
+@dataclass(frozen=True)
+class SoftQLearningConfig(QLearningConfig):
+    """Settings of those among them whose targets may be Munchausen's (Vieillard 2020)."""
+
+    munchausen_scale: Fraction = 0.0
+    """share of the policy's log-probability that is added to the reward (alpha; the paper's is
+    0.9); 0: the targets are those of a best action"""
+    munchausen_temperature: Annotated[float, Gt(0)] = 0.03
+    """temperature of the policy that Munchausen targets follow (tau)"""
+    munchausen_clip: Annotated[float, Le(0)] = -1.0
+    """least log-probability, times the temperature, that is added"""
+
+    @property
+    def munchausen(self) -> Munchausen | None:
+        """The Munchausen targets; None without them."""
+        if self.munchausen_scale == 0:
+            return None
+        return Munchausen(self.munchausen_scale, self.munchausen_temperature, self.munchausen_clip)
+
+    def check(self, num_envs: int) -> None:
+        """Refuses Munchausen targets of two networks. Raises `UserError`."""
+        super().check(num_envs)
+        if self.munchausen and self.double_q:
+            raise UserError(
+                "agent.double_q = true: Munchausen targets have no best action: drop it, or "
+                "agent.munchausen_scale"
+            )

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config.schema import CONVOLUTIONS, NetworkConfig
+from jaxrl.config.schema import HAS_FIRST_STRIDE, NetworkConfig
 from jaxrl.kernels.convolution import Pixels
 from jaxrl.networks.convolution import cuts_blocks
 from jaxrl.networks.core import core_of, first_observation
@@ -84,7 +84,7 @@ def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> 
     ours = isinstance(network, PolicyValueNetwork | ActionValueNetwork)
     if ours and takes_pixels(config, network.planes):
         return pixels(observation, statistics)
-    by_blocks = cuts_blocks(config.dtype) and config.torso in CONVOLUTIONS
+    by_blocks = cuts_blocks(config.dtype) and config.torso in HAS_FIRST_STRIDE
     block = config.first_stride if by_blocks else 1
     whole = all(length % block == 0 for length in observation.shape[-3:-1])
     return normalize(observation, statistics, block if whole else 1, config.skip_blank_frames)

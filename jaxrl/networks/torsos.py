@@ -119,8 +119,8 @@ class Torso(nn.Module):
             x, units = foreign_features(self.config, x)
         else:
             layers, units = convolutions(self.config)
-            for filters, size, stride in layers:
-                form = Form(stride, rectify=not self.config.layer_norm)
+            for filters, size, stride, padding in layers:
+                form = Form(stride, padding, rectify=not self.config.layer_norm)
                 x = Conv(filters, size, form, init)(x)
                 if self.config.layer_norm:
                     x = activate(x)

@@ -501,6 +501,20 @@ def test_dqn_bootstraps_from_the_target_network(updates, double, target):
     close(after.train_state.target_params["w"], TARGET["w"] if updates == 1 else LEARNS["w"])
 
 
+def test_munchausen_targets_are_the_target_networks():
+    """Its values are 5 and -1 at s = 1, 10 and -2 at s = 2; the temperature is 2."""
+    settings = replays(DQNConfig, munchausen_scale=0.9, munchausen_temperature=2.0)
+    agent, state = make("dqn", settings)
+    state = with_params(state, LEARNS, 1, target_params=TARGET)
+    data = played([9, 9, 9, 1, 2, 9], [1, 1, 1, 0, 1], [7.0, 7.0, 7.0, 1.0, 7.0])
+    after, metrics = update(agent, state, data)
+    # Of action 0: 2 log π = -2 log(1 + exp(-6 / 2)). The soft maximum of 10 and -2 follows.
+    bonus = 0.9 * -2 * np.log(1 + np.exp(-3))
+    target = 1 + bonus + 0.5 * (10 + 2 * np.log(1 + np.exp(-6)))
+    check(metrics, value_q=1.0, loss_huber=target - 1 - 0.5)
+    close(after.actor.params["w"], [1 + RATE, 2])
+
+
 def test_double_dqn_selects_by_the_newest_parameters():
     """Of two gradient steps the first changes which action is best; the target network stays."""
     settings = replays(DQNConfig, double_q=True, training_intensity=0.4)

@@ -66,7 +66,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--total-steps"], "--total-steps needs a value"),
         (
             ["train", "--network.torso", "resnet"],
-            "network.torso = 'resnet': must be one of nips, nature, impala; no installed package",
+            "network.torso = 'resnet': must be one of nips, nature, gamma, impala; no installed",
         ),
         (["train", "--algorithm", "ppo"], "take one of configs/, as --config ppo"),
         (
@@ -79,7 +79,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         ),
         (
             ["train", "--agent.training-intensity", "1"],
-            "belongs to dqn, c51 and r2d2 (jaxrl train --help",
+            "belongs to dqn, c51, qr_dqn and r2d2 (jaxrl train --help",
         ),
         (["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--nmu-envs", "3"], "ppo.toml --help"),
         (["train", "--config", f"{CONFIGS}/ppo/poo.toml"], "/ppo.toml'?"),

@@ -130,7 +130,8 @@ def test_help_does_not_need_docstrings(monkeypatch, capsys):
 
     expected = pages()
     assert "Play whole games by a named protocol" in expected[1]
-    monkeypatch.setattr(descriptions.sys, "flags", SimpleNamespace(optimize=2))
+    flags = SimpleNamespace(optimize=2)
+    monkeypatch.setattr(descriptions, "sys", SimpleNamespace(flags=flags))
     for command in COMMANDS.values():
         monkeypatch.setattr(command.arguments, "__doc__", "Train(settings: int = 1)")
     monkeypatch.setattr(Config, "__doc__", None)

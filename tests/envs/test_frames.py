@@ -106,6 +106,9 @@ def test_stacks_come_back_from_a_replay_of_other_frames():
         ({"torso": "nips", "extra_layers": 1}, (84, 84), 7 * 7 * 32),
         # Stooke & Abbeel: 104 -> 25 -> 11 -> 9, 80 -> 19 -> 8 -> 6.
         ({"torso": "nature"}, (104, 80), 9 * 6 * 64),
+        # 84 -> 42 -> 21 -> 19 -> 9 -> 7, and one layer more.
+        ({"torso": "gamma"}, (84, 84), 7 * 7 * 64),
+        ({"torso": "gamma", "extra_layers": 1}, (84, 84), 5 * 5 * 64),
     ],
 )
 def test_networks_follow(network, shape, units):
@@ -126,6 +129,8 @@ def test_networks_follow(network, shape, units):
         ({}, {"torso": "nips", "first_stride": 9}, "must lie between 1 and 8"),
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
         ({}, {"torso": "impala", "layer_norm": True}, "impala has none"),
+        ({}, {"torso": "gamma", "first_stride": 2}, "gamma has strides of its own; drop it"),
+        ({"env": {"frame_height": 24}}, {"torso": "gamma"}, "nothing is left of it after"),
         (
             {},
             {"normalize_observations": False, "skip_blank_frames": True},

@@ -69,7 +69,8 @@ def test_on_a_cpu_the_gradient_has_no_convolution():
 
 
 @pytest.mark.parametrize(
-    ("torso", "parameters"), [("nips", 677_943), ("nature", 1_687_719), ("impala", 1_091_031)]
+    ("torso", "parameters"),
+    [("nips", 677_943), ("nature", 1_687_719), ("gamma", 1_726_359), ("impala", 1_091_031)],
 )
 @pytest.mark.parametrize("init", ["orthogonal", "uniform"])
 def test_torsos_have_the_published_sizes(torso, parameters, init):

@@ -128,8 +128,8 @@ def test_a_torso_may_refuse_in_its_own_words(register):
 def test_without_its_package_the_message_names_the_entry_point(register):
     register("other", of("x"))
     wanted = (
-        "network.torso = 'mine': must be one of nips, nature, impala, other; no installed package "
-        "registers it in jaxrl.torsos"
+        "network.torso = 'mine': must be one of nips, nature, gamma, impala, other; no installed "
+        "package registers it in jaxrl.torsos"
     )
     with pytest.raises(UserError) as error:
         from_table({"network": {"torso": "mine"}})
@@ -142,7 +142,7 @@ def test_without_its_package_the_message_names_the_entry_point(register):
 def test_the_help_lists_it_and_a_policy_says_that_it_needs_it(register):
     register("mine", of("x"))
     (option,) = [one for one in options_of(NetworkConfig) if "--torso" in one.names]
-    assert option.choices == ("nips", "nature", "impala", "mine")
+    assert option.choices == ("nips", "nature", "gamma", "impala", "mine")
     config = Config(network=NetworkConfig(torso="mine"))
     assert needs.described(config) == ["mine of jaxrl.torsos (of-mine 0.1)"]
     assert needs.described(Config()) == []

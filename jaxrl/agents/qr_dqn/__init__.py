@@ -1,0 +1,1 @@
+"""Quantile regression DQN: `settings`, which import no JAX, and `agent`."""

@@ -1,0 +1,66 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rlax
+
+from jaxrl.agents import q_learning
+from jaxrl.agents.qr_dqn import agent as qr_dqn
+from jaxrl.config.validation import check
+from jaxrl.errors import UserError
+from jaxrl.ops import quantiles
+from tests.agents.test_dqn import updated
+from tests.conftest import catch_config
+
+METHOD = qr_dqn.method()
+
+
+def test_hand_worked_target_and_loss():
+    there = jnp.array([[[1.0, 3.0], [0.0, 1.0]]])  # means 2 and ½
+    bootstrap = q_learning.bootstrap(METHOD, there, there)
+    target = qr_dqn.target(jnp.array([1.0]), jnp.array([0.5]), bootstrap)
+    np.testing.assert_allclose(target, [[1.5, 2.5]])
+    losses, priorities = qr_dqn.error(target, jnp.array([[1.5, 1.5]]))
+    # δ = 0, 1 of both quantiles, at the levels ¼ and ¾: (¼ · ½ + ¾ · ½) / 2
+    np.testing.assert_allclose(losses, [0.25])
+    np.testing.assert_allclose(priorities, [0.5])
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_loss_equals_rlax(double):
+    random = np.random.default_rng(0)
+    draw = lambda: jnp.asarray(random.normal(size=(16, 4, 9)) * 2, jnp.float32)  # noqa: E731
+    online, there, selector = draw(), draw(), draw()
+    action = jnp.asarray(random.integers(0, 4, 16))
+    reward = jnp.asarray(random.normal(size=16), jnp.float32)
+    discount = jnp.asarray(random.choice([0.0, 0.99], 16), jnp.float32)
+    selector = selector if double else there
+    target = qr_dqn.target(reward, discount, q_learning.bootstrap(METHOD, there, selector))
+    rows = q_learning.Batch(jnp.zeros(16), action, target, jnp.full(16, 1 / 16), jnp.ones(16), None)
+    total, _ = q_learning.loss(METHOD, online, rows)
+    columns = lambda x: jnp.swapaxes(x, 1, 2)  # noqa: E731
+    oracle = jax.vmap(
+        lambda *row: rlax.quantile_q_learning(row[0], quantiles.midpoints(9), *row[1:], 1.0)
+    )(columns(online), action, reward, discount, columns(selector), columns(there))
+    assert float(total) == pytest.approx(float(oracle.mean()), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_an_update_with_munchausen_targets_learns_from_both_states():
+    """Its loss is another than without, and every parameter moves."""
+    settings = {"double_q": False, "n_step": 1}
+    losses = []
+    for scale in (0.0, 0.9):
+        state, metrics = updated("qr_dqn_fast", munchausen_scale=scale, **settings)
+        loss = metrics["loss/quantile"]
+        losses.append(float(loss.total[0] / loss.number[0]))
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(state.actor.params))
+    assert losses[0] != losses[1]
+    assert min(losses) > 0
+
+
+def test_munchausen_targets_have_no_best_action():
+    config = catch_config("qr_dqn_fast", agent={"munchausen_scale": 0.9})
+    with pytest.raises(UserError, match=r"agent.double_q = true: Munchausen targets"):
+        check(config)
+    check(config.replaced(agent={"double_q": False}))
