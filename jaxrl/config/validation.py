@@ -6,15 +6,9 @@ from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.algorithms import algorithm_config, that
+from jaxrl.config.convolutions import HAS_FIRST_STRIDE, convolutions
 from jaxrl.config.plan import resolve, scaled_learning_rate
-from jaxrl.config.schema import (
-    ADAPTIVE_RATES,
-    HAS_FIRST_STRIDE,
-    TORSOS,
-    Config,
-    EnvConfig,
-    convolutions,
-)
+from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, EnvConfig
 from jaxrl.config.toml import stems
 from jaxrl.config.variations import shown
 from jaxrl.errors import UserError, nearest

@@ -196,7 +196,7 @@ class ReplayConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class Munchausen:
-    """What Munchausen targets are computed with; see `jaxrl.ops.munchausen`."""
+    """Scale, temperature and clip of Munchausen targets (`jaxrl.ops.munchausen`)."""
 
     scale: float
     temperature: float

@@ -6,7 +6,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.config.schema import HAS_FIRST_STRIDE, NetworkConfig
+from jaxrl.config.convolutions import HAS_FIRST_STRIDE
+from jaxrl.config.schema import NetworkConfig
 from jaxrl.kernels.convolution import Pixels
 from jaxrl.networks.convolution import cuts_blocks
 from jaxrl.networks.core import core_of, first_observation

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl import extensions
-from jaxrl.config.schema import CONVOLUTIONS, TORSOS, NetworkConfig, convolutions
+from jaxrl.config.convolutions import CONVOLUTIONS, convolutions
+from jaxrl.config.schema import TORSOS, NetworkConfig
 from jaxrl.errors import UserError, first_line
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import has_kernels
