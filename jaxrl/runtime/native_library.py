@@ -26,7 +26,9 @@ from jaxrl.runtime import instruction_sets
 
 COMPILERS = ("c++", "g++", "clang++")
 NATIVE_FLAG = "-march=native"
-FLAGS = ("-O3", NATIVE_FLAG, "-fPIC", "-shared", "-pthread")
+# Hidden: one process loads several libraries, and would take each other's tables for its own where
+# they have the same name.
+FLAGS = ("-O3", NATIVE_FLAG, "-fPIC", "-fvisibility=hidden", "-shared", "-pthread")
 PREBUILT = Path(__file__).parents[1] / "prebuilt"
 
 

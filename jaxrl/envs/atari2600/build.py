@@ -13,8 +13,7 @@ FLAGS = (
     # Averages are added as OpenCV does, without fused multiplications.
     "-ffp-contract=off",
 )
-# Its functions have the names of the other library's, for structs that are laid out for GPUs.
-GPU_FLAGS = (*FLAGS, "-O1", "-fvisibility=hidden")
+GPU_FLAGS = (*FLAGS, "-O1")
 
 
 def engine_source() -> native_library.Source:

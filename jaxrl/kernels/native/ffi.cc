@@ -85,6 +85,9 @@ ffi::Error pool_gradient(ffi::ThreadPool pool, Bytes places, In gradient, Out im
 
 }  // namespace
 
+// All else is hidden: see FLAGS in runtime/native_library.py.
+#pragma GCC visibility push(default)
+
 extern "C" int jaxrl_lanes() { return kLanes; }
 
 #define JAXRL_CALL ffi::Ffi::Bind().Ctx<ffi::ThreadPool>()
@@ -118,3 +121,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool, pool_images,
                               JAXRL_CALL.Arg<In>().JAXRL_RESULT.Ret<ffi::Buffer<ffi::U8>>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool_gradient, pool_gradient,
                               JAXRL_CALL.Arg<Bytes>().Arg<In>().JAXRL_RESULT);
+
+#pragma GCC visibility pop

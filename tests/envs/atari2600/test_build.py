@@ -1,6 +1,8 @@
 """The emulator is built once, for this machine, and without a compiler there is one line."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ import pytest
 from jaxrl.envs.atari2600 import build
 from jaxrl.envs.atari2600.__main__ import main as build_main
 from jaxrl.errors import UserError
+from jaxrl.kernels import library as kernels
 from jaxrl.runtime import native_library
 
 
@@ -155,3 +158,22 @@ def test_auto_takes_envpool_without_a_compiler(tmp_path):
     assert done.stdout == "envpool\n"
     assert done.stderr.startswith("warning: EnvPool plays, which is slower: ")
     assert "install g++" in done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("nm"), reason="nm names a library's symbols")
+@pytest.mark.parametrize(
+    "library",
+    [
+        build.library,
+        build.vector_library,
+        build.gpu_library,
+        lambda: native_library.built(kernels.SOURCE),
+    ],
+)
+def test_libraries_of_one_process_share_no_table(library):
+    # GCC makes tables of inline functions unique in a process ("u"), whichever library asks: the
+    # interpreter of one jumped to the labels of another.
+    command = ["nm", "--dynamic", "--defined-only", "--demangle", str(library())]
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert re.search(r"T jaxrl_\w+\n", names)
+    assert not re.findall(r"u .*jaxrl::.*", names)

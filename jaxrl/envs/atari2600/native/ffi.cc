@@ -152,6 +152,9 @@ ffi::Error recv_without_stream(i64 number, Token old, NewToken token, Arrays... 
 #define JAXRL_ROWS NewFrames, Numbers, Numbers, Flags, Flags, Flags, Flags
 #define JAXRL_STREAM ffi::Ffi::Bind().Ctx<ffi::PlatformStream<DriverHandle>>()
 
+// All else is hidden: see FLAGS in runtime/native_library.py.
+#pragma GCC visibility push(default)
+
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send, send_call, ffi::Ffi::Bind() JAXRL_SEND);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_recv, (recv_call<JAXRL_ROWS>), ffi::Ffi::Bind() JAXRL_RECV);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send_on_stream, send_on_stream, JAXRL_STREAM JAXRL_SEND);
@@ -246,3 +249,5 @@ u64 jaxrl_snapshot_size(i64 number) {
 }
 u32 jaxrl_snapshot_version() { return kSnapshotVersion; }
 }
+
+#pragma GCC visibility pop

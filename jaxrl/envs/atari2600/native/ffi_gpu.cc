@@ -179,7 +179,7 @@ ffi::Error step_without_stream(Arguments... arguments) {
 
 }  // namespace
 
-// All else is hidden: the CPU's library has functions of the same names for other structs.
+// All else is hidden: see FLAGS in runtime/native_library.py.
 #pragma GCC visibility push(default)
 
 #define JAXRL_STEP_ARGUMENTS \

@@ -5,6 +5,9 @@
 
 #include "vector/engine.h"
 
+// All else is hidden: see FLAGS in runtime/native_library.py.
+#pragma GCC visibility push(default)
+
 extern "C" {
 
 using jaxrl::VectorBatch;
@@ -53,3 +56,5 @@ int32_t jaxrl_vector_load(VectorEngine* engine, const uint8_t* snapshots) {
   return (int32_t)engine->load(snapshots);
 }
 }
+
+#pragma GCC visibility pop

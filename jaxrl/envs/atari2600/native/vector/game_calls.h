@@ -64,6 +64,9 @@ inline std::vector<std::pair<const char*, i32>> registers_of(const Console& cons
 
 }  // namespace jaxrl
 
+// All else is hidden: see FLAGS in runtime/native_library.py.
+#pragma GCC visibility push(default)
+
 extern "C" {
 
 using jaxrl::Game;
@@ -148,3 +151,5 @@ void jaxrl_game_progress(const Game* game, int32_t* out) {
   out[2] = game->progress.over;
 }
 }
+
+#pragma GCC visibility pop
