@@ -79,6 +79,8 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
         "ppo_pong": {"rollout_length": 32},
         "c51_fast": replays,
         "qr_dqn_fast": replays,
+        "btr": replays,
+        "btr_fast": replays,
         "dqn": replays,
         "rainbow": replays | {"batch_size": 64},
         "r2d2_fast": {

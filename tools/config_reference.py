@@ -13,7 +13,7 @@ from jaxrl.config.schema import SECTIONS, Config
 HEAD = """# Configuration
 
 What does each key mean? `make docs` writes this page from the dataclasses of
-`jaxrl/config/schema.py` and `jaxrl/agents/*/settings.py`, and a test keeps it up to date.
+`jaxrl/config/{schema,network}.py` and `jaxrl/agents/*/settings.py`, and a test keeps it up to date.
 
 A key and its flag have the same name: `learning_rate` under `[optimizer]` of a TOML file is
 `--optimizer.learning-rate`. `--checkpoint.no-memory` sets `memory` under `[checkpoint]` to false. A

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 
 from jaxrl import UserError
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 
 PATCH, WIDTH, HEADS = 12, 64, 4  # pixels, features of a patch, heads of attention
 UNITS = 256  # of the layer that jaxrl puts above, one for each stream of heads

@@ -11,7 +11,6 @@ With priorities w corrects for how often a transition is drawn (`replay.prioriti
 Munchausen targets (`ops.munchausen`) have a soft bootstrap, and raise G.
 """
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -47,6 +46,14 @@ from jaxrl.types import (
 )
 
 
+class Draws(NamedTuple):
+    """How many quantiles a network draws of an action's return."""
+
+    acting: int  # K, to choose an action
+    target: int  # N', of the bootstrap
+    online: int  # N, of what is learned
+
+
 class Method(NamedTuple):
     """The parts in which DQN, C51 and their like differ.
 
@@ -62,9 +69,9 @@ class Method(NamedTuple):
     # (target, outputs for the action taken, f32[B(, N)] both) -> losses f32[B], priorities f32[B]
     error: Callable[[jax.Array, PyTree], tuple[jax.Array, jax.Array]]
     loss_name: str  # in the log
-    # Whether the network draws quantiles: it is called with a key of each row, key[B], where agents
+    # Of a network that draws quantiles: it is called with the key of each, key[B, N], where agents
     # act and learn, and with None where it predicts.
-    draws: bool = False
+    draws: Draws | None = None
 
 
 class Setup(NamedTuple):
@@ -89,7 +96,14 @@ class Setup(NamedTuple):
     @property
     def draws(self) -> bool:
         """Whether the network draws, quantiles or the noise of its weights."""
-        return self.method.draws or self.learner.network.config.noisy
+        return self.method.draws is not None or self.learner.network.config.noisy
+
+    def keys(self, rows: jax.Array, part: str) -> jax.Array:
+        """Returns the network's keys: key[B] of noise, or key[B, N] of a part of `Draws`."""
+        if self.method.draws is None:
+            return rows
+        count = getattr(self.method.draws, part)
+        return jax.vmap(lambda key: jax.random.split(key, count))(rows)
 
 
 class Batch(NamedTuple):
@@ -100,7 +114,7 @@ class Batch(NamedTuple):
     target: jax.Array  # f32[B(, N)]
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
     importance: jax.Array  # f32[B], of draws by priority; else 1
-    keys: PyTree  # key[B] of a network that draws, else None
+    keys: PyTree  # key[B(, N)] of a network that draws, else None
 
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
@@ -119,7 +133,8 @@ def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array)
     """
     act_keys, keys = key, None
     if setup.draws:
-        act_keys, keys = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
+        act_keys, rows = jnp.unstack(jax.vmap(jax.random.split)(key), axis=1)
+        keys = setup.keys(rows, "acting")
     outputs = actor_outputs(setup.learner, actor, observation, keys)
     epsilon = setup.epsilon(actor.updates, len(observation))
     return Choice(exploration.epsilon_greedy(act_keys, setup.method.values(outputs), epsilon))
@@ -150,14 +165,18 @@ def make_batch(
     size, next_observation = len(transitions.action), transitions.next_observation
     keys: list[PyTree] = [None] * 3
     if setup.draws:
-        keys = [batches.keys_per_index(k, size) for k in jax.random.split(key, 3)]
+        parts = zip(jax.random.split(key, 3), ("target", "acting", "online"), strict=True)
+        keys = [setup.keys(batches.keys_per_index(k, size), part) for k, part in parts]
     network, statistics = setup.learner.network, actor.statistics
     outputs = forward(network, target_params, statistics, next_observation, keys[0])
     reward = transitions.reward
     if soft := setup.settings.munchausen:
-        before = forward(network, target_params, statistics, transitions.observation, keys[1])
+        params = actor.params if soft.online else target_params
+        before = forward(network, params, statistics, transitions.observation, keys[1])
         values = setup.method.values(before)
-        reward += munchausen.bonus(values, transitions.action, **dataclasses.asdict(soft))
+        reward += munchausen.bonus(
+            values, transitions.action, soft.scale, soft.temperature, soft.clip
+        )
         values = setup.method.values(outputs)
         value = munchausen.soft_bootstrap(outputs, values, soft.temperature)
     else:
@@ -209,10 +228,10 @@ def objective(
 
 
 def importance_exponent(setup: Setup, updates: jax.Array) -> jax.Array:
-    """Returns β of prioritized replay after `updates` updates; it rises linearly to 1."""
-    start = setup.settings.importance_exponent
+    """Returns β of prioritized replay after `updates` updates; it moves linearly to its end."""
+    start, end = setup.settings.importance_exponent, setup.settings.importance_exponent_end
     share = jnp.minimum(updates / max(setup.num_updates, 1), 1.0)
-    return start + share * (1 - start)
+    return start + share * (end - start)
 
 
 def draw_batch(

@@ -17,7 +17,7 @@ from jaxrl.errors import UserError
 
 FOLDER = ("settings", "agent")  # modules of an algorithm that is a folder
 # The algorithms that come with jaxrl, in the order of messages and of the reference.
-SHIPPED = ("a2c", "ppo", "vtrace", "dqn", "c51", "qr_dqn", "r2d2", "nstep_q", "pqn")
+SHIPPED = ("a2c", "ppo", "vtrace", "dqn", "c51", "qr_dqn", "iqn", "r2d2", "nstep_q", "pqn")
 
 
 @functools.cache

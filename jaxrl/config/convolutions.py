@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 
 
 class Convolution(NamedTuple):

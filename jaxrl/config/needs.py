@@ -5,7 +5,8 @@ from importlib.metadata import EntryPoint, entry_points
 from jaxrl import extensions
 from jaxrl.atari.games import known_games
 from jaxrl.config.algorithms import SHIPPED
-from jaxrl.config.schema import TORSOS, Config
+from jaxrl.config.network import TORSOS
+from jaxrl.config.schema import Config
 from jaxrl.config.validation import ENGINES
 
 

@@ -7,13 +7,15 @@ from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.algorithms import algorithm_config, that
 from jaxrl.config.convolutions import HAS_FIRST_STRIDE, convolutions
+from jaxrl.config.network import TORSOS
 from jaxrl.config.plan import resolve, scaled_learning_rate
-from jaxrl.config.schema import ADAPTIVE_RATES, TORSOS, Config, EnvConfig
+from jaxrl.config.schema import ADAPTIVE_RATES, Config, EnvConfig
 from jaxrl.config.toml import stems
 from jaxrl.config.variations import shown
 from jaxrl.errors import UserError, nearest
 from jaxrl.formatting import listed
 
+IMPALA_HALVINGS = 3  # of an image, one in each section
 ENGINES = ("auto", "envpool", "atari2600", "catch")
 
 
@@ -113,11 +115,15 @@ def _check_frames(config: Config) -> None:
         extensions.torso(network.torso)  # who asks for a broken one gets its error
         return
     if network.torso == "impala":
-        if network.layer_norm:
-            raise UserError("network.layer_norm = true: impala has none; take nips or nature")
+        _check_pooling(config)
         if network.first_stride != 4 or network.extra_layers:
             raise UserError("network.first_stride and network.extra_layers: impala has none")
         return
+    if network.width != 1 or network.spectral_norm or network.max_pool:
+        raise UserError(
+            "network.width, network.spectral_norm and network.max_pool: only impala has them; drop "
+            "them, or take network.torso = 'impala'"
+        )
     if network.first_stride != 4 and network.torso not in HAS_FIRST_STRIDE:
         raise UserError(f"network.first_stride: {network.torso} has strides of its own; drop it")
     for name in ("frame_height", "frame_width"):
@@ -128,6 +134,17 @@ def _check_frames(config: Config) -> None:
             raise UserError(
                 f"env.{name} = {getattr(env, name)}: nothing is left of it after the convolutions "
                 f"of {network.torso}: take larger frames, or fewer of network.extra_layers"
+            )
+
+
+def _check_pooling(config: Config) -> None:
+    env, most = config.env, config.network.max_pool
+    for name in ("frame_height", "frame_width"):
+        left = -(-getattr(env, name) // 2**IMPALA_HALVINGS)
+        if most > left:
+            raise UserError(
+                f"network.max_pool = {most}: {left} pixels are left of env.{name} = "
+                f"{getattr(env, name)} above the convolutions: take {left} or fewer"
             )
 
 

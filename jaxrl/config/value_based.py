@@ -7,7 +7,7 @@ the groups that it has. Where several groups answer a question of the host, `sup
 import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction as Ratio
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Gt, Le
 
@@ -53,7 +53,10 @@ class ValueConfig(ActionValueConfig):
     epsilon_end: Fraction = 0.01
     """probability of a random action after epsilon_decay_steps"""
     epsilon_decay_steps: Count = 1_000_000
-    """agent steps over which epsilon falls linearly"""
+    """agent steps over which epsilon falls linearly, or the time constant of its fall"""
+    epsilon_schedule: Literal["linear", "geometric"] = "linear"
+    """linear; geometric: what is left to epsilon_end shrinks by the factor e (2.718) in every
+    epsilon_decay_steps, as in Beyond the Rainbow"""
     epsilon_spread: bool = False
     """epsilon ends at 0.1, 0.01 and 0.5 in four, three and three tenths of each device's
     environments (Mnih 2016), instead of at epsilon_end in all"""
@@ -112,7 +115,9 @@ class ReplayConfig(AlgorithmConfig):
     """transitions are drawn as their last error to this power (Schaul 2016's alpha); 0 draws all
     alike"""
     importance_exponent: Fraction = 0.4
-    """how far weights make up for that, at the start (beta); linearly to 1 at total_steps"""
+    """how far weights make up for that, at the start (beta)"""
+    importance_exponent_end: Fraction = 1.0
+    """the same at total_steps, to which it moves linearly"""
 
     @property
     def steps_per_item(self) -> int:
@@ -196,11 +201,12 @@ class ReplayConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class Munchausen:
-    """Scale, temperature and clip of Munchausen targets (`jaxrl.ops.munchausen`)."""
+    """The settings of Munchausen targets (`jaxrl.ops.munchausen`)."""
 
     scale: float
     temperature: float
     clip: float
+    online: bool  # the log-probability is the online network's
 
 
 @dataclass(frozen=True)
@@ -226,13 +232,21 @@ class SoftQLearningConfig(QLearningConfig):
     """temperature of the policy that Munchausen targets follow (tau)"""
     munchausen_clip: Annotated[float, Le(0)] = -1.0
     """least log-probability, times the temperature, that is added"""
+    munchausen_network: Literal["target", "online"] = "target"
+    """network whose log-probability is added: the target network's, as in the paper, or that of the
+    network that learns, as in the code of Beyond the Rainbow"""
 
     @property
     def munchausen(self) -> Munchausen | None:
         """The Munchausen targets; None without them."""
         if self.munchausen_scale == 0:
             return None
-        return Munchausen(self.munchausen_scale, self.munchausen_temperature, self.munchausen_clip)
+        return Munchausen(
+            self.munchausen_scale,
+            self.munchausen_temperature,
+            self.munchausen_clip,
+            online=self.munchausen_network == "online",
+        )
 
     def check(self, num_envs: int) -> None:
         """Refuses Munchausen targets of two networks. Raises `UserError`."""

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config.convolutions import HAS_FIRST_STRIDE
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels.convolution import Pixels
 from jaxrl.networks.convolution import cuts_blocks
 from jaxrl.networks.core import core_of, first_observation
-from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork
+from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork, QuantileNetwork
 from jaxrl.networks.running_statistics import (
     init_statistics,
     normalize,
@@ -46,7 +46,7 @@ def init_params(
 
 
 def init_actor(
-    network: PolicyValueNetwork | ActionValueNetwork,
+    network: PolicyValueNetwork | ActionValueNetwork | QuantileNetwork,
     key: jax.Array,
     frame_shape: tuple[int, int] = FRAME_SHAPE,
     stack_size: int = STACK_SIZE,
@@ -65,7 +65,7 @@ def forward(network: nn.Module, params: Any, statistics: Any, observation: Any, 
       statistics: those of the observations; () scales pixels to [0, 1].
       observation: u8[B, 84, 84, 4], or [B, T, 84, 84, 4] for outputs [B, T]; with a core a
         RecurrentObservation of these shapes, whose T steps follow one another.
-      noise: key[B] or None, for an action-value network that may be noisy.
+      noise: key[B], or of quantiles key[B, N], or None, for an action-value network that draws.
     """
     if isinstance(observation, RecurrentObservation):
         return _unroll(network, params, statistics, observation)
@@ -82,7 +82,7 @@ def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> 
     Else they come in the order of the blocks that the first layer cuts, if any.
     """
     config: NetworkConfig = network.config
-    ours = isinstance(network, PolicyValueNetwork | ActionValueNetwork)
+    ours = isinstance(network, PolicyValueNetwork | ActionValueNetwork | QuantileNetwork)
     if ours and takes_pixels(config, network.planes):
         return pixels(observation, statistics)
     by_blocks = cuts_blocks(config.dtype) and config.torso in HAS_FIRST_STRIDE

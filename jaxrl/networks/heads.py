@@ -4,14 +4,17 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels.convolution import Pixels
 from jaxrl.networks.core import RecurrentCore
 from jaxrl.networks.layers import Dense, NoisyDense
-from jaxrl.networks.torsos import Torso, activated
-from jaxrl.ops import batches
+from jaxrl.networks.torsos import Torso, activated, features
+from jaxrl.ops import batches, quantiles
 from jaxrl.types import PyTree, RecurrentObservation
+
+NUM_COSINES = 64  # of a level (Dabney 2018)
 
 
 class PolicyValue(NamedTuple):
@@ -119,3 +122,59 @@ class ActionValueNetwork(nn.Module):
             for size in (self.num_actions, 1)
         )
         return state_value + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+class Quantiles(NamedTuple):
+    """The outputs of a network of implicit quantiles."""
+
+    value: jax.Array  # f32[B, A, N], of all actions' returns
+    level: jax.Array  # f32[B, A, N], from 0 to 1; the same for all actions
+
+
+class QuantileNetwork(nn.Module):
+    """A network of implicit quantiles (IQN, Dabney 2018, section 3.1).
+
+    z(s, τ) = f(ψ(s) ⊙ φ(τ)),  φ(τ) = relu(W (cos(π i τ))ᵢ + b),  i = 0 ... 63
+
+    ψ are the torso's convolutions, f the layers above them, in two streams with `config.dueling`.
+    """
+
+    num_actions: int
+    num_quantiles: int  # where none are drawn
+    config: NetworkConfig
+    planes: int = 1  # planes of a frame, as `EnvSpec` has them
+
+    @nn.compact
+    def __call__(self, x: Any, keys: Any = None) -> Quantiles:
+        """Maps f32[B, 84, 84, 4] from `normalize` to quantiles at the levels that key[B, N] draw.
+
+        Without keys the levels are the middles of `num_quantiles` equal parts, and noisy layers
+        have their mean weights. The quantiles of an observation share its noise.
+        """
+        config, noise = self.config, None
+        x, units = features(config, self.planes, x)
+        if keys is None:
+            level = jnp.tile(quantiles.midpoints(self.num_quantiles), (len(x), 1))
+        else:
+            level = jax.vmap(jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 0))))(
+                keys
+            )
+            noise = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys[:, 0])
+        cosines = jnp.cos(jnp.pi * jnp.arange(NUM_COSINES) * level[..., None]).astype(x.dtype)
+        embedding = nn.relu(Dense(x.shape[-1], 2**0.5, config.init)(cosines))
+        x = x[:, None] * embedding  # [B, N, F]
+
+        def layer(outputs: int, gain: float, number: int, x: jax.Array) -> jax.Array:
+            if config.noisy:
+                return NoisyDense(outputs, number)(x, noise)
+            return Dense(outputs, gain, config.init)(x)
+
+        def stream(outputs: int, number: int) -> jax.Array:
+            hidden = activated(config, layer(units, 2**0.5, number, x))
+            return layer(outputs, 1.0, number + 2, hidden.astype(jnp.float32))
+
+        value = stream(self.num_actions, 0)
+        if config.dueling:
+            value = stream(1, 1) + value - value.mean(axis=-1, keepdims=True)
+        value = jnp.swapaxes(value, 1, 2)
+        return Quantiles(value, jnp.broadcast_to(level[:, None], value.shape))

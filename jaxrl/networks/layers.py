@@ -10,6 +10,7 @@ from jaxrl.kernels import pooling
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import layer
 
+SMALLEST = 1e-30  # divisor, of what may be 0
 NOISE = 0.5  # initial deviation of noisy weights, times the root of the inputs (Fortunato 2018)
 
 
@@ -23,6 +24,24 @@ def uniform_fan_in(fan_in: int) -> nn.initializers.Initializer:
     return init
 
 
+def largest_singular_value(matrix: jax.Array) -> jax.Array:
+    """Returns σ = uᵀ W v of a matrix f32[M, N], whose gradient is u vᵀ (Miyato 2018, section 2.1).
+
+    v is the first eigenvector of WᵀW, from which squaring it eight times leaves hardly anything
+    else: as 256 power iterations from any start, so that no vector need be kept between steps.
+    """
+    fixed = jax.lax.stop_gradient(matrix)
+    power = jnp.matmul(fixed.T, fixed, precision=jax.lax.Precision.HIGHEST)
+    for _ in range(8):
+        power = power / jnp.maximum(jnp.trace(power), SMALLEST)
+        power = jnp.matmul(power, power, precision=jax.lax.Precision.HIGHEST)
+    v = power[:, jnp.argmax(jnp.diagonal(power))]
+    v = v / jnp.maximum(jnp.linalg.norm(v), SMALLEST)
+    u = fixed @ v
+    u = u / jnp.maximum(jnp.linalg.norm(u), SMALLEST)
+    return jnp.sum(u[:, None] * matrix * v)
+
+
 class Conv(nn.Module):
     """A convolution with bias; see `jaxrl.networks.convolution.layer`."""
 
@@ -30,6 +49,7 @@ class Conv(nn.Module):
     size: int
     form: Form
     init: str
+    spectral_norm: bool = False  # the kernel is divided by its largest singular value
 
     @nn.compact
     def __call__(self, x: jax.Array | Pixels) -> jax.Array:
@@ -42,6 +62,9 @@ class Conv(nn.Module):
             (self.size, self.size, x.shape[-1], self.filters),
         )
         bias = self.param("bias", nn.initializers.zeros if orthogonal else uniform, (self.filters,))
+        if self.spectral_norm:
+            norm = largest_singular_value(kernel.reshape(-1, self.filters))
+            kernel = kernel / jnp.maximum(norm, SMALLEST)
         dtype = jnp.float32 if isinstance(x, Pixels) else x.dtype
         return layer(x, kernel.astype(dtype), bias.astype(dtype), self.form)
 
@@ -52,6 +75,19 @@ def max_pool(x: jax.Array) -> jax.Array:
         return pooling.max_pool(x)
     y: jax.Array = nn.max_pool(x, (3, 3), (2, 2), "SAME")
     return y
+
+
+def adaptive_max_pool(x: jax.Array, size: int) -> jax.Array:
+    """Takes the largest pixel of each of size x size parts: [B, H, W, C] -> [B, size, size, C].
+
+    Part i of n pixels goes from ⌊i n / size⌋ to ⌈(i + 1) n / size⌉: neighbors may share a pixel.
+    """
+    for axis in (1, 2):
+        length = x.shape[axis]
+        ends = [(i * length // size, -(-(i + 1) * length // size)) for i in range(size)]
+        parts = [jax.lax.slice_in_dim(x, *part, axis=axis).max(axis) for part in ends]
+        x = jnp.stack(parts, axis)
+    return x
 
 
 class Dense(nn.Module):
@@ -84,7 +120,7 @@ class NoisyDense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any) -> jax.Array:
-        """Maps [B, C], key[B] to [B, features] in the dtype of x; without keys by mean weights."""
+        """Maps [B, ..., C], key[B] to [B, ..., features] in the dtype of x; None: mean weights."""
         inputs = x.shape[-1]
         uniform, shape = uniform_fan_in(inputs), (inputs, self.features)
         deviation = nn.initializers.constant(NOISE * inputs**-0.5)
@@ -99,5 +135,7 @@ class NoisyDense(nn.Module):
             sample = jax.random.normal(jax.random.fold_in(key, self.number), (sum(shape),))
             return jnp.sign(sample) * jnp.sqrt(jnp.abs(sample))
 
-        within, out = jnp.split(jax.vmap(draw)(noise).astype(x.dtype), [inputs], axis=1)
+        drawn = jax.vmap(draw)(noise).astype(x.dtype)
+        drawn = drawn.reshape(len(drawn), *(1,) * (x.ndim - 2), -1)
+        within, out = jnp.split(drawn, [inputs], axis=-1)
         return y + out * ((x * within) @ kernel_noise.astype(x.dtype) + bias_noise.astype(x.dtype))

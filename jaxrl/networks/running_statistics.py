@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.config.bounds import EXACT_FRAMES
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels.convolution import CLIP, Pixels
 from jaxrl.networks.convolution import cut, cut_bytes, join
 from jaxrl.runtime.collectives import gather_over_devices, sum_over_devices

@@ -1,6 +1,5 @@
 """Torsos: from normalized frames to features."""
 
-from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -9,32 +8,39 @@ import jax.numpy as jnp
 
 from jaxrl import extensions
 from jaxrl.config.convolutions import CONVOLUTIONS, convolutions
-from jaxrl.config.schema import TORSOS, NetworkConfig
+from jaxrl.config.network import TORSOS, NetworkConfig
 from jaxrl.errors import UserError, first_line
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import has_kernels
-from jaxrl.networks.layers import Conv, Dense, NoisyDense, max_pool
+from jaxrl.networks.layers import Conv, Dense, NoisyDense, adaptive_max_pool, max_pool
 
 IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
 
 
 class ImpalaSection(nn.Module):
-    """A convolution, max-pooling by 2, and two residual blocks of two convolutions each."""
+    """A convolution, max-pooling by 2, and two residual blocks of two convolutions each.
+
+    They are as in Espeholt 2018; normalizations are those of Beyond the Rainbow (Clark 2024).
+    """
 
     filters: int
-    init: str
+    config: NetworkConfig
 
     @nn.compact
     def __call__(self, x: jax.Array | Pixels) -> jax.Array:
         """Maps f32[B, H, W, C] to f32[B, ceil(H / 2), ceil(W / 2), filters]."""
+        init = self.config.init
+        y = Conv(self.filters, 3, Form(padding=1), init)(x)
+        if self.config.layer_norm:
+            y = nn.LayerNorm(dtype=y.dtype)(y)
+        y = max_pool(y)
 
-        def same(x: jax.Array | Pixels, rectify_inputs: bool = True) -> jax.Array:
-            form = Form(padding=1, rectify_inputs=rectify_inputs)
-            return Conv(self.filters, 3, form, self.init)(x)
+        def residual(x: jax.Array) -> jax.Array:
+            form = Form(padding=1, rectify_inputs=True)
+            return Conv(self.filters, 3, form, init, self.config.spectral_norm)(x)
 
-        y = max_pool(same(x, rectify_inputs=False))
         for _ in range(2):
-            y = y + same(same(y))
+            y = y + residual(residual(y))
         return y
 
 
@@ -99,6 +105,32 @@ def takes_pixels(config: NetworkConfig, planes: int) -> bool:
     return plain and config.torso in TORSOS.builtin and has_kernels()
 
 
+def features(config: NetworkConfig, planes: int, x: Any) -> tuple[jax.Array, int]:
+    """Maps f32[B, 84, 84, 4], or `Pixels`, to a torso's features [B, F], inside a module.
+
+    Returns the units of the layer above them, too.
+    """
+    init, units = config.init, IMPALA_UNITS
+    if not isinstance(x, Pixels):
+        x = planes_last(x, planes).astype(config.dtype)
+    if config.torso == "impala":
+        for filters in IMPALA_FILTERS:
+            x = ImpalaSection(config.width * filters, config)(x)
+        if config.max_pool:
+            x = adaptive_max_pool(x, config.max_pool)
+        x = nn.relu(x)
+    elif config.torso not in CONVOLUTIONS:
+        x, units = foreign_features(config, x)
+    else:
+        layers, units = convolutions(config)
+        for filters, size, stride, padding in layers:
+            form = Form(stride, padding, rectify=not config.layer_norm)
+            x = Conv(filters, size, form, init)(x)
+            if config.layer_norm:
+                x = activated(config, x)
+    return x.reshape(x.shape[0], -1), config.units or units
+
+
 class Torso(nn.Module):
     """Convolutions, and on top one hidden layer for each stream of heads."""
 
@@ -109,27 +141,11 @@ class Torso(nn.Module):
     @nn.compact
     def __call__(self, x: Any, noise: Any = None) -> tuple[jax.Array, ...]:
         """Maps f32[B, 84, 84, 4] from `normalize`, or `Pixels`, to one f32[B, units] per stream."""
-        init, activate = self.config.init, partial(activated, self.config)
-        if not isinstance(x, Pixels):
-            x = planes_last(x, self.planes).astype(self.config.dtype)
-        if self.config.torso == "impala":
-            for filters in IMPALA_FILTERS:
-                x = ImpalaSection(filters, init)(x)
-            x, units = nn.relu(x), IMPALA_UNITS
-        elif self.config.torso not in CONVOLUTIONS:
-            x, units = foreign_features(self.config, x)
-        else:
-            layers, units = convolutions(self.config)
-            for filters, size, stride, padding in layers:
-                form = Form(stride, padding, rectify=not self.config.layer_norm)
-                x = Conv(filters, size, form, init)(x)
-                if self.config.layer_norm:
-                    x = activate(x)
-        x = x.reshape(x.shape[0], -1)
+        x, units = features(self.config, self.planes, x)
         hidden = []
         for number in range(self.streams):
             if self.config.noisy:
                 hidden.append(NoisyDense(units, number)(x, noise))
             else:
-                hidden.append(Dense(units, 2**0.5, init)(x))
-        return tuple(activate(layer).astype(jnp.float32) for layer in hidden)
+                hidden.append(Dense(units, 2**0.5, self.config.init)(x))
+        return tuple(activated(self.config, layer).astype(jnp.float32) for layer in hidden)

@@ -22,11 +22,15 @@ def _final(config: ValueConfig, num_envs: int) -> jax.Array:
 
 
 def epsilon(config: ValueConfig, steps: jax.Array, num_envs: int) -> jax.Array:
-    """Returns the probability of a random action after `steps` agent steps: linear, then constant.
+    """Returns the probability of a random action after `steps` agent steps.
+
+    ε = start + share · (end - start),  share = min(t / T, 1), or 1 - exp(-t / T) if geometric
 
     f32[E], of each environment of one call of `Agent.act`.
     """
     share = jnp.minimum(steps / config.epsilon_decay_steps, 1.0)
+    if config.epsilon_schedule == "geometric":
+        share = -jnp.expm1(-steps / config.epsilon_decay_steps)
     return config.epsilon_start + share * (_final(config, num_envs) - config.epsilon_start)
 
 

@@ -5,7 +5,8 @@ and the bootstrap m steps later is the soft value of its state:
 
 t = G + α [τ log π(a|s)]_l⁰ + γᵐ Σₐ' π(a'|s') (z(s', a') - τ log π(a'|s'))
 
-z are action values or quantiles of the return; all of them are the target network's (eq. 2).
+z are action values or quantiles of the return; all of them are the target network's (eq. 2), but
+the log-probability may be that of the network that learns.
 """
 
 import jax

@@ -24,8 +24,9 @@ from jaxrl.agents.pqn import agent as pqn
 from jaxrl.agents.pqn.settings import PQNConfig
 from jaxrl.agents.vtrace import agent as vtrace
 from jaxrl.agents.vtrace.settings import VTraceConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.networks import heads
 from jaxrl.networks.heads import PolicyValue
 from jaxrl.networks.running_statistics import RunningStatistics
@@ -501,15 +502,22 @@ def test_dqn_bootstraps_from_the_target_network(updates, double, target):
     close(after.train_state.target_params["w"], TARGET["w"] if updates == 1 else LEARNS["w"])
 
 
-def test_munchausen_targets_are_the_target_networks():
-    """Its values are 5 and -1 at s = 1, 10 and -2 at s = 2; the temperature is 2."""
-    settings = replays(DQNConfig, munchausen_scale=0.9, munchausen_temperature=2.0)
+@pytest.mark.parametrize(("network", "better"), [("target", 6), ("online", -1)])
+def test_munchausen_targets_are_the_target_networks(network, better):
+    """Its values are 5 and -1 at s = 1, 10 and -2 at s = 2; the temperature is 2.
+
+    Those of what learns are 1 and 2 at s = 1, of which the log-probability may be.
+    """
+    settings = replays(
+        DQNConfig, munchausen_scale=0.9, munchausen_temperature=2.0, munchausen_clip=-9.0,
+        munchausen_network=network,
+    )  # fmt: skip
     agent, state = make("dqn", settings)
     state = with_params(state, LEARNS, 1, target_params=TARGET)
     data = played([9, 9, 9, 1, 2, 9], [1, 1, 1, 0, 1], [7.0, 7.0, 7.0, 1.0, 7.0])
     after, metrics = update(agent, state, data)
     # Of action 0: 2 log π = -2 log(1 + exp(-6 / 2)). The soft maximum of 10 and -2 follows.
-    bonus = 0.9 * -2 * np.log(1 + np.exp(-3))
+    bonus = 0.9 * -2 * np.log(1 + np.exp(-better / 2))
     target = 1 + bonus + 0.5 * (10 + 2 * np.log(1 + np.exp(-6)))
     check(metrics, value_q=1.0, loss_huber=target - 1 - 0.5)
     close(after.actor.params["w"], [1 + RATE, 2])

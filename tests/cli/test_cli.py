@@ -79,7 +79,7 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         ),
         (
             ["train", "--agent.training-intensity", "1"],
-            "belongs to dqn, c51, qr_dqn and r2d2 (jaxrl train --help",
+            "belongs to dqn, c51, qr_dqn, iqn and r2d2 (jaxrl train --help",
         ),
         (["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--nmu-envs", "3"], "ppo.toml --help"),
         (["train", "--config", f"{CONFIGS}/ppo/poo.toml"], "/ppo.toml'?"),

@@ -12,8 +12,9 @@ import pytest
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config.algorithms import SHIPPED
+from jaxrl.config.network import NetworkConfig
 from jaxrl.config.plan import resolve, scaled_learning_rate
-from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.config.toml import from_table, load, to_toml
 from jaxrl.config.validation import check, check_game
 from jaxrl.errors import UserError

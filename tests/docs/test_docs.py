@@ -18,18 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.agents import make_agent, q_learning
+from jaxrl.agents import make_agent
 from jaxrl.agents.a2c import agent as a2c
 from jaxrl.cli import doctor, policies
 from jaxrl.cli.main import COMMANDS, main
 from jaxrl.config.algorithms import shipped
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
-from jaxrl.config.toml import from_table, load
+from jaxrl.config.toml import load
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engine
 from jaxrl.envs.catch import MAX_SCORE
-from jaxrl.errors import UserError
 from jaxrl.experiments import bench, tune
 from jaxrl.experiments.doctor import machine
 from jaxrl.experiments.suite import run
@@ -316,7 +315,8 @@ def test_the_page_shows_the_examples_as_they_are():
     for name in ("mlflow_sink.py", "patches.py"):
         assert shown.pop() == EXAMPLE.with_name(name).read_text(encoding="utf-8")
     assert shown.pop(0) == EXAMPLE.read_text(encoding="utf-8")
-    assert shown.pop(0) == EXAMPLE.with_name("iqn.py").read_text(encoding="utf-8")
+    iqn = ROOT / "jaxrl" / "agents" / "iqn" / "agent.py"
+    assert shown.pop(0) == iqn.read_text(encoding="utf-8")
     # The other excerpts are the engine's.
     catch = (ROOT / "jaxrl" / "envs" / "catch.py").read_text(encoding="utf-8")
     assert shown
@@ -336,11 +336,6 @@ def as_agent(name, monkeypatch):
 @pytest.fixture
 def reinforce(monkeypatch):
     return as_agent("reinforce", monkeypatch)
-
-
-@pytest.fixture
-def iqn(monkeypatch):
-    return as_agent("iqn", monkeypatch)
 
 
 def test_finished_rows_worked_by_hand(reinforce):
@@ -429,75 +424,3 @@ def test_one_file_and_one_configuration_are_an_algorithm(tmp_path):
     assert json.loads((run_dir / "evaluation.json").read_text())["episodes"] == 2
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [56, 112]
-
-
-def test_the_loss_of_quantiles_by_hand(iqn):
-    method = iqn.method()
-    # The first action's quantiles 2 and 8 have the mean 5, the second's 4.
-    there = iqn.Quantiles(jnp.array([[[2.0, 8.0], [4.0, 4.0]]]), jnp.zeros((1, 2, 2)))
-    bootstrap = q_learning.bootstrap(method, there, there)
-    target = method.target(jnp.array([1.0]), jnp.array([0.5]), bootstrap)
-    np.testing.assert_array_equal(target, [[1 + 0.5 * 2, 1 + 0.5 * 8]])  # 2, 5
-    level = jnp.array([[0.25, 0.75]])
-
-    def loss(value):
-        return method.error(target, iqn.Quantiles(value, level))[0][0]
-
-    # At 1, level 1/4: errors 1 and 4, Huber 1/2 and 7/2, times 1/4: mean 1/2.
-    # At 3, level 3/4: errors -1 and 2, Huber 1/2 and 3/2, times 1/4 and 3/4: mean 5/8.
-    value = jnp.array([[1.0, 3.0]])
-    assert float(loss(value)) == 1 / 2 + 5 / 8
-    # Slopes are clipped errors, times the same weights: -(1/4 + 1/4) / 2 and -(-1/4 + 3/4) / 2.
-    np.testing.assert_array_equal(jax.grad(loss)(value), [[-0.25, -0.25]])
-    priority = method.error(target, iqn.Quantiles(value, level))[1]
-    np.testing.assert_array_equal(priority, [3.5 - 2.0])
-
-
-def iqn_config(**network):
-    small = {"frame_height": 36, "frame_width": 36}
-    agent = {"rollout_length": 4, "batch_size": 8, "training_intensity": 1.0}
-    agent |= {"learning_starts": 32, "replay_capacity": 400, "target_update_interval": 32}
-    table = {"algorithm": "iqn", "game": "catch", "num_envs": 4, "total_steps": 160, "env": small}
-    table |= {"parallel": {"num_devices": 1}, "network": {"torso": "nips"} | network}
-    return from_table(table | {"agent": agent})
-
-
-@pytest.mark.slow
-@pytest.mark.rotating(3)
-def test_levels_are_drawn_for_each_row_and_evenly_spaced_without_keys(iqn):
-    config = iqn_config(dueling=True)
-    check(config)
-    with pytest.raises(UserError, match=r"network\.noisy = true: iqn explores otherwise"):
-        check(config.replaced(network={"noisy": True}))
-    network = iqn.QuantileNetwork(3, 4, config.network, 1)
-    x = jnp.ones((2, 36, 36, 4))
-    params = network.init(jax.random.key(0), x)
-    plain = network.apply(params, x)
-    assert plain.value.shape == plain.level.shape == (2, 3, 4)
-    np.testing.assert_allclose(plain.level[1, 2], [0.125, 0.375, 0.625, 0.875])
-    drawn = network.apply(params, x, jax.random.split(jax.random.key(1), 2))
-    assert (drawn.level == drawn.level[:, :1]).all()  # one draw for all actions of a row
-    assert (drawn.level[0] != drawn.level[1]).all()
-    assert ((drawn.level >= 0) & (drawn.level < 1)).all()
-
-
-@pytest.mark.slow
-@pytest.mark.rotating(1)
-def test_quantiles_train_on_catch(iqn):
-    config = iqn_config()
-    plan = resolve(config)
-    engine = make_engine(config, 4)
-    agent = make_agent(plan, engine.spec)
-    program = make_program(plan, agent, (engine,), make_mesh(1))
-    state = program.init()
-    before = jax.device_get(state.agent.actor.params)
-    state = program.run(state, np.int32(plan.num_updates))  # 16 steps each, 2 gradient steps
-    after, metrics = jax.device_get((state.agent.actor.params, state.metrics))
-    changed = jax.tree.map(lambda x, y: (x != y).any(), before, after)
-    assert all(jax.tree.leaves(changed)), changed
-    loss = metrics["loss/quantile"]
-    assert loss.number == 2 * 9  # not in the first update, with 16 steps
-    assert 0 < loss.total < np.inf
-    prediction = agent.predict(state.agent.actor, jnp.zeros((2, 36, 36, 4), jnp.uint8))
-    np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-6)
-    assert prediction.distributions.shape == (2, 3, 0)

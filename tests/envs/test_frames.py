@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.network import NetworkConfig
 from jaxrl.config.plan import resolve
-from jaxrl.config.schema import NetworkConfig
 from jaxrl.config.toml import load
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engine
@@ -128,7 +128,11 @@ def test_networks_follow(network, shape, units):
         ({}, {"torso": "nips", "extra_layers": 5}, "fewer of network.extra_layers"),
         ({}, {"torso": "nips", "first_stride": 9}, "must lie between 1 and 8"),
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
-        ({}, {"torso": "impala", "layer_norm": True}, "impala has none"),
+        ({}, {"torso": "impala", "max_pool": 7}, "6 pixels are left of env.frame_height = 44"),
+        ({"env": {"frame_width": 36}}, {"torso": "impala", "max_pool": 6}, "take 5 or fewer"),
+        ({}, {"torso": "nature", "width": 2}, "only impala has them"),
+        ({}, {"torso": "nips", "spectral_norm": True}, "only impala has them"),
+        ({}, {"torso": "gamma", "max_pool": 6}, "only impala has them"),
         ({}, {"torso": "gamma", "first_stride": 2}, "gamma has strides of its own; drop it"),
         ({"env": {"frame_height": 24}}, {"torso": "gamma"}, "nothing is left of it after"),
         (

@@ -527,12 +527,12 @@ def test_a_recipe_that_fails_ends_the_search_in_one_line(end, study, fake, capsy
 def test_values_that_only_together_make_no_sense_are_refused_and_others_go_on(
     study, fake, tmp_path
 ):
-    lists = (LIST, '["impala"]\nnetwork.layer_norm = [true]')
+    lists = (LIST, '["impala"]\nnetwork.extra_layers = [1]')
     assert main.run("search", study(lists, ("trials = 8", "trials = 2"))) == 0
     assert fake[1] == ["trial-000-catch-seed1"]
     last = rows(tmp_path)[1]
     assert (last["status"], last["value"]) == ("refused", None)
-    assert last["note"].startswith("network.layer_norm = true: impala has none")
+    assert last["note"].startswith("network.first_stride and network.extra_layers: impala has none")
 
 
 def test_the_value_of_several_seeds_is_their_mean(study, fake, tmp_path, monkeypatch):

@@ -152,7 +152,7 @@ def test_the_groups_of_games():
         ("--games pong --seeds 1 --configs {ppo} --slurm --slurm-time 0", "must be at least 1"),
         ("{one} --set optimizer.lr=1,2", "unknown key 'optimizer.lr': did you mean 'optimizer.lea"),
         ("{one} --set lr=1", "--set lr: unknown key 'lr': did you mean 'optimizer.learning_rate'?"),
-        ("{one} --set agent.replay_capacity=1", "it belongs to dqn, c51, qr_dqn and r2d2"),
+        ("{one} --set agent.replay_capacity=1", "it belongs to dqn, c51, qr_dqn, iqn and r2d2"),
         ("{one} --set optimizer.learning_rate=1,-1", "learning_rate = -1.0: must be at least 0"),
         ("{one} --set num_envs=16,many", "num_envs = 'many': must be a whole number"),
         ("{one} --set num_envs=16,2.5", "num_envs = 2.5: must be a whole number"),

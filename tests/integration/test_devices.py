@@ -33,6 +33,13 @@ SETTINGS = {
         "double_q": False,
         "munchausen_scale": 0.9,
     },
+    "btr_fast": {
+        "rollout_length": 4,
+        "batch_size": 32,
+        "learning_starts": 96,
+        "target_update_interval": 256,
+        "priority_exponent": 0.0,
+    },
     # Draws by priority are each device's own, and epsilons are of environments by their place.
     "rainbow": {
         "learning_starts": 96,
@@ -57,7 +64,7 @@ SETTINGS = {
     "ppo_lstm": {"rollout_length": 8, "num_minibatches": 2},
     "vtrace_lstm_cpu": {"num_minibatches": 2, "window": 8, "burn_in": 3},
 }
-NOISY = ("rainbow",)
+NOISY = ("rainbow", "btr_fast")
 
 
 def train(recipe, num_devices, order, turns, groups=1):
@@ -116,6 +123,7 @@ def states_of(end):
         pytest.param("vtrace_cpu", "overlapped", 30, 2, marks=pytest.mark.slow),
         pytest.param("c51_fast", "overlapped", 20, 1, marks=pytest.mark.slow),
         pytest.param("qr_dqn_fast", "strict", 20, 1, marks=pytest.mark.slow),
+        pytest.param("btr_fast", "strict", 12, 2, marks=pytest.mark.slow),
         pytest.param("rainbow", "strict", 12, 2, marks=pytest.mark.slow),
         pytest.param("pqn", "strict", 6, 1, marks=pytest.mark.slow),
         pytest.param("ppo_lstm", "strict", 6, 1, marks=pytest.mark.slow),

@@ -33,6 +33,10 @@ from tests.conftest import catch_config
         pytest.param("qr_dqn_fast", 8000, {"dueling": True},
                      {"munchausen_scale": 0.9, "double_q": False, "priority_exponent": 0.5},
                      id="munchausen-qr_dqn"),
+        pytest.param("btr_fast", 12_000, {}, {"batch_size": 32}, id="btr_fast"),
+        # All of Beyond the Rainbow, on the residual network.
+        pytest.param("btr", 12_000, {"torso": "impala", "width": 1, "max_pool": 3, "units": 64},
+                     {"batch_size": 32}, id="btr"),
         pytest.param("rainbow", 8000, {}, {}, id="epsilon-rainbow"),
         pytest.param("rainbow", 18_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
                      id="rainbow"),
@@ -52,7 +56,7 @@ def test_solves_catch(recipe, steps, network, settings):
         env={"frame_height": 44, "frame_width": 44},  # a quarter of the work
         agent=settings,
     )
-    smaller = dataclasses.replace(config.network, torso="nips", **network)
+    smaller = dataclasses.replace(config.network, **({"torso": "nips"} | network))
     config = dataclasses.replace(config, network=smaller)
     # Where three environments in ten act at random half of the time, so far and no further.
     spread = config.agent.epsilon_spread

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels import library
 from jaxrl.kernels.convolution import Form, convolution, fits
 from jaxrl.networks import convolution as layers

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.networks.actors import burn_in, forward, init_params
 from jaxrl.networks.core import (
     RecurrentCore,

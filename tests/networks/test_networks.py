@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels import library
 from jaxrl.networks import convolution, running_statistics
 from jaxrl.networks.actors import forward, init_params

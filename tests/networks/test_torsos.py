@@ -9,7 +9,8 @@ import pytest
 from jaxrl import extensions
 from jaxrl.cli.options import options_of
 from jaxrl.config import needs
-from jaxrl.config.schema import Config, NetworkConfig
+from jaxrl.config.network import NetworkConfig
+from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table
 from jaxrl.config.validation import check
 from jaxrl.errors import UserError

@@ -19,6 +19,15 @@ def test_epsilon_falls_linearly_by_step():
     np.testing.assert_allclose(epsilons, [[1.0] * 2, [0.55] * 2, [0.1] * 2, [0.1] * 2], rtol=1e-6)
 
 
+def test_epsilon_falls_geometrically():
+    """What is left to the end is divided by e in every epsilon_decay_steps."""
+    config = C51Config(epsilon_end=0.1, epsilon_decay_steps=1000, epsilon_schedule="geometric")
+    epsilons = [float(exploration.epsilon(config, jnp.float32(s), 1)[0]) for s in (0, 1000, 2000)]
+    np.testing.assert_allclose(epsilons, [1, 0.1 + 0.9 / np.e, 0.1 + 0.9 / np.e**2], rtol=1e-5)
+    # As a step that leaves the share 1 - 1 / 1000 of the rest, taken a thousand times.
+    assert epsilons[1] == pytest.approx(0.1 + 0.9 * (1 - 1 / 1000) ** 1000, rel=1e-3)
+
+
 def test_epsilon_falls_by_the_steps_of_all_environments():
     agent = C51Config(rollout_length=4, epsilon_end=0.0, epsilon_decay_steps=1000)
     schedule = exploration.schedule(agent, steps_per_update=4 * 10)

@@ -27,9 +27,11 @@ from jaxrl.runtime.mesh import SHARDED, make_mesh, map_over_devices
 from tests.conftest import CONFIGS, planned, recipe_file
 
 RECIPES = sorted(path.stem for path in CONFIGS.glob("*/*.toml"))
-# One of each algorithm; vtrace_cpu is overlapped, and rainbow_fast has all that Rainbow adds.
+# One of each algorithm; vtrace_cpu is overlapped, rainbow_fast has all that Rainbow adds,
+# and btr what Beyond the Rainbow does.
 ONE_OF_EACH = (
-    "a2c_fast", "ppo_pong", "vtrace_cpu", "nstep_q_fast", "pqn_fast", "dqn_fast", "rainbow_fast"
+    "a2c_fast", "ppo_pong", "vtrace_cpu", "nstep_q_fast", "pqn_fast", "dqn_fast", "rainbow_fast",
+    "btr",
 )  # fmt: skip
 QUICK = ("a2c_fast", "dqn_fast")  # on-policy, and from a replay
 

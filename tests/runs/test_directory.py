@@ -284,12 +284,14 @@ REPLAYS = [
     "--agent.replay-capacity", "640", "--agent.target-update-interval", "160",
     "--agent.epsilon-decay-steps", "1500",
 ]  # fmt: skip
+REPLAYING = ("c51_fast", "qr_dqn_fast", "btr_fast", "rainbow_fast")
 RECIPES = {
     "a2c_fast": [],
     "ppo_pong": ["--agent.rollout-length", "20"],
     "vtrace_cpu": ["--agent.num-minibatches", "2", "--agent.window", "5"],
     "c51_fast": REPLAYS,
     "qr_dqn_fast": [*REPLAYS, "--agent.no-double-q", "--agent.munchausen-scale", "0.9"],
+    "btr_fast": [*REPLAYS, "--network.noisy"],
     "rainbow_fast": REPLAYS,
     "pqn_fast": ["--agent.rollout-length", "5", "--agent.num-minibatches", "1"],
     "ppo_lstm": ["--agent.rollout-length", "5", "--agent.num-minibatches", "2",
@@ -318,6 +320,7 @@ RESUMED = (pytest.mark.slow, pytest.mark.rotating(5, group="resumed"))
         pytest.param("ppo_pong", "overlapped", marks=RESUMED),
         pytest.param("c51_fast", "overlapped", marks=RESUMED),
         pytest.param("qr_dqn_fast", "overlapped", marks=RESUMED),
+        pytest.param("btr_fast", "overlapped", marks=RESUMED),
         pytest.param("nstep_q_fast", "strict", marks=RESUMED),
         pytest.param("pqn_fast", "overlapped", marks=RESUMED),
         pytest.param("ppo_lstm", "strict", marks=RESUMED),
@@ -344,9 +347,10 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert len(provenance["resumed"]) == 1
     metadata = (tmp_path / "cut" / "checkpoints" / "1200" / "local" / "_METADATA").read_text()
     assert ("memory.ring.frame" in metadata) == (
-        recipe in ("c51_fast", "qr_dqn_fast", "rainbow_fast", "vtrace_cpu", "vtrace_lstm_cpu")
+        recipe in (*REPLAYING, "vtrace_cpu", "vtrace_lstm_cpu")
     )
-    assert ("memory.priorities" in metadata) == (recipe == "rainbow_fast")
+    prioritizes = recipe in ("rainbow_fast", "btr_fast")
+    assert ("memory.priorities" in metadata) == prioritizes
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):

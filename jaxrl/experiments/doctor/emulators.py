@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config.schema import Config, NetworkConfig, OptimizerConfig
+from jaxrl.config.network import NetworkConfig
+from jaxrl.config.schema import Config, OptimizerConfig
 from jaxrl.envs import make_engine
 from jaxrl.envs.atari2600.engine import plays_on_gpu
 from jaxrl.envs.atari2600.gpu_library import mask_bus

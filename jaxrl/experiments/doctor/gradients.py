@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl.config.schema import NetworkConfig
+from jaxrl.config.network import NetworkConfig
 from jaxrl.experiments.doctor.protocol import Answer
 from jaxrl.kernels import library
 from jaxrl.networks import convolution, heads, layers

@@ -1,0 +1,1 @@
+"""Implicit quantile networks: `settings`, which import no JAX, and `agent`."""

@@ -1,0 +1,18 @@
+"""Settings of IQN."""
+
+from dataclasses import dataclass
+
+from jaxrl.config.bounds import Count
+from jaxrl.config.value_based import SoftQLearningConfig
+
+
+@dataclass(frozen=True)
+class IQNConfig(SoftQLearningConfig):
+    """Implicit quantile networks (Dabney 2018); with all of its options Beyond the Rainbow."""
+
+    num_quantiles: Count = 64
+    """quantiles that are drawn of the return of the action taken (N)"""
+    target_quantiles: Count = 64
+    """quantiles that are drawn of the bootstrap (N')"""
+    acting_quantiles: Count = 32
+    """quantiles whose mean is an action's value, where actions are chosen (K)"""
