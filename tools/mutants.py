@@ -353,9 +353,33 @@ eights-beyond-the-line:
     envs/atari2600/test_observation.py::test_every_way_to_average_equals_that_of_one_pixel
     begin : kScreenWidth - 16; => begin : kScreenWidth - 15;
 # agents/q_learning.py
-munchausen-of-what-learns: agents/test_updates.py::test_munchausen_targets_are_the_target_networks
-    before = forward(network, target_params, statistics, transitions.observation, keys[1]) =>
-    before = forward(network, actor.params, statistics, transitions.observation, keys[1])
+munchausen-of-the-other: agents/test_updates.py::test_munchausen_targets_are_the_target_networks
+    params = actor.params if soft.online => params = target_params if soft.online
+quantiles-not-drawn-again: agents/test_iqn.py::test_an_update_of_btr_equals_float64
+    parts = zip(jax.random.split(key, 3), => parts = zip([key] * 3,
+importance-always-to-one:
+    agents/test_iqn.py::test_an_update_uses_other_levels_for_target_policy_and_loss
+    return start + share * (end - start) => return start + share * (1 - start)
+# agents/iqn/agent.py
+iqn-priority-of-the-loss: agents/test_iqn.py::test_hand_worked_target_and_loss
+    return losses, jnp.sum(jnp.mean(jnp.abs(delta), axis=2), axis=1) => return losses, losses
+# networks/heads.py
+iqn-levels-added: agents/test_iqn.py::test_the_network_equals_its_equations
+    x = x[:, None] * embedding => x = x[:, None] + embedding
+# networks/torsos.py
+spectral-norm-of-the-stem:
+    networks/test_impala.py::test_the_kernels_of_residual_blocks_have_a_spectral_norm_of_one
+    y = Conv(self.filters, 3, Form(padding=1), init)(x) =>
+    y = Conv(self.filters, 3, Form(padding=1), init, self.config.spectral_norm)(x)
+# networks/layers.py
+spectral-norm-without-gradient:
+    networks/test_impala.py::test_the_largest_singular_value_and_its_gradient
+    return jnp.sum(u[:, None] * matrix * v) => return jnp.sum(u[:, None] * fixed * v)
+adaptive-pool-without-overlap: networks/test_impala.py::test_parts_of_adaptive_pooling_by_hand
+    -(-(i + 1) * length // size)) for => (i + 1) * length // size) for
+# ops/exploration.py
+epsilon-not-geometric: ops/test_exploration.py::test_epsilon_falls_geometrically
+    share = -jnp.expm1(-steps / => share = -jnp.expm1(-2 * steps /
 # ops/munchausen.py
 munchausen-no-clip: ops/test_munchausen.py::test_hand_worked_log_policy_and_bonus
     return scale * jnp.clip(chosen, clip, 0.0) => return scale * chosen
