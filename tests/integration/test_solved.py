@@ -34,9 +34,6 @@ from tests.conftest import catch_config
                      {"munchausen_scale": 0.9, "double_q": False, "priority_exponent": 0.5},
                      id="munchausen-qr_dqn"),
         pytest.param("btr_fast", 12_000, {}, {"batch_size": 32}, id="btr_fast"),
-        # All of Beyond the Rainbow, on the residual network.
-        pytest.param("btr", 12_000, {"torso": "impala", "width": 1, "max_pool": 3, "units": 64},
-                     {"batch_size": 32}, id="btr"),
         pytest.param("rainbow", 8000, {}, {}, id="epsilon-rainbow"),
         pytest.param("rainbow", 18_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
                      id="rainbow"),
@@ -56,12 +53,32 @@ def test_solves_catch(recipe, steps, network, settings):
         env={"frame_height": 44, "frame_width": 44},  # a quarter of the work
         agent=settings,
     )
-    smaller = dataclasses.replace(config.network, **({"torso": "nips"} | network))
+    smaller = dataclasses.replace(config.network, torso="nips", **network)
     config = dataclasses.replace(config, network=smaller)
+    # Of one with a replay and one without, what is learned must also last.
+    assert_solved(config, 3 if "noisy" in network or recipe == "pqn" else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(6, group="learning")
+@pytest.mark.optimized
+def test_all_of_beyond_the_rainbow_solves_catch():
+    config = catch_config(
+        "btr_fast",
+        num_envs=8,
+        env={"frame_height": 36, "frame_width": 36},
+        agent={"batch_size": 32, "learning_starts": 400, "epsilon_decay_steps": 500},
+        total_steps=12_000,
+        optimizer={"learning_rate": 5e-4},
+    )
+    impala = {"torso": "impala", "spectral_norm": True, "max_pool": 3, "units": 64}
+    assert_solved(config.replaced(network=impala | {"dueling": True, "noisy": True}), 1)
+
+
+def assert_solved(config, lasting):
+    """Trains with one seed or two, until the end or until games are won so many times in a row."""
     # Where three environments in ten act at random half of the time, so far and no further.
     spread = config.agent.epsilon_spread
-    # Of one with a replay and one without, what is learned must also last.
-    lasting = 3 if "noisy" in network or recipe == "pqn" else 1
     for seed in (1, 2):  # by the rounding of another machine one may stall
         config = dataclasses.replace(config, seed=seed)
         actor, end = train(config, 0.6 if spread else 0.9, lasting)
