@@ -357,12 +357,14 @@ munchausen-of-the-other: agents/test_updates.py::test_munchausen_targets_are_the
     params = actor.params if soft.online => params = target_params if soft.online
 quantiles-not-drawn-again: agents/test_iqn.py::test_an_update_of_btr_equals_float64
     parts = zip(jax.random.split(key, 3), => parts = zip([key] * 3,
+quantiles-of-another-use: agents/test_iqn.py::test_each_use_draws_its_own_number_of_levels
+    ("target", "acting", "online") => ("online", "acting", "target")
 importance-always-to-one:
     agents/test_iqn.py::test_an_update_uses_other_levels_for_target_policy_and_loss
     return start + share * (end - start) => return start + share * (1 - start)
 # agents/iqn/agent.py
 iqn-priority-of-the-loss: agents/test_iqn.py::test_hand_worked_target_and_loss
-    return losses, jnp.sum(jnp.mean(jnp.abs(delta), axis=2), axis=1) => return losses, losses
+    return losses, jnp.mean(jnp.abs(delta), axis=(1, 2)) => return losses, losses
 # networks/heads.py
 iqn-levels-added: agents/test_iqn.py::test_the_network_equals_its_equations
     x = x[:, None] * embedding => x = x[:, None] + embedding

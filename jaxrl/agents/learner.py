@@ -103,7 +103,7 @@ def with_target(state: AgentState) -> AgentState:
 def actor_outputs(learner: Learner, actor: ActorState, observation: PyTree, *keys: Any) -> Any:
     """Returns the outputs of the actor's network for observations u8[B, 84, 84, 4].
 
-    A network that draws takes key[B], or None.
+    A network that draws takes key[B], of quantiles key[B, N], or None.
     """
     return forward(learner.network, actor.params, actor.statistics, observation, *keys)
 

@@ -1,4 +1,4 @@
-"""Q-learning from a replay, common to DQN, C51 and Rainbow.
+"""Q-learning from a replay, common to DQN, C51, QR-DQN, IQN and Rainbow.
 
 Many environments play at once. The ratio of transitions trained on to transitions played is that of
 the papers, with more or larger batches (Stooke & Abbeel 2018, section 3.2). The loss of a
@@ -47,7 +47,7 @@ from jaxrl.types import (
 
 
 class Draws(NamedTuple):
-    """How many quantiles a network draws of an action's return."""
+    """The numbers of quantiles that a network draws of an action's return."""
 
     acting: int  # K, to choose an action
     target: int  # N', of the bootstrap
@@ -66,7 +66,7 @@ class Method(NamedTuple):
     distributions: Callable[[PyTree], jax.Array]  # outputs f32[B, A(, N)] -> f32[B, A, N]
     # (G f32[B], γᵐ f32[B], outputs for the bootstrap's action f32[B(, N)]) -> f32[B(, N)]
     target: Callable[[jax.Array, jax.Array, PyTree], jax.Array]
-    # (target, outputs for the action taken, f32[B(, N)] both) -> losses f32[B], priorities f32[B]
+    # (target f32[B(, N')], outputs for the action taken f32[B(, N)]) -> losses, priorities f32[B]
     error: Callable[[jax.Array, PyTree], tuple[jax.Array, jax.Array]]
     loss_name: str  # in the log
     # Of a network that draws quantiles: it is called with the key of each, key[B, N], where agents
@@ -143,8 +143,8 @@ def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array)
 def predict(setup: Setup, actor: ActorState, observation: jax.Array) -> Prediction:
     """Returns the policy of evaluation and the returns of observations u8[B, 84, 84, 4].
 
-    A noisy network predicts by its mean weights, so its probabilities are those of a game without
-    noise, which `act` does not play.
+    A noisy network predicts by its mean weights, and one of drawn quantiles by even levels, so its
+    probabilities are those of a game without draws, which `act` does not play.
     """
     method = setup.method
     outputs = actor_outputs(setup.learner, actor, observation)
@@ -161,7 +161,7 @@ def make_batch(
     transitions: buffer.Transitions,
     key: jax.Array,
 ) -> Batch:
-    """Returns transitions [B] with their targets; `actor` selects actions for double Q-learning."""
+    """Returns transitions [B] with their targets; `actor` is the online network's."""
     size, next_observation = len(transitions.action), transitions.next_observation
     keys: list[PyTree] = [None] * 3
     if setup.draws:

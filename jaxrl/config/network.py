@@ -35,7 +35,8 @@ class NetworkConfig:
     """impala: rows and columns that adaptive max pooling leaves of the last image, each the largest
     of its part; 0 leaves the image (Beyond the Rainbow has 6)"""
     units: CountOrZero = 0
-    """units of the layer above the convolutions, of each stream; 0 takes the torso's"""
+    """units of the layer above the convolutions, without a core of each stream; 0 takes the
+    torso's"""
     init: Literal["orthogonal", "uniform"] = "orthogonal"
     """orthogonal: gain sqrt(2), policy 0.01, value 1; uniform: +-1/sqrt(fan in), as Torch 7"""
     dueling: bool = False
@@ -45,7 +46,8 @@ class NetworkConfig:
     which begin as that paper's, not by `init`; set epsilon to 0 with it"""
     layer_norm: bool = False
     """normalize over the channels after every layer below the heads (PQN, Gallici 2025); impala:
-    after the first convolution of each section and the layer above the convolutions"""
+    after the first convolution of each section and the layer above the convolutions; not the
+    embedding of iqn"""
     normalize_observations: bool = False
     """normalize each pixel by its running mean and standard deviation (CuLE)"""
     skip_blank_frames: bool = False

@@ -111,6 +111,13 @@ def _check_engine(config: Config) -> None:
 
 def _check_frames(config: Config) -> None:
     network, env = config.network, config.env
+    if network.torso != "impala" and (
+        network.width != 1 or network.spectral_norm or network.max_pool
+    ):
+        raise UserError(
+            "network.width, network.spectral_norm and network.max_pool: only impala has them; drop "
+            "them, or take network.torso = 'impala'"
+        )
     if network.torso not in TORSOS.builtin:
         extensions.torso(network.torso)  # who asks for a broken one gets its error
         return
@@ -119,11 +126,6 @@ def _check_frames(config: Config) -> None:
         if network.first_stride != 4 or network.extra_layers:
             raise UserError("network.first_stride and network.extra_layers: impala has none")
         return
-    if network.width != 1 or network.spectral_norm or network.max_pool:
-        raise UserError(
-            "network.width, network.spectral_norm and network.max_pool: only impala has them; drop "
-            "them, or take network.torso = 'impala'"
-        )
     if network.first_stride != 4 and network.torso not in HAS_FIRST_STRIDE:
         raise UserError(f"network.first_stride: {network.torso} has strides of its own; drop it")
     for name in ("frame_height", "frame_width"):

@@ -51,7 +51,7 @@ class ValueConfig(ActionValueConfig):
     epsilon_start: Fraction = 1.0
     """probability of a random action at the first step"""
     epsilon_end: Fraction = 0.01
-    """probability of a random action after epsilon_decay_steps"""
+    """probability of a random action after epsilon_decay_steps, or which it nears"""
     epsilon_decay_steps: Count = 1_000_000
     """agent steps over which epsilon falls linearly, or the time constant of its fall"""
     epsilon_schedule: Literal["linear", "geometric"] = "linear"
@@ -115,9 +115,7 @@ class ReplayConfig(AlgorithmConfig):
     """transitions are drawn as their last error to this power (Schaul 2016's alpha); 0 draws all
     alike"""
     importance_exponent: Fraction = 0.4
-    """how far weights make up for that, at the start (beta)"""
-    importance_exponent_end: Fraction = 1.0
-    """the same at total_steps, to which it moves linearly"""
+    """how far weights make up for that (beta); but for r2d2 at the start alone"""
 
     @property
     def steps_per_item(self) -> int:
@@ -215,6 +213,9 @@ class QLearningConfig(ReplayConfig, ValueConfig):
 
     can_be_noisy: ClassVar[bool] = True
 
+    importance_exponent_end: Fraction = 1.0
+    """importance_exponent at total_steps, to which it moves linearly"""
+
     @property
     def munchausen(self) -> Munchausen | None:
         """The Munchausen targets; None without them."""
@@ -251,6 +252,11 @@ class SoftQLearningConfig(QLearningConfig):
     def check(self, num_envs: int) -> None:
         """Refuses Munchausen targets of two networks. Raises `UserError`."""
         super().check(num_envs)
+        if self.munchausen_network == "online" and not self.munchausen:
+            raise UserError(
+                "agent.munchausen_network = 'online': nothing is added to the reward: take "
+                "agent.munchausen_scale = 0.9, or drop it"
+            )
         if self.munchausen and self.double_q:
             raise UserError(
                 "agent.double_q = true: Munchausen targets have no best action: drop it, or "

@@ -27,8 +27,8 @@ def uniform_fan_in(fan_in: int) -> nn.initializers.Initializer:
 def largest_singular_value(matrix: jax.Array) -> jax.Array:
     """Returns σ = uᵀ W v of a matrix f32[M, N], whose gradient is u vᵀ (Miyato 2018, section 2.1).
 
-    v is the first eigenvector of WᵀW, from which squaring it eight times leaves hardly anything
-    else: as 256 power iterations from any start, so that no vector need be kept between steps.
+    Squaring WᵀW eight times leaves hardly anything but its first eigenvector v, as 256 power
+    iterations from any start do, so that no vector need be kept between steps.
     """
     fixed = jax.lax.stop_gradient(matrix)
     power = jnp.matmul(fixed.T, fixed, precision=jax.lax.Precision.HIGHEST)
@@ -37,7 +37,7 @@ def largest_singular_value(matrix: jax.Array) -> jax.Array:
         power = jnp.matmul(power, power, precision=jax.lax.Precision.HIGHEST)
     v = power[:, jnp.argmax(jnp.diagonal(power))]
     v = v / jnp.maximum(jnp.linalg.norm(v), SMALLEST)
-    u = fixed @ v
+    u = jnp.matmul(fixed, v, precision=jax.lax.Precision.HIGHEST)
     u = u / jnp.maximum(jnp.linalg.norm(u), SMALLEST)
     return jnp.sum(u[:, None] * matrix * v)
 

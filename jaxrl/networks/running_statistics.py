@@ -102,16 +102,26 @@ def _add_frames(
     x = frames.reshape(-1, *frames.shape[-2:], 1).astype(jnp.uint32)
     # A frame without light adds nothing to the sums.
     frames_here = x.any((1, 2, 3)).sum(dtype=jnp.uint32) if skip_blank else jnp.uint32(len(x))
-    total, squares, count = sum_over_devices((*_sums(x), frames_here))
-    number = jnp.maximum(count, 1)
-    center = (total + number // 2) // number  # the byte closest to the mean
+    sums = sum_over_devices((*_sums(x), frames_here))
+    # A loop of one round, or of none without frames, is compiled by itself. Outside of one, which
+    # products become part of a sum without rounding depends on the sums' way here, so on devices.
+    rounds = (sums[2] > 0).astype(jnp.int32)
+    return jax.lax.fori_loop(0, rounds, lambda _, before: _merge_sums(before, *sums), statistics)
+
+
+def _merge_sums(
+    statistics: RunningStatistics, total: jax.Array, squares: jax.Array, count: jax.Array
+) -> RunningStatistics:
+    """Adds `count` > 0 frames by Σx and Σx² of their bytes, u32[84, 84, 1]."""
+    center = (total + count // 2) // count  # the byte closest to the mean
     # Integers of 32 bits wrap: Σx² may, Σ(x - c)² has not once the multiples of 2³² cancel.
     first = jax.lax.bitcast_convert_type(total - center * count, jnp.int32)
     second = squares + center * (center * count - 2 * total)
-    offset = first / number.astype(jnp.float32)
+    number = count.astype(jnp.float32)
+    offset = first / number
     mean = (center + offset) / 255
-    variance = (second / number.astype(jnp.float32) - jnp.square(offset)) / 255**2
-    return merge_statistics(statistics, mean, variance, count.astype(jnp.float32))
+    variance = (second / number - jnp.square(offset)) / 255**2
+    return merge_statistics(statistics, mean, variance, number)
 
 
 def _sums(x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -44,7 +44,8 @@ def bonus(
 def soft_bootstrap(outputs: PyTree, values: jax.Array, temperature: float) -> PyTree:
     """Returns Σₐ π(a|s) (z(s, a) - τ log π(a|s)), for each quantile: f32[B, A(, N)] -> f32[B(, N)].
 
-    `values` are f32[B, A], of the same states.
+    `values` are f32[B, A], of the same states. Of a record with levels of quantiles, too, only the
+    quantiles mean anything.
     """
     scaled = log_policy(values, temperature)
     policy = jnp.exp(scaled / temperature)

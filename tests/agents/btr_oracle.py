@@ -220,7 +220,7 @@ def equations(setup, rows):
             huber = jnp.where(size <= 1, 0.5 * delta**2, size - 0.5)
             weight = jnp.abs(level[:, i, None] - (delta < 0))
             total += jnp.sum(importance * jnp.mean(weight * huber, axis=1)) / BATCH
-            priority += size.mean(axis=1)
+            priority += size.mean(axis=1) / z.shape[1]
         return total, priority
 
     loss = jax.jit(loss)

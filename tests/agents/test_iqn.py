@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxrl.agents import make_agent, q_learning
+from jaxrl.agents import q_learning
 from jaxrl.agents.iqn import agent as iqn
 from jaxrl.agents.iqn.settings import IQNConfig
-from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.networks.actors import forward, init_params
 from jaxrl.networks.heads import QuantileNetwork, Quantiles
+from jaxrl.networks.running_statistics import init_statistics
+from jaxrl.replay import buffer
+from jaxrl.types import ActorState
 from tests.agents import btr_oracle
-from tests.agents.test_c51 import SPEC
 from tests.agents.test_dqn import updated
 from tests.conftest import recipe_file
 
@@ -46,9 +47,9 @@ def test_hand_worked_target_and_loss():
     assert float(loss(value)) == 1 / 2 + 5 / 8
     # Slopes are clipped errors, times the same weights: -(1/4 + 1/4) / 2 and -(-1/4 + 3/4) / 2.
     np.testing.assert_array_equal(jax.grad(loss)(value), [[-0.25, -0.25]])
-    # |1|, |4| and |-1|, |2|: the means over targets are added over quantiles.
+    # |1|, |4| and |-1|, |2|: a mean, so that more quantiles do not reach the limit of priorities.
     priority = METHOD.error(target, Quantiles(value, level))[1]
-    np.testing.assert_array_equal(priority, [2.5 + 1.5])
+    np.testing.assert_array_equal(priority, [2.0])
 
 
 def test_loss_equals_rlax():
@@ -100,30 +101,43 @@ def test_the_network_equals_its_equations(noisy):
     np.testing.assert_allclose(outputs.value, np.swapaxes(value, 1, 2), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
-def test_each_use_draws_its_own_number_of_levels(monkeypatch):
+def test_each_use_draws_its_own_number_of_levels():
+    config = load(recipe_file("btr_fast"))
+    numbers = {"num_quantiles": 3, "target_quantiles": 4, "acting_quantiles": 5}
+    config = config.replaced(env={"frame_height": 36, "frame_width": 36}, agent=numbers)
+    setup, params = btr_oracle.setup_of(config, 2, (36, 36), 3)
     counts = []
-    plain = QuantileNetwork.__call__
 
     def call(self, x, keys=None):
         counts.append(None if keys is None else keys.shape[1])
         return plain(self, x, keys)
 
-    monkeypatch.setattr(QuantileNetwork, "__call__", call)
-    config = load(recipe_file("btr_fast")).replaced(game="catch", num_envs=4)
-    numbers = {"num_quantiles": 3, "target_quantiles": 4, "acting_quantiles": 5}
-    agent = dataclasses.replace(config.agent, batch_size=8, training_intensity=2.0, **numbers)
-    config = dataclasses.replace(config, agent=agent)
-    made = make_agent(resolve(config), SPEC._replace(num_envs=4))
-    state = jax.eval_shape(made.init, jax.random.key(0))
-    counts.clear()
-    stacks = jnp.zeros((4, *SPEC.frame_shape, 4), jnp.uint8)
-    jax.eval_shape(made.act, state.actor, stacks, jax.random.split(jax.random.key(0), 4))
-    assert counts == [5]
-    counts.clear()
-    jax.eval_shape(made.predict, state.actor, stacks)
-    assert counts == [None]
+    plain = QuantileNetwork.__call__
+    actor = ActorState(params[0], init_statistics(config.network, (36, 36)), jnp.int32(0))
+    rows = jnp.zeros(2)
+    data = buffer.Transitions(IMAGES, jnp.zeros(2, jnp.int32), rows, rows, IMAGES, rows == 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(QuantileNetwork, "__call__", call)
+        batch = jax.eval_shape(
+            lambda key: btr_oracle.on_device(
+                lambda: q_learning.make_batch(setup, actor, params[1], data, key)
+            ),
+            jax.random.key(0),
+        )
+        assert counts == [4, 5]  # of the target network, and of the log-probability
+        assert (batch.target.shape, batch.keys.shape) == ((2, 4), (2, 3))
+        row = jax.random.split(jax.random.key(0), 2)
+        jax.eval_shape(lambda: q_learning.act(setup, actor, IMAGES, row))
+        jax.eval_shape(lambda: q_learning.predict(setup, actor, IMAGES))
+        assert counts[2:] == [5, None]
+
+
+def test_layers_of_bfloat16_have_quantiles_of_float32():
+    network, params = small_network(noisy=True, dtype="bfloat16")
+    outputs = forward(network, params, (), IMAGES, row_keys(5))
+    assert outputs.value.dtype == outputs.level.dtype == jnp.float32
+    exact, _ = btr_oracle.quantiles(network.config, params, IMAGES, row_keys(5))
+    np.testing.assert_allclose(outputs.value, np.swapaxes(exact, 1, 2), atol=0.1)
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from jaxrl.config.algorithms import SHIPPED
+from jaxrl.config.network import TORSOS
 from jaxrl.runs import metrics
 from tests.survival import ROOT, environment
 
@@ -104,8 +106,8 @@ def test_its_algorithm_learns_its_game(package):
     entries.write_text(entries.read_text().partition("[jaxrl.torsos]")[0])
     told = run(package, "play", "mine.safetensors", status=2)
     missing = (
-        "'mine.safetensors/config.toml': network.torso = 'patches': must be one of nips, nature, "
-        "impala; no installed package registers it in jaxrl.torsos\n"
+        "'mine.safetensors/config.toml': network.torso = 'patches': must be one of "
+        f"{', '.join(TORSOS.builtin)}; no installed package registers it in jaxrl.torsos\n"
     )
     assert missing in told
     assert told.count("\n") == 1
@@ -147,7 +149,7 @@ def test_a_population_trains_its_torso(package):
          "jaxrl_example.py must define one subclass of AlgorithmConfig, and defines 0"),
         (["train", "--config", "no_module.toml"], "must name a module"),
         (["train", "--config", "absent.toml"],
-         "that has it, or take one of a2c, ppo, vtrace, dqn, c51, r2d2, nstep_q, pqn, broken"),
+         f"that has it, or take one of {', '.join(SHIPPED)}, broken"),
     ],
 )  # fmt: skip
 @pytest.mark.slow

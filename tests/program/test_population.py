@@ -75,6 +75,7 @@ def test_members_equal_runs_alone():
         ("ppo_pong", "strict", 4, 1),
         ("vtrace_cpu", "overlapped", 20, 1),
         ("rainbow", "strict", 12, 1),
+        ("btr_fast", "strict", 12, 1),
         ("pqn", "strict", 4, 1),
         ("a2c_fast", "strict", 12, 2),
         ("vtrace_cpu", "overlapped", 12, 2),

@@ -5,9 +5,9 @@ The loss of a transition compares every quantile with every target,
 L = Σᵢ meanⱼ |τᵢ - 1{δᵢⱼ < 0}| · huber(δᵢⱼ),  δᵢⱼ = G + γᵐ · z⁻ⱼ(s', a*) - zᵢ(s, a)
 
 with the quantile zᵢ at the level τᵢ, and z⁻ⱼ of the target network at other levels. An action's
-value is the mean of its quantiles; a* has the best among those of the target. A priority is
-Σᵢ meanⱼ |δᵢⱼ|. With priorities, noise, dueling streams and Munchausen targets on a wider residual
-network this is Beyond the Rainbow (Clark 2024).
+value is the mean of its quantiles; a* is the action that the target network values most, or for
+double Q-learning the online one. A priority is the mean of |δᵢⱼ|. With priorities, noise, dueling
+streams and Munchausen targets on a wider residual network this is Beyond the Rainbow (Clark 2024).
 """
 
 import jax
@@ -31,7 +31,7 @@ def error(target: jax.Array, chosen: Quantiles) -> tuple[jax.Array, jax.Array]:
     """Returns losses and priorities f32[B] of quantiles [B, N] from targets f32[B, N']."""
     delta = quantiles.differences(target, chosen.value)
     losses = quantiles.huber_loss(delta, chosen.level)
-    return losses, jnp.sum(jnp.mean(jnp.abs(delta), axis=2), axis=1)
+    return losses, jnp.mean(jnp.abs(delta), axis=(1, 2))
 
 
 def method(settings: IQNConfig) -> q_learning.Method:

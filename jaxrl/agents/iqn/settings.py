@@ -13,6 +13,6 @@ class IQNConfig(SoftQLearningConfig):
     num_quantiles: Count = 64
     """quantiles that are drawn of the return of the action taken (N)"""
     target_quantiles: Count = 64
-    """quantiles that are drawn of the bootstrap (N')"""
+    """quantiles that are drawn of the return that follows (N')"""
     acting_quantiles: Count = 32
     """quantiles whose mean is an action's value, where actions are chosen (K)"""

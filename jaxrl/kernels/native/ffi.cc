@@ -85,7 +85,7 @@ ffi::Error pool_gradient(ffi::ThreadPool pool, Bytes places, In gradient, Out im
 
 }  // namespace
 
-// All else is hidden: see FLAGS in runtime/native_library.py.
+// All else of ours is hidden: see FLAGS in runtime/native_library.py.
 #pragma GCC visibility push(default)
 
 extern "C" int jaxrl_lanes() { return kLanes; }

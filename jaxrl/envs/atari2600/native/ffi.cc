@@ -152,7 +152,7 @@ ffi::Error recv_without_stream(i64 number, Token old, NewToken token, Arrays... 
 #define JAXRL_ROWS NewFrames, Numbers, Numbers, Flags, Flags, Flags, Flags
 #define JAXRL_STREAM ffi::Ffi::Bind().Ctx<ffi::PlatformStream<DriverHandle>>()
 
-// All else is hidden: see FLAGS in runtime/native_library.py.
+// All else of ours is hidden: see FLAGS in runtime/native_library.py.
 #pragma GCC visibility push(default)
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_send, send_call, ffi::Ffi::Bind() JAXRL_SEND);

@@ -179,7 +179,7 @@ ffi::Error step_without_stream(Arguments... arguments) {
 
 }  // namespace
 
-// All else is hidden: see FLAGS in runtime/native_library.py.
+// All else of ours is hidden: see FLAGS in runtime/native_library.py.
 #pragma GCC visibility push(default)
 
 #define JAXRL_STEP_ARGUMENTS \

@@ -5,7 +5,7 @@
 
 #include "vector/engine.h"
 
-// All else is hidden: see FLAGS in runtime/native_library.py.
+// All else of ours is hidden: see FLAGS in runtime/native_library.py.
 #pragma GCC visibility push(default)
 
 extern "C" {

@@ -64,7 +64,7 @@ inline std::vector<std::pair<const char*, i32>> registers_of(const Console& cons
 
 }  // namespace jaxrl
 
-// All else is hidden: see FLAGS in runtime/native_library.py.
+// All else of ours is hidden: see FLAGS in runtime/native_library.py.
 #pragma GCC visibility push(default)
 
 extern "C" {
