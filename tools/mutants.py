@@ -320,7 +320,7 @@ middle-half-is-wider: analysis/test_statistics.py::test_aggregates_are_those_of_
 # networks/torsos.py
 planes-ignored:
     envs/test_colors.py::test_every_agents_first_layer_has_a_channel_for_each_plane_of_each_frame
-    x = planes_last(x, self.planes) => x = x
+    x = planes_last(x, planes) => x = x
 # kernels/native/tiles.h
 kernels-never-rectify:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64

@@ -89,6 +89,8 @@ def describe(bounds: tuple[Any, ...]) -> str:
     above = [bound.gt for bound in bounds if isinstance(bound, Gt)]
     if least and most:
         return f"between {least[0]} and {most[0]}"
+    if most:
+        return f"at most {most[0]}"
     return f"at least {least[0]}" if least else f"above {above[0]}" if above else ""
 
 
@@ -113,7 +115,8 @@ def _check_value(name: str, value: Any, bounds: tuple[Any, ...]) -> None:
             case Ge(least) if not value >= least and any(isinstance(b, Le) for b in bounds):
                 raise UserError(f"{name} = {value}: must lie {describe(bounds)}")
             case Le(most) if not value <= most:
-                raise UserError(f"{name} = {value}: must lie {describe(bounds)}")
+                must = "lie" if any(isinstance(b, Ge) for b in bounds) else "be"
+                raise UserError(f"{name} = {value}: must {must} {describe(bounds)}")
             case Ge(least) if not value >= least:  # nan is refused too
                 raise UserError(f"{name} = {value}: must be at least {least}")
             case Gt(least) if not value > least:

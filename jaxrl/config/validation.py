@@ -111,13 +111,13 @@ def _check_engine(config: Config) -> None:
 
 def _check_frames(config: Config) -> None:
     network, env = config.network, config.env
-    if network.torso != "impala" and (
-        network.width != 1 or network.spectral_norm or network.max_pool
-    ):
-        raise UserError(
-            "network.width, network.spectral_norm and network.max_pool: only impala has them; drop "
-            "them, or take network.torso = 'impala'"
-        )
+    for name, plain in (("width", 1), ("spectral_norm", False), ("max_pool", 0)):
+        value = getattr(network, name)
+        if network.torso != "impala" and value != plain:
+            raise UserError(
+                f"network.{name} = {shown(value)}: only impala has it; drop it, or take "
+                "network.torso = 'impala'"
+            )
     if network.torso not in TORSOS.builtin:
         extensions.torso(network.torso)  # who asks for a broken one gets its error
         return

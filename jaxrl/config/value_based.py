@@ -115,7 +115,7 @@ class ReplayConfig(AlgorithmConfig):
     """transitions are drawn as their last error to this power (Schaul 2016's alpha); 0 draws all
     alike"""
     importance_exponent: Fraction = 0.4
-    """how far weights make up for that (beta); but for r2d2 at the start alone"""
+    """how far weights make up for that (beta), at the start; of r2d2 always"""
 
     @property
     def steps_per_item(self) -> int:

@@ -64,6 +64,8 @@ def test_munchausen_targets_have_no_best_action():
     with pytest.raises(UserError, match=r"agent.double_q = true: Munchausen targets"):
         check(config)
     check(config.replaced(agent={"double_q": False}))
+    with pytest.raises(UserError, match=r"munchausen_clip = 1.0: must be at most 0$"):
+        check(config.replaced(agent={"double_q": False, "munchausen_clip": 1.0}))
     alone = {"double_q": False, "munchausen_scale": 0.0, "munchausen_network": "online"}
     with pytest.raises(UserError, match="munchausen_network = 'online': nothing is added"):
         check(config.replaced(agent=alone))

@@ -251,7 +251,7 @@ def test_every_key_of_metrics_stands_in_the_page_and_no_other(tmp_path):
     assert main(["train", *options, *evaluated, "--run-dir", str(tmp_path / "x")]) == 0
     lines = (tmp_path / "x" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     exist = set().union(*(json.loads(line) for line in lines))
-    recipes = ("a2c_fast", "ppo_pong", "vtrace_cpu", "dqn", "c51_fast", "rainbow", "btr_fast",
+    recipes = ("a2c_fast", "ppo_pong", "vtrace_cpu", "dqn", "c51_fast", "rainbow", "qr_dqn_fast",
                "nstep_q", "pqn")  # fmt: skip
     exist = exist.union(*map(logged, recipes))
     golden = list((ROOT / "tests" / "integration" / "golden").glob("*/metrics.jsonl"))

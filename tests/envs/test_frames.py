@@ -130,9 +130,9 @@ def test_networks_follow(network, shape, units):
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
         ({}, {"torso": "impala", "max_pool": 7}, "6 pixels are left of env.frame_height = 44"),
         ({"env": {"frame_width": 36}}, {"torso": "impala", "max_pool": 6}, "take 5 or fewer"),
-        ({}, {"torso": "nature", "width": 2}, "only impala has them"),
-        ({}, {"torso": "nips", "spectral_norm": True}, "only impala has them"),
-        ({}, {"torso": "gamma", "max_pool": 6}, "only impala has them"),
+        ({}, {"torso": "nature", "width": 2}, "network.width = 2: only impala has it"),
+        ({}, {"torso": "nips", "spectral_norm": True}, "spectral_norm = true: only impala"),
+        ({}, {"torso": "gamma", "max_pool": 6}, "max_pool = 6: only impala has it"),
         ({}, {"torso": "gamma", "first_stride": 2}, "gamma has strides of its own; drop it"),
         ({"env": {"frame_height": 24}}, {"torso": "gamma"}, "nothing is left of it after"),
         (

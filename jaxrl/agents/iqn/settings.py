@@ -8,7 +8,7 @@ from jaxrl.config.value_based import SoftQLearningConfig
 
 @dataclass(frozen=True)
 class IQNConfig(SoftQLearningConfig):
-    """Implicit quantile networks (Dabney 2018); with all of its options Beyond the Rainbow."""
+    """Implicit quantile networks (Dabney 2018), also of Beyond the Rainbow (Clark 2024)."""
 
     num_quantiles: Count = 64
     """quantiles that are drawn of the return of the action taken (N)"""
