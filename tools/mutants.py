@@ -360,11 +360,8 @@ quantiles-not-drawn-again: agents/test_iqn.py::test_an_update_of_btr_equals_floa
 quantiles-of-another-use: agents/test_iqn.py::test_each_use_draws_its_own_number_of_levels
     ("target", "acting", "online") => ("online", "acting", "target")
 importance-always-to-one:
-    agents/test_iqn.py::test_an_update_uses_other_levels_for_target_policy_and_loss
+    agents/test_iqn.py::test_an_update_of_btr_fast_sets_priorities_and_keeps_the_importance
     return start + share * (end - start) => return start + share * (1 - start)
-# agents/iqn/agent.py
-iqn-priority-of-the-loss: agents/test_iqn.py::test_hand_worked_target_and_loss
-    return losses, jnp.mean(jnp.abs(delta), axis=(1, 2)) => return losses, losses
 # networks/heads.py
 iqn-levels-added: agents/test_iqn.py::test_the_network_equals_its_equations
     x = x[:, None] * embedding => x = x[:, None] + embedding
@@ -392,6 +389,8 @@ munchausen-no-entropy:
 quantile-levels-turned: ops/test_quantiles.py::test_hand_worked_loss
     weight = jnp.abs(levels[..., None] - (delta < 0)) =>
     weight = jnp.abs(levels[..., None] - (delta > 0))
+quantile-priority-of-the-loss: agents/test_iqn.py::test_hand_worked_target_and_loss
+    jnp.mean(jnp.abs(delta), axis=(1, 2)) => huber_loss(delta, levels)
 quantile-edges: ops/test_quantiles.py::test_levels_are_the_middles_of_equal_parts
     + 0.5) / count => + 1.0) / count
 # envs/atari2600/native/console/game.h

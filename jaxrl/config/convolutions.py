@@ -1,4 +1,4 @@
-"""The torsos that are chains of convolutions: their layers, and the units above them."""
+"""The convolutions of the torsos, and the units above them."""
 
 from typing import NamedTuple
 
@@ -32,6 +32,9 @@ CONVOLUTIONS: dict[str, tuple[tuple[Convolution, ...], int]] = {
     ),
 }
 HAS_FIRST_STRIDE = ("nips", "nature")
+# The deep network of Espeholt 2018, figure 3: filters of its sections, of which each halves the
+# image, and the units above them.
+IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256
 
 
 def convolutions(network: NetworkConfig) -> tuple[tuple[Convolution, ...], int]:

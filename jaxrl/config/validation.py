@@ -6,7 +6,7 @@ from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
 from jaxrl.config.algorithms import algorithm_config, that
-from jaxrl.config.convolutions import HAS_FIRST_STRIDE, convolutions
+from jaxrl.config.convolutions import HAS_FIRST_STRIDE, IMPALA_FILTERS, convolutions
 from jaxrl.config.network import TORSOS
 from jaxrl.config.plan import resolve, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, Config, EnvConfig
@@ -15,7 +15,6 @@ from jaxrl.config.variations import shown
 from jaxrl.errors import UserError, nearest
 from jaxrl.formatting import listed
 
-IMPALA_HALVINGS = 3  # of an image, one in each section
 ENGINES = ("auto", "envpool", "atari2600", "catch")
 
 
@@ -142,7 +141,7 @@ def _check_frames(config: Config) -> None:
 def _check_pooling(config: Config) -> None:
     env, most = config.env, config.network.max_pool
     for name in ("frame_height", "frame_width"):
-        left = -(-getattr(env, name) // 2**IMPALA_HALVINGS)
+        left = -(-getattr(env, name) // 2 ** len(IMPALA_FILTERS))
         if most > left:
             raise UserError(
                 f"network.max_pool = {most}: {left} pixels are left of env.{name} = "

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels.convolution import Pixels
 from jaxrl.networks.core import RecurrentCore
-from jaxrl.networks.layers import Dense, NoisyDense
-from jaxrl.networks.torsos import Torso, activated, features
+from jaxrl.networks.layers import Dense
+from jaxrl.networks.torsos import Torso, activated, dense, features
 from jaxrl.ops import batches, quantiles
 from jaxrl.types import PyTree, RecurrentObservation
 
@@ -97,9 +97,7 @@ class ActionValueNetwork(nn.Module):
             return ActionValues(self._after_core(features), core)
 
         def head(features: int, number: int, x: jax.Array) -> jax.Array:
-            if self.config.noisy:
-                return NoisyDense(features, number)(x, noise)
-            return Dense(features, 1.0, self.config.init)(x)
+            return dense(self.config, features, 1.0, number, x, noise)
 
         torso = Torso(self.config, self.planes, streams=2 if self.config.dueling else 1)
         streams = torso(x, noise)
@@ -164,14 +162,9 @@ class QuantileNetwork(nn.Module):
         embedding = nn.relu(Dense(x.shape[-1], 2**0.5, config.init)(cosines))
         x = x[:, None] * embedding  # [B, N, F]
 
-        def layer(outputs: int, gain: float, number: int, x: jax.Array) -> jax.Array:
-            if config.noisy:
-                return NoisyDense(outputs, number)(x, noise)
-            return Dense(outputs, gain, config.init)(x)
-
         def stream(outputs: int, number: int) -> jax.Array:
-            hidden = activated(config, layer(units, 2**0.5, number, x))
-            return layer(outputs, 1.0, number + 2, hidden.astype(jnp.float32))
+            hidden = activated(config, dense(config, units, 2**0.5, number, x, noise))
+            return dense(config, outputs, 1.0, number + 2, hidden.astype(jnp.float32), noise)
 
         value = stream(self.num_actions, 0)
         if config.dueling:

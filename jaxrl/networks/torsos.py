@@ -7,14 +7,17 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl import extensions
-from jaxrl.config.convolutions import CONVOLUTIONS, convolutions
+from jaxrl.config.convolutions import (
+    CONVOLUTIONS,
+    IMPALA_FILTERS,
+    IMPALA_UNITS,
+    convolutions,
+)
 from jaxrl.config.network import TORSOS, NetworkConfig
 from jaxrl.errors import UserError, first_line
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import has_kernels
 from jaxrl.networks.layers import Conv, Dense, NoisyDense, adaptive_max_pool, max_pool
-
-IMPALA_FILTERS, IMPALA_UNITS = (16, 32, 32), 256  # Espeholt 2018, figure 3, the deep network
 
 
 class ImpalaSection(nn.Module):
@@ -47,6 +50,24 @@ class ImpalaSection(nn.Module):
 def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
     """Returns the outputs of a layer, normalized if so configured, then rectified; in a module."""
     return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if config.layer_norm else x)
+
+
+def dense(
+    config: NetworkConfig, features: int, gain: float, number: int, x: jax.Array, noise: Any
+) -> jax.Array:
+    """Maps [B, ..., C] to [B, ..., features] by a layer with noise if so configured; in a module.
+
+    Args:
+      config: the network's.
+      features: numbers of the output.
+      gain: of the orthogonal initialization.
+      number: of the layer in the network, for its noise.
+      x: inputs.
+      noise: key[B], or None for mean weights.
+    """
+    if config.noisy:
+        return NoisyDense(features, number)(x, noise)
+    return Dense(features, gain, config.init)(x)
 
 
 def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, int]:
@@ -142,10 +163,6 @@ class Torso(nn.Module):
     def __call__(self, x: Any, noise: Any = None) -> tuple[jax.Array, ...]:
         """Maps f32[B, 84, 84, 4] from `normalize`, or `Pixels`, to one f32[B, units] per stream."""
         x, units = features(self.config, self.planes, x)
-        hidden = []
-        for number in range(self.streams):
-            if self.config.noisy:
-                hidden.append(NoisyDense(units, number)(x, noise))
-            else:
-                hidden.append(Dense(units, 2**0.5, self.config.init)(x))
-        return tuple(activated(self.config, layer).astype(jnp.float32) for layer in hidden)
+        config = self.config
+        hidden = [dense(config, units, 2**0.5, n, x, noise) for n in range(self.streams)]
+        return tuple(activated(config, layer).astype(jnp.float32) for layer in hidden)

@@ -15,6 +15,20 @@ def differences(target: jax.Array, quantiles: jax.Array) -> jax.Array:
     return target[:, None, :] - quantiles[:, :, None]
 
 
+def error(
+    target: jax.Array, quantiles: jax.Array, levels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Returns `huber_loss` and the priority, the mean of |δᵢⱼ|; both f32[B].
+
+    Args:
+      target: f32[B, M].
+      quantiles: f32[B, N].
+      levels: f32[N] or f32[B, N], τ of the quantiles.
+    """
+    delta = differences(target, quantiles)
+    return huber_loss(delta, levels), jnp.mean(jnp.abs(delta), axis=(1, 2))
+
+
 def huber_loss(delta: jax.Array, levels: jax.Array) -> jax.Array:
     """Returns the quantile Huber loss, whose slope is at most 1 (QR-DQN, Dabney 2018, eq. 10).
 

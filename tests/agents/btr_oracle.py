@@ -118,13 +118,17 @@ def in_float64(function):
 quantiles = in_float64(_quantiles)
 
 
-def check_update(config, rows, pixels, actions, tolerance):
-    """Compares an update's loss, priorities and gradients with the equations, part by part."""
+def check_update(config, rows, pixels, actions, tolerance, flips=0.0):
+    """Compares an update's loss, priorities and gradients with the equations, part by part.
+
+    Of millions of units some have inputs so near 0 that float32 has them on the other side: `flips`
+    is the share of a parameter's numbers whose gradient may be further away.
+    """
     random = np.random.default_rng(0)
     setup, params = setup_of(config, rows, pixels, actions)
-    count = min(rows, 16)
+    count = min(rows, 8)
     agent, oracle = jax.jit(functools.partial(agents, setup)), equations(setup, count)
-    loss, gradients, priorities = [], [], []
+    loss, gradients, priorities = [], None, []
     for part in range(rows // count):
         data = buffer.Transitions(
             observation=random.integers(0, 256, (count, *pixels, 4)).astype(np.uint8),
@@ -140,17 +144,21 @@ def check_update(config, rows, pixels, actions, tolerance):
         right = oracle(params, data, importance, keys_of(setup, count, key))
         loss.append((ours[0][0], right[0][0]))
         priorities.append((ours[0][1], right[0][1]))
-        gradients.append((ours[1], right[1]))
+        both = ours[1], right[1]
+        gradients = both if gradients is None else jax.tree.map(np.add, gradients, both)
     np.testing.assert_allclose(*np.sum(loss, axis=0), rtol=1e-4)
     np.testing.assert_allclose(*np.concatenate(priorities, axis=1), rtol=1e-3)
-    ours, right = jax.tree.map(lambda *x: np.sum(x, axis=0), *gradients)
+    ours, right = gradients
     for (path, x), wanted in zip(
         jax.tree_util.tree_leaves_with_path(ours), jax.tree.leaves(right), strict=True
     ):
         scale = np.abs(wanted).max()
         assert scale > 0, jax.tree_util.keystr(path)
-        worst = np.abs(x - wanted).max() / scale
-        assert worst < tolerance, (jax.tree_util.keystr(path), worst)
+        error = np.abs(x - wanted) / scale
+        name, far = jax.tree_util.keystr(path), int((error >= tolerance).sum())
+        distance = np.linalg.norm(x - wanted) / np.linalg.norm(wanted)
+        assert distance < tolerance, (name, distance)
+        assert far <= flips * error.size, (name, far, error.max())
 
 
 def setup_of(config, rows, pixels, actions):

@@ -1,7 +1,6 @@
 """IQN and Beyond the Rainbow: quantiles at levels that are drawn anew for each use."""
 
 import dataclasses
-import os
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +21,10 @@ from jaxrl.types import ActorState
 from tests.agents import btr_oracle
 from tests.agents.test_dqn import updated
 from tests.conftest import recipe_file
+from tests.rotation import THOROUGH
 
 SETTINGS = IQNConfig(num_quantiles=3, target_quantiles=4, acting_quantiles=5)
 METHOD = iqn.method(SETTINGS)
-WHOLE = pytest.mark.skipif(
-    os.environ.get("JAXRL_THOROUGH") != "1", reason="minutes of work: make test-thorough"
-)
 
 
 def test_hand_worked_target_and_loss():
@@ -142,7 +139,7 @@ def test_layers_of_bfloat16_have_quantiles_of_float32():
 
 @pytest.mark.slow
 @pytest.mark.rotating(2)
-def test_an_update_uses_other_levels_for_target_policy_and_loss():
+def test_an_update_of_btr_fast_sets_priorities_and_keeps_the_importance():
     numbers = {"num_quantiles": 3, "target_quantiles": 4, "acting_quantiles": 5}
     state, metrics = updated("btr_fast", 4, rollout_length=4, training_intensity=2.0,
                              n_step=1, **numbers)  # fmt: skip
@@ -154,19 +151,18 @@ def test_an_update_uses_other_levels_for_target_policy_and_loss():
     assert float(metrics["replay/importance_exponent"][0]) == pytest.approx(0.2)
 
 
+SMALL, WHOLE = (4, (48, 40), 5, 0.0), (256, (84, 84), 18, 1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize(
-    ("rows", "pixels", "actions"),
-    [
-        pytest.param(4, (48, 40), 5, id="small"),
-        pytest.param(256, (84, 84), 18, id="whole", marks=WHOLE),
-    ],
+    ("rows", "pixels", "actions", "flips"), [SMALL, WHOLE] if THOROUGH else [SMALL]
 )
-def test_an_update_of_btr_equals_float64(rows, pixels, actions):
+def test_an_update_of_btr_equals_float64(rows, pixels, actions, flips):
     """Loss, priorities and every gradient of btr.toml's own network."""
     config = load(recipe_file("btr"))
-    btr_oracle.check_update(config, rows, pixels, actions, tolerance=2e-3)
+    btr_oracle.check_update(config, rows, pixels, actions, tolerance=2e-3, flips=flips)
 
 
 def test_btr_has_the_papers_number_of_parameters():

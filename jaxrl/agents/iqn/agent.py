@@ -29,9 +29,7 @@ def target(reward: jax.Array, discount: jax.Array, bootstrap: Quantiles) -> jax.
 
 def error(target: jax.Array, chosen: Quantiles) -> tuple[jax.Array, jax.Array]:
     """Returns losses and priorities f32[B] of quantiles [B, N] from targets f32[B, N']."""
-    delta = quantiles.differences(target, chosen.value)
-    losses = quantiles.huber_loss(delta, chosen.level)
-    return losses, jnp.mean(jnp.abs(delta), axis=(1, 2))
+    return quantiles.error(target, chosen.value, chosen.level)
 
 
 def method(settings: IQNConfig) -> q_learning.Method:

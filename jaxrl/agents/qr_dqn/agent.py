@@ -26,9 +26,7 @@ def target(reward: jax.Array, discount: jax.Array, bootstrap: jax.Array) -> jax.
 
 def error(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns losses and priorities f32[B] of quantiles from targets, both f32[B, N]."""
-    delta = quantiles.differences(target, chosen)
-    losses = quantiles.huber_loss(delta, quantiles.midpoints(chosen.shape[-1]))
-    return losses, jnp.mean(jnp.abs(delta), axis=(1, 2))
+    return quantiles.error(target, chosen, quantiles.midpoints(chosen.shape[-1]))
 
 
 def method() -> q_learning.Method:

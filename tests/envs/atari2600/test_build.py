@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -160,7 +159,6 @@ def test_auto_takes_envpool_without_a_compiler(tmp_path):
     assert "install g++" in done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("nm"), reason="nm names a library's symbols")
 @pytest.mark.parametrize(
     "library",
     [
