@@ -2,7 +2,7 @@
 // one handler shall play (tools/emulator_tables.py, jaxrl/envs/atari2600/native/cpu/threaded.h).
 //
 //   g++ -std=c++20 -O2 -iquote jaxrl/envs/atari2600/native tools/instruction_pairs.cc -o /tmp/pairs
-//   /tmp/pairs ROMS 250 pong breakout ... > tools/instruction_pairs.csv
+//   /tmp/pairs ROMS 600 pong breakout ... > tools/instruction_pairs.csv
 //
 // Every game weighs the same: 600 frames of random actions each.
 #include <algorithm>

@@ -38,8 +38,8 @@ struct Bank {
   u32 mask, page;    // addresses that lead here: those that `mask` makes one of 4K from `page` on
   u32 first, count;  // those of them that do nothing when they are read, from `first` on
 
-  bool holds(u32 address) const { return (address & mask) - page < kImage; }
-  bool shows(u32 address) const { return (address & mask) - first < count; }
+  JAXRL_INLINE bool holds(u32 address) const { return (address & mask) - page < kImage; }
+  JAXRL_INLINE bool shows(u32 address) const { return (address & mask) - first < count; }
 };
 
 struct Cartridge {

@@ -18,7 +18,9 @@ using OneByOne = Staged;
 using OneByOne = Plain;
 #endif
 
-// Plays instructions until the frame is over or `most` are played; returns how many were.
+// Plays instructions until the frame is over or `most` are played, or, with `outside`, until the
+// program goes on in the cartridge; returns how many were.
+template <bool outside = false>
 inline u32 play_plainly(Machine& machine, u32 most) {
   Cpu& cpu = machine.console->cpu;
   OneByOne processor{machine, loaded(cpu), cpu.pc};
@@ -26,6 +28,7 @@ inline u32 play_plainly(Machine& machine, u32 most) {
   while (played < most && !machine.frame_over) {
     processor.play_one();
     played++;
+    if (outside && (processor.pc & 0x1000)) break;
   }
   store_registers(cpu, processor.r);
   cpu.pc = (u16)processor.pc;

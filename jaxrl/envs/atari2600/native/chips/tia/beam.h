@@ -63,7 +63,9 @@ JAXRL_SHARED_CODE inline void rebuild(const Tia& tia, Beam& beam, int object) {
   beam.stale &= (u8)~(1u << object);
 }
 
+// Only frames without a picture ask for partners.
 inline void find_partners(Beam& beam) {
+  if (beam.canvas.pixels) return;
   beam.partners = 0;
   for (u32 enabled = beam.enabled; enabled; enabled &= enabled - 1)
     beam.partners |= beam.partners_of[lowest_bit(enabled)];
@@ -71,6 +73,7 @@ inline void find_partners(Beam& beam) {
 
 // To be called when other latches are open.
 JAXRL_SHARED_CODE inline void find_open_pairs(const Tia& tia, Beam& beam) {
+  if (beam.canvas.pixels) return;
   memset(beam.partners_of, 0, sizeof beam.partners_of);
   for (u32 open = beam.needed & ~tia.collisions; open; open &= open - 1) {
     const u8* pair = kPairObjects[lowest_bit(open)];
@@ -93,9 +96,8 @@ inline void find_enabled(const Tia& tia, Beam& beam) {
   find_partners(beam);
 }
 
-inline void latch_collisions(Tia& tia, Beam& beam, i32 from, i32 to) {
-  u32 open = tia_tables::kTables.pairs[beam.enabled] & beam.needed & ~tia.collisions;
-  if (!open) return;
+// Looks at the pairs that are open, of objects that are shown.
+JAXRL_NOINLINE inline void latch_open(Tia& tia, Beam& beam, u32 open, i32 from, i32 to) {
   const Mask part = between(from, to);
   for (; open; open &= open - 1) {
     const int pair = lowest_bit(open);
@@ -112,6 +114,11 @@ inline void latch_collisions(Tia& tia, Beam& beam, i32 from, i32 to) {
       find_open_pairs(tia, beam);
     }
   }
+}
+
+JAXRL_INLINE void latch_collisions(Tia& tia, Beam& beam, i32 from, i32 to) {
+  const u32 open = tia_tables::kTables.pairs[beam.enabled] & beam.needed & ~tia.collisions;
+  if (open) latch_open(tia, beam, open, from, to);
 }
 
 // Draws pixels `from` to `to` of a row.

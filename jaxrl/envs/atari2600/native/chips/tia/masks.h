@@ -15,13 +15,14 @@ inline Mask placed(u64 low, u64 high, u32 pixel) {
   const u32 word = pixel >> 6, shift = pixel & 63;
   const unsigned __int128 first = (unsigned __int128)low << shift;
   const unsigned __int128 second = (unsigned __int128)high << shift;
-  u64 wide[6] = {};
-  wide[word] = (u64)first;
-  wide[word + 1] = (u64)(first >> 64) | (u64)second;
-  wide[word + 2] = (u64)(second >> 64);
+  const u64 a = (u64)first, b = (u64)(first >> 64) | (u64)second, c = (u64)(second >> 64);
+  // Words 0 to 4 of a wider screen, chosen in registers: a vector that is read back from memory
+  // which two numbers have just been written to waits for both.
+  const bool in0 = word == 0, in1 = word == 1;
+  const u64 w0 = in0 ? a : 0, w1 = in0 ? b : in1 ? a : 0, w2 = in0 ? c : in1 ? b : a;
+  const u64 w3 = in0 ? 0 : in1 ? c : b, w4 = in0 || in1 ? 0 : c;
   // Pixel 160 is pixel 0.
-  return {{wide[0] | wide[2] >> 32 | wide[3] << 32, wide[1] | wide[3] >> 32 | wide[4] << 32,
-           wide[2] & 0xFFFFFFFF}};
+  return {{w0 | w2 >> 32 | w3 << 32, w1 | w3 >> 32 | w4 << 32, w2 & 0xFFFFFFFF}};
 }
 
 inline u8 shown_player(const Tia& tia, int player) {

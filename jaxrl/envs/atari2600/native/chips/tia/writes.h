@@ -15,7 +15,8 @@ inline int reset_within(const Tia& tia, int player, i32 pixel) {
   const u32 copies = tia.registers[NUSIZ0 + player] & 7;
   const i32 width = copies == 5 ? 16 : copies == 7 ? 32 : 8;
   for (u32 spaced = kSpaced[copies]; spaced; spaced &= spaced - 1) {
-    const i32 behind = (pixel - tia.position[player] - 16 * lowest_bit(spaced) + 320) % 160;
+    i32 behind = pixel - tia.position[player] - 16 * lowest_bit(spaced);
+    while (behind < 0) behind += kScreenWidth;
     if (behind < 4) return -1;
     if (behind < 4 + width) return 1;
   }
@@ -87,12 +88,17 @@ inline u32 move_all(Tia& tia) {
   return move_each(tia, 0);
 #else
   typedef u8 Bytes __attribute__((vector_size(8)));
+  constexpr u64 kDigits = 0xF0F0F0F0F0;  // of five objects
+  u64 digits;
+  memcpy(&digits, tia.registers + HMP0, 8);
+  digits &= kDigits;
+  if (!digits) return 0;  // as in most lines of most games
+  digits >>= 4;
   Bytes position, motion;
   memcpy(&position, tia.position, 8);
-  memcpy(&motion, tia.registers + HMP0, 8);
-  constexpr Bytes kObjectsOnly = {0xF0, 0xF0, 0xF0, 0xF0, 0xF0, 0, 0, 0};
+  memcpy(&motion, &digits, 8);
   // To the left by HMxx as a signed digit, in bytes that stay positive by 16 more.
-  const Bytes shifted = position + 24 - (((motion & kObjectsOnly) >> 4) ^ 8);
+  const Bytes shifted = position + 24 - (motion ^ 8);
   const Bytes entering = (Bytes)(shifted < 16) & kScreenWidth;
   const Bytes leaving = (Bytes)(shifted >= 16 + kScreenWidth) & kScreenWidth;
   const Bytes pixels = shifted - 16 + entering - leaving;
