@@ -3,28 +3,33 @@
     python -m tools.wheels                              all platforms, into dist/
     python -m tools.wheels --platforms linux-x86_64
     python -m tools.wheels --try-only                   tries those that dist/ has
+    python -m tools.wheels --try-only --every-game      with all cartridges: minutes in QEMU
 
 Clang of the `ziglang` package compiles for every platform, against a C library of 2014 (glibc
 2.17) on Linux; C++'s own library is linked into each. A wheel has a library for each instruction
 set of its platform (`jaxrl.runtime.instruction_sets`), so it needs no compiler where it is used.
 
 An x86-64 wheel is tried in an empty environment without a compiler, each of its instruction sets
-that this processor has. Libraries for Linux on aarch64 play in QEMU, where it is installed
-(`apt-get install qemu-user-static libc6-arm64-cross`). Those for macOS are not tried.
+that this processor has: games are played there, and with this environment's packages beside it an
+agent trains. Libraries for Linux on aarch64 play in QEMU, where it is installed (`apt-get install
+qemu-user-static libc6-arm64-cross`). Those for macOS are not tried.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
+from jaxrl.atari.games import atari_games
 from jaxrl.envs.atari2600 import build
 from jaxrl.kernels import library as kernels
 from jaxrl.runtime import instruction_sets, native_library
@@ -49,6 +54,17 @@ for game in sys.argv[1:]:
 assert not {"jax", "envpool"} & set(sys.modules)
 print(digest.hexdigest())
 """
+# Prints what the command prints, and where its libraries are.
+TRAIN = """
+import sys
+sys.stderr = sys.stdout
+from jaxrl.cli.main import main
+from jaxrl.envs.atari2600 import build
+from jaxrl.kernels import library
+assert not main(sys.argv[1:])
+assert library.lanes() and "prebuilt" in str(build.library())
+"""
+TRAINING = ("train", "--config", "vtrace_cpu", "--game", "pong", "--total-steps", "3e3")
 
 
 @dataclass(frozen=True)
@@ -125,8 +141,11 @@ def build_wheel(platform: Platform, dist: Path) -> Path:
         return Path(shutil.move(wheel, dist / wheel.name))
 
 
-def try_here(wheel: Path) -> None:
-    """Installs a wheel into an empty environment; all instruction sets must play the same games."""
+def try_here(wheel: Path, games: Sequence[str]) -> None:
+    """Installs a wheel into an empty environment; all instruction sets must play the same games.
+
+    Each of them trains an agent there, too, on the emulator and with the kernels.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         python = Path(scratch) / "bin" / "python"
         run(sys.executable, "-m", "venv", scratch)
@@ -134,16 +153,27 @@ def try_here(wheel: Path) -> None:
         run(*pip, "numpy", "gymnasium", "ale-py")
         run(*pip, "--no-deps", wheel)
         alone = {"PATH": "", "XDG_CACHE_HOME": f"{scratch}/cache"}
-        expected = run(sys.executable, "-c", PLAY, *GAMES, JAXRL_INSTRUCTION_SET="native")
-        for name in ("", *instruction_sets.supported()):
+        expected = run(sys.executable, "-c", PLAY, *games, JAXRL_INSTRUCTION_SET="native")
+        sets = ("", *instruction_sets.supported())
+        for name in sets:
             # -I: without the clone's folder, which has no libraries of a wheel.
-            got = run(python, "-I", "-c", PLAY, *GAMES, **alone, JAXRL_INSTRUCTION_SET=name)
+            got = run(python, "-I", "-c", PLAY, *games, **alone, JAXRL_INSTRUCTION_SET=name)
             if got != expected:
                 sys.exit(f"{wheel.name} plays other games with {name or 'its choice'}")
             print(f"{wheel.name}: {name or 'its own choice'} plays as the library built here")
+        # What is on a path of this file has no .pth of its own: jaxrl stays the wheel's.
+        packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"))
+        (packages / "beside.pth").write_text(sysconfig.get_path("purelib"))
+        for name in sets:
+            made = f"{scratch}/run-{name}"
+            command = (python, "-I", "-c", TRAIN, *TRAINING, "--run-dir", made)
+            told = run(*command, **alone, JAXRL_INSTRUCTION_SET=name)
+            if "atari2600" not in told or "\nwarning: " in told:
+                sys.exit(f"{wheel.name} does not train with {name or 'its choice'}:\n{told}")
+            print(f"{wheel.name}: {name or 'its own choice'} trains")
 
 
-def try_in_qemu(wheel: Path) -> None:
+def try_in_qemu(wheel: Path, games: Sequence[str]) -> None:
     """Plays with an aarch64 library in QEMU, and compares with the library that is built here."""
     if not shutil.which(QEMU) or not QEMU_ROOT.is_dir():
         print(f"{wheel.name}: not tried, {QEMU} or {QEMU_ROOT} is not installed")
@@ -154,7 +184,7 @@ def try_in_qemu(wheel: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         shutil.unpack_archive(wheel, scratch, "zip")
         name = native_library.prebuilt_name(build.vector_source(), instruction_sets.ARM)
-        roms = [str(path(game)) for game in GAMES]
+        roms = [str(path(game)) for game in games]
         compiler = (sys.executable, "-m", "ziglang", "c++", "-std=c++20", "-O2")
         headers = ("-iquote", build.NATIVE, DIGEST, "-ldl", "-o")
         player, here = Path(scratch) / "player", Path(scratch) / "here"
@@ -171,8 +201,10 @@ def main(
     platforms: tuple[PlatformName, ...] = typing.get_args(PlatformName),
     dist: Path = ROOT / "dist",
     try_only: bool = False,
+    every_game: bool = False,
 ) -> None:
     """Builds and tries the wheels of platforms."""
+    games = atari_games() if every_game else GAMES
     for name in platforms:
         platform = PLATFORMS[name]
         if try_only:
@@ -187,9 +219,9 @@ def main(
         size = wheel.stat().st_size / 1e6
         print(f"{wheel.name}: {size:.1f} MB", flush=True)
         if name == "linux-x86_64":
-            try_here(wheel)
+            try_here(wheel, games)
         elif name == "linux-aarch64":
-            try_in_qemu(wheel)
+            try_in_qemu(wheel, games)
         else:
             print(f"{wheel.name}: not tried, this is no such machine")
 

@@ -27,6 +27,14 @@ Infos = dict[str, np.ndarray]
 Steps = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]
 
 SIDEWAYS, UPWARDS, BUTTON = ("LEFT", "", "RIGHT"), ("DOWN", "", "UP"), ("", "FIRE")
+# What the options of other environments are here.
+ELSEWHERE = {
+    "obs_type": "grayscale=False, which shows colors, or ram=True",
+    "seed": "reset(seed=...)",
+    "sticky": "repeat_action_probability",
+    "sticky_actions": "repeat_action_probability",
+    "render_mode": "grayscale=False, whose observations are pictures",
+}
 MEANINGS = [up + side + fire or "NOOP" for side in SIDEWAYS for up in UPWARDS for fire in BUTTON]
 # Actions by direction: [sideways, upwards, FIRE].
 DIRECTED = np.array([FULL_ACTIONS.index(m) for m in MEANINGS], np.int32).reshape(3, 3, 2)
@@ -72,10 +80,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         elif isinstance(game, Sequence):
             game = tuple(game_name(name) if isinstance(name, str) else name for name in game)
             options.setdefault("full_action_space", True)
+        if "render_mode" in options and options["render_mode"] is None:  # as Gymnasium may say
+            del options["render_mode"]
         known = [field.name for field in dataclasses.fields(VectorOptions)]
         for name in options.keys() - known:
-            raise TypeError(f"VectorEnv has no option {name!r}: did you mean "
-                            f"{' or '.join(nearest(name, known)) or 'another'}?")  # fmt: skip
+            near = ELSEWHERE.get(name) or " or ".join(nearest(name, known)) or "another"
+            raise TypeError(f"VectorEnv has no option {name!r}: did you mean {near}?")
         chosen = VectorOptions(game, num_envs, **with_preset(preset, options))
         chosen.check()
         self.options = chosen
@@ -228,6 +238,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             "'atari2600' of `jaxrl train`"
         )
 
+    def __repr__(self) -> str:
+        game = self.options.game if hasattr(self, "options") else None  # refused ones are shown too
+        return f"{type(self).__name__}({game!r}, num_envs={getattr(self, 'num_envs', None)})"
+
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the threads."""
         self._engine.close()
@@ -257,7 +271,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return infos
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
-        if options is None or "reset_mask" not in options:
+        for name in (options or {}).keys() - {"reset_mask"}:
+            raise ValueError(f"reset has no option {name!r}: reset_mask chooses environments")
+        if not options:
             return np.ones(self.num_envs, np.bool_)
         mask = options["reset_mask"]
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
@@ -283,6 +299,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _directed(self, actions: np.ndarray) -> np.ndarray:
         """Returns the actions of f32[B, 3]: i32[B]."""
+        if not np.isfinite(actions).all():
+            raise ValueError(f"actions are finite numbers: {actions}")
         threshold = self.options.continuous_action_threshold
         radius, angle, fire = actions.T
         directions = []

@@ -580,6 +580,28 @@ def test_options_that_are_none_are_refused():
         VectorEnv("pong", 2, frame_skip=4)
 
 
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ({"obs_type": "ram"}, "ram=True"),
+        ({"seed": 1}, r"reset\(seed=...\)"),
+        ({"sticky_actions": True}, "repeat_action_probability"),
+        ({"render_mode": "rgb_array"}, "observations are pictures"),
+    ],
+)
+def test_what_others_call_otherwise_is_named(option, hint):
+    with pytest.raises(TypeError, match=hint):
+        VectorEnv("pong", 2, **option)
+
+
+def test_an_environment_says_what_it_is():
+    envs = VectorEnv("ALE/Pong-v5", 2, render_mode=None)
+    assert repr(envs) == "VectorEnv('pong', num_envs=2)"
+    with pytest.raises(ValueError, match="reset has no option 'mask': reset_mask"):
+        envs.reset(options={"mask": np.array([True, False])})
+    envs.close()
+
+
 def test_calls_out_of_order_are_refused():
     envs = VectorEnv("pong", 2)
     step = np.zeros(2, np.int64)
@@ -630,9 +652,11 @@ def test_actions_are_checked(actions, error):
 def test_continuous_actions_are_checked():
     envs = VectorEnv("pong", 1, continuous=True)
     envs.reset()
-    for radius in (1.5, np.nan):
-        with pytest.raises(ValueError, match="radius"):
-            envs.step(np.array([[radius, 0, 0]], np.float32))
+    for row, message in (
+        ([1.5, 0, 0], "radius"), ([np.nan, 0, 0], "finite"), ([1, np.nan, 0], "finite")
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            envs.step(np.array([row], np.float32))
     with pytest.raises(TypeError, match="float32"):
         envs.step(np.zeros((1, 3), np.int64))
     envs.close()
