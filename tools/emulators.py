@@ -1,7 +1,7 @@
 """Compares our Atari 2600 with the Arcade Learning Environment and EnvPool, game by game.
 
     python tools/emulators.py exact             every frame against ale-py, some ten minutes
-    python tools/emulators.py speed --cores 1   steps per second beside EnvPool's, in turns
+    python tools/emulators.py speed --cores 1   steps per second beside EnvPool's and ale-py's
     python tools/emulators.py speed --cores 2
     python tools/emulators.py write             docs/results/emulators.md and its picture
 
@@ -23,6 +23,9 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # tests/ has the games frame by frame
+sys.path.insert(0, str(ROOT / "docs" / "examples"))
+
+import vector_env_speed  # noqa: E402
 
 from jaxrl.atari.games import atari_games  # noqa: E402
 from jaxrl.experiments.sweep_plan import atari57  # noqa: E402
@@ -32,8 +35,9 @@ MEASURED = ROOT / "docs/results/emulators.json"
 PAGE = ROOT / "docs/results/emulators.md"
 PICTURE = ROOT / "docs/images/emulators.png"
 LONG, SHORT = 3000, 600  # frames of the 57 games, and of the others
-NUM_ENVS = 60
-SECONDS, TURNS = 0.4, 3  # seconds of each measurement, and turns of both emulators
+LIBRARIES: tuple[vector_env_speed.Library, ...] = ("jaxrl", "envpool", "ale-py")
+NUM_ENVS = 32
+SECONDS, TURNS = 0.4, 3  # seconds of each measurement, and turns of all libraries
 
 
 def read() -> dict[str, dict[str, Any]]:
@@ -86,62 +90,25 @@ def compare_frames(game: str, frames: int) -> dict[str, Any]:
 
 
 def rates(game: str, cores: int) -> dict[str, list[float]]:
-    """Measures steps per second of EnvPool and of ours in turns, on `cores` cores."""
-    import jax
-
-    from jaxrl.config.schema import Config
-    from jaxrl.envs import make_engine
-    from jaxrl.envs.envpool.engine import make_pool
-
+    """Measures steps per second of the three vector environments in turns, on `cores` cores."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    config = Config().replaced(
-        game=game, num_envs=NUM_ENVS, env={"engine": "atari2600", "random_start_steps": 100}
-    )
-    pool = make_pool(config.game, config.env, NUM_ENVS, 1, num_threads=cores)
-    pool.reset()
-    engine = make_engine(config, NUM_ENVS)
-    state, _ = engine.init(1)
-    actions = engine.spec.num_actions
-    rng = np.random.default_rng(0)
-
-    def step(state: Any, key: Any) -> Any:
-        action = jax.random.randint(key, (NUM_ENVS,), 0, actions)
-        state, row = engine.recv(engine.send(state, action))
-        return state, row.reward.sum()
-
-    @jax.jit
-    def play(state: Any, key: Any) -> Any:
-        return jax.lax.scan(step, state, jax.random.split(key, 50))
-
-    def ours() -> int:
-        nonlocal state
-        state, _ = jax.block_until_ready(play(state, jax.random.key(0)))
-        return 50 * NUM_ENVS
-
-    def envpools() -> int:
-        pool.step(rng.integers(0, actions, NUM_ENVS).astype(np.int32))
-        return NUM_ENVS
-
-    def rate(run: Any) -> float:
-        began, steps = time.perf_counter(), 0
-        while (passed := time.perf_counter() - began) < SECONDS:
-            steps += run()
-        return round(steps / passed, 1)
-
-    for run in (ours, envpools):  # compilation, and the first games of both
-        rate(run)
-    measured: dict[str, list[float]] = {"envpool": [], "atari2600": []}
-    for _ in range(TURNS):
-        measured["envpool"].append(rate(envpools))
-        measured["atari2600"].append(rate(ours))
-    engine.close()
-    pool.close()
+    opened = {name: vector_env_speed.make(name, game, NUM_ENVS, cores) for name in LIBRARIES}
+    measured: dict[str, list[float]] = {name: [] for name in LIBRARIES}
+    for envs, _ in opened.values():
+        envs.reset()
+    for turn in range(TURNS):
+        for name, (envs, num_actions) in opened.items():
+            drawn = np.random.default_rng(turn).integers(0, num_actions, (100, NUM_ENVS))
+            wall, _ = vector_env_speed.rates(envs.step, drawn.astype(np.int32), SECONDS)
+            measured[name].append(round(float(wall), 1))
+    for envs, _ in opened.values():
+        envs.close()
     return measured
 
 
-def ratio(rates_of: dict[str, list[float]]) -> float:
-    """Returns how many times as fast ours is: the median over the turns."""
-    pairs = zip(rates_of["atari2600"], rates_of["envpool"], strict=True)
+def ratio(rates_of: dict[str, list[float]], library: str) -> float:
+    """Returns how many times as fast as a library ours is: the median over the turns."""
+    pairs = zip(rates_of["jaxrl"], rates_of[library], strict=True)
     return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
@@ -150,13 +117,14 @@ def draw(results: dict[str, dict[str, Any]]) -> None:
     from jaxrl.analysis.drawing import COLORS, GRAY, new_figure, save
 
     kinds = [kind for kind in ("speed-1", "speed-2") if kind in results]
-    games = sorted(results[kinds[-1]], key=lambda game: ratio(results[kinds[-1]][game]))
+    games = sorted(results[kinds[-1]], key=lambda game: ratio(results[kinds[-1]][game], "envpool"))
     figure = new_figure(8, 10)
     axes = figure.subplots()
     for kind, marker, color in zip(kinds, "ox", COLORS, strict=False):
         cores = kind[-1]
         label = f"{cores} core{'s' * (cores != '1')}"
-        ratios = [ratio(results[kind][game]) if game in results[kind] else np.nan for game in games]
+        of_game = results[kind]
+        ratios = [ratio(of_game[g], "envpool") if g in of_game else np.nan for g in games]
         axes.plot(ratios, range(len(games)), marker, color=color, label=label, markersize=5)
     axes.set_yticks(range(len(games)), games, fontsize=7)
     axes.set_xlim(left=0)
@@ -167,6 +135,13 @@ def draw(results: dict[str, dict[str, Any]]) -> None:
     axes.grid(axis="x", alpha=0.3)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)  # above
     save(figure, PICTURE)
+
+
+def faster(of_games: dict[str, dict[str, list[float]]], library: str) -> str:
+    """Returns how many times as fast as a library ours is: in the mean, at least, at most."""
+    ratios = [ratio(rates_of, library) for rates_of in of_games.values()]
+    mean = statistics.geometric_mean(ratios)
+    return f"**{mean:.1f} times as fast** ({min(ratios):.1f} to {max(ratios):.1f})"
 
 
 def page(results: dict[str, dict[str, Any]]) -> str:
@@ -180,13 +155,12 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         f"({measured['exact']}).",
     ]
     for kind in speeds:
-        ratios = [ratio(row) for row in results[kind].values()]
-        mean = statistics.geometric_mean(ratios)
         cores = f"{kind[-1]} core{'s' * (kind[-1] != '1')}"
         texts.append(
-            f"Steps per second beside EnvPool's plain loop, {cores}, {NUM_ENVS} environments, in "
-            f"turns: **{mean:.1f} times as fast in the geometric mean** of {len(ratios)} games, "
-            f"{min(ratios):.1f} to {max(ratios):.1f} ({measured[kind]})."
+            f"Steps per second of Gymnasium's loop, {cores}, {NUM_ENVS} environments, random "
+            f"actions, in turns: {faster(results[kind], 'envpool')} as EnvPool, "
+            f"{faster(results[kind], 'ale-py')} as ale-py's vector environment, of "
+            f"{len(results[kind])} games ({measured[kind]})."
         )
     lines = ["# Our Atari 2600, game by game", ""]
     for text in texts:
@@ -195,18 +169,17 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         lines += ["![ratio of every game](../images/emulators.png)", ""]
     titles = ["game", "equal frames", "ends"]
     for kind in speeds:
-        titles += [f"EnvPool, {kind[-1]}", f"atari2600, {kind[-1]}", "ratio"]
+        titles += [f"steps/s, {kind[-1]}", "× EnvPool", "× ale-py"]
     lines += ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     for game, row in exact.items():
         cells = [game, f"{row['equal']:,} of {row['frames']:,}", str(row["ends"])]
         for kind in speeds:
             rates_of = results[kind].get(game)
-            cells += (
-                [f"{statistics.median(rates_of[name]):,.0f}" for name in ("envpool", "atari2600")]
-                + [f"{ratio(rates_of):.1f}"]
-                if rates_of
-                else ["", "", ""]
-            )
+            if rates_of:
+                cells.append(f"{statistics.median(rates_of['jaxrl']):,.0f}")
+                cells += [f"{ratio(rates_of, library):.1f}" for library in ("envpool", "ale-py")]
+            else:
+                cells += [""] * 3
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -168,7 +168,7 @@ def try_here(wheel: Path, games: Sequence[str]) -> None:
             made = f"{scratch}/run-{name}"
             command = (python, "-I", "-c", TRAIN, *TRAINING, "--run-dir", made)
             told = run(*command, **alone, JAXRL_INSTRUCTION_SET=name)
-            if "atari2600" not in told or "\nwarning: " in told:
+            if "warning: " in told:  # EnvPool would play, or XLA convolve
                 sys.exit(f"{wheel.name} does not train with {name or 'its choice'}:\n{told}")
             print(f"{wheel.name}: {name or 'its own choice'} trains")
 

@@ -16,22 +16,26 @@ import tyro
 Library = Literal["jaxrl", "ale-py", "envpool"]
 
 
-def make(library: Library, game: str, num_envs: int) -> tuple[Any, int]:
-    """Returns the environments of a library and the number of their actions."""
+def make(library: Library, game: str, num_envs: int, num_threads: int = 0) -> tuple[Any, int]:
+    """Returns the environments of a library and the number of their actions.
+
+    With `num_threads` 0 a library takes as many threads as it likes.
+    """
+    sizes = {"num_envs": num_envs, "num_threads": num_threads}
     if library == "jaxrl":
         from jaxrl.envs import VectorEnv
 
-        ours = VectorEnv(game, num_envs)
+        ours = VectorEnv(game, **sizes)
         return ours, ours.single_action_space.n
     if library == "ale-py":
         from ale_py.vector_env import AtariVectorEnv
 
-        ale = AtariVectorEnv(game, num_envs)
+        ale = AtariVectorEnv(game, **sizes)
         return ale, ale.single_action_space.n
     import envpool
 
     name = f"{game.title().replace('_', '')}-v5"
-    pool = envpool.make_gymnasium(name, num_envs=num_envs, reward_clip=True)
+    pool = envpool.make_gymnasium(name, reward_clip=True, **sizes)
     return pool, pool.action_space.n
 
 

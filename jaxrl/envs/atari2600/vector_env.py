@@ -21,7 +21,6 @@ from gymnasium.vector.utils import batch_space
 from jaxrl.envs.atari2600.vector_library import KEEPS_SEED, NUMBERS, Batch, VectorEngine
 from jaxrl.envs.atari2600.vector_options import VectorOptions, with_preset
 from jaxrl.errors import UserError, nearest
-from jaxrl.runtime import cpus
 
 Infos = dict[str, np.ndarray]
 Steps = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]
@@ -108,8 +107,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             chosen.observation_shape,
             num_envs=num_envs,
             batch_size=self.batch_size,
-            num_threads=min(chosen.num_threads or self.batch_size, cpus.count()),
-            first_core=chosen.thread_affinity_offset,
+            num_threads=chosen.threads,
+            first_core=chosen.first_core,
         )
 
     def reset(

@@ -17,6 +17,7 @@ from jaxrl.envs.atari2600.vector_library import (
 )
 from jaxrl.errors import UserError
 from jaxrl.formatting import numbers_of
+from jaxrl.runtime import cpus
 
 SCREEN_WIDTH = 160
 RAM_BYTES = 128
@@ -82,7 +83,8 @@ class VectorOptions:
     CPUs that the process may use"""
     thread_affinity_offset: int = -1
     """core of the first thread, counted among those that the process may use, followed by those of
-    the others; -1 binds none to a core"""
+    the others; -1 binds them only where each of these cores has one, because unbound threads that
+    wake at once often share a core for a whole step"""
     max_num_frames_per_episode: int = 108000
     """time limit of an episode, in frames"""
     repeat_action_probability: float = 0.0
@@ -146,6 +148,17 @@ class VectorOptions:
     def autoreset(self) -> AutoresetMode:
         """The mode, also where its name was given."""
         return AutoresetMode(self.autoreset_mode)
+
+    @property
+    def threads(self) -> int:
+        """How many threads play."""
+        return min(self.num_threads or self.batch, cpus.count())
+
+    @property
+    def first_core(self) -> int:
+        """Core of the first thread, or -1 where none is bound."""
+        chosen = self.thread_affinity_offset
+        return 0 if chosen < 0 and self.threads == len(cpus.cores()) else chosen
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

@@ -344,6 +344,21 @@ print(len(cores) > 1 and all(own == {core} for own in cores))
     assert run_alone(code).stdout == "True\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({}, 0),
+        ({"num_threads": 3}, -1),
+        ({"thread_affinity_offset": 2}, 2),
+        ({"batch_size": 2}, -1),
+    ],
+)
+def test_threads_are_bound_where_every_core_has_one(options, first, monkeypatch):
+    monkeypatch.setattr(cpus, "cores", lambda: [1, 3, 5, 7])
+    monkeypatch.setattr(cpus, "time_limit", lambda: None)
+    assert VectorOptions("pong", 4, **options).first_core == first
+
+
 def play(actions, batch_size, **options):
     """Rows of each environment, which plays its own column of actions."""
     steps, num_envs = actions.shape
