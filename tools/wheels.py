@@ -54,7 +54,7 @@ for game in sys.argv[1:]:
 assert not {"jax", "envpool"} & set(sys.modules)
 print(digest.hexdigest())
 """
-# Prints what the command prints, and where its libraries are.
+# Prints all that the command says; its libraries must be the wheel's.
 TRAIN = """
 import sys
 sys.stderr = sys.stdout
@@ -161,7 +161,7 @@ def try_here(wheel: Path, games: Sequence[str]) -> None:
             if got != expected:
                 sys.exit(f"{wheel.name} plays other games with {name or 'its choice'}")
             print(f"{wheel.name}: {name or 'its own choice'} plays as the library built here")
-        # What is on a path of this file has no .pth of its own: jaxrl stays the wheel's.
+        # Of a folder that a .pth file names Python reads no such files, so jaxrl is the wheel's.
         packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"))
         (packages / "beside.pth").write_text(sysconfig.get_path("purelib"))
         for name in sets:

@@ -26,7 +26,10 @@ Infos = dict[str, np.ndarray]
 Steps = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]
 
 SIDEWAYS, UPWARDS, BUTTON = ("LEFT", "", "RIGHT"), ("DOWN", "", "UP"), ("", "FIRE")
-# What the options of other environments are here.
+MEANINGS = [up + side + fire or "NOOP" for side in SIDEWAYS for up in UPWARDS for fire in BUTTON]
+# Actions by direction: [sideways, upwards, FIRE].
+DIRECTED = np.array([FULL_ACTIONS.index(m) for m in MEANINGS], np.int32).reshape(3, 3, 2)
+# Options of other environments, and what takes their place here.
 ELSEWHERE = {
     "obs_type": "grayscale=False, which shows colors, or ram=True",
     "seed": "reset(seed=...)",
@@ -34,9 +37,6 @@ ELSEWHERE = {
     "sticky_actions": "repeat_action_probability",
     "render_mode": "grayscale=False, whose observations are pictures",
 }
-MEANINGS = [up + side + fire or "NOOP" for side in SIDEWAYS for up in UPWARDS for fire in BUTTON]
-# Actions by direction: [sideways, upwards, FIRE].
-DIRECTED = np.array([FULL_ACTIONS.index(m) for m in MEANINGS], np.int32).reshape(3, 3, 2)
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):

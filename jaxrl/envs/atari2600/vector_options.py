@@ -151,7 +151,7 @@ class VectorOptions:
 
     @property
     def threads(self) -> int:
-        """How many threads play."""
+        """Number of threads that play."""
         return min(self.num_threads or self.batch, cpus.count())
 
     @property

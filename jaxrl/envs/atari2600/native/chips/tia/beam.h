@@ -63,9 +63,7 @@ JAXRL_SHARED_CODE inline void rebuild(const Tia& tia, Beam& beam, int object) {
   beam.stale &= (u8)~(1u << object);
 }
 
-// Only frames without a picture ask for partners.
 inline void find_partners(Beam& beam) {
-  if (beam.canvas.pixels) return;
   beam.partners = 0;
   for (u32 enabled = beam.enabled; enabled; enabled &= enabled - 1)
     beam.partners |= beam.partners_of[lowest_bit(enabled)];
@@ -73,7 +71,6 @@ inline void find_partners(Beam& beam) {
 
 // To be called when other latches are open.
 JAXRL_SHARED_CODE inline void find_open_pairs(const Tia& tia, Beam& beam) {
-  if (beam.canvas.pixels) return;
   memset(beam.partners_of, 0, sizeof beam.partners_of);
   for (u32 open = beam.needed & ~tia.collisions; open; open &= open - 1) {
     const u8* pair = kPairObjects[lowest_bit(open)];

@@ -15,8 +15,7 @@ inline int reset_within(const Tia& tia, int player, i32 pixel) {
   const u32 copies = tia.registers[NUSIZ0 + player] & 7;
   const i32 width = copies == 5 ? 16 : copies == 7 ? 32 : 8;
   for (u32 spaced = kSpaced[copies]; spaced; spaced &= spaced - 1) {
-    i32 behind = pixel - tia.position[player] - 16 * lowest_bit(spaced);
-    while (behind < 0) behind += kScreenWidth;
+    const i32 behind = (pixel - tia.position[player] - 16 * lowest_bit(spaced) + 320) % 160;
     if (behind < 4) return -1;
     if (behind < 4 + width) return 1;
   }
