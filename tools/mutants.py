@@ -328,17 +328,17 @@ kernels-never-rectify:
 # kernels/native/convolution.h
 kernels-bias-of-one-pixel:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
-    sums[n] += load(gradient + i + n * s.filters); => sums[n] += load(gradient + i);
+    sums[n] += load(gradient + i + n * filters); => sums[n] += load(gradient + i);
 kernels-one-line-of-weights:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
-    const Left left{image + line * s.line(), => const Left left{image + s.line(),
+    const Left left{seen + line * s.line(), => const Left left{seen + s.line(),
 kernels-weights-not-turned:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     const int y = (taps - 1 - ty) * s.stride + py, => const int y = ty * s.stride + py,
 kernels-mean-added: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
-    * scale[i] - shift[i]; => * scale[i] + shift[i];
+    four_times(load(scale + pixel + i), kAll) - => four_times(load(scale + pixel + i), kAll) +
 kernels-no-clip: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
-    x[i] = above > limit ? limit : above; => x[i] = above;
+    store(to + 4 * i, above > limit ? Lanes{} + limit : above); => store(to + 4 * i, above);
 # kernels/native/layers.h
 kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     for (int part = 1; part < parts; part++) => for (int part = 2; part < parts; part++)

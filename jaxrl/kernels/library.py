@@ -45,6 +45,7 @@ def lanes() -> int | None:
 
 def call(name: str, shapes: Sequence[jax.ShapeDtypeStruct], *arrays: jax.Array, **more: Any) -> Any:
     """Calls C++; the members of a population follow one another, each on all threads."""
+    lanes()  # registers the functions, if nobody has asked for it before
 
     @jax.custom_batching.custom_vmap
     def function(*arrays: jax.Array) -> list[jax.Array]:

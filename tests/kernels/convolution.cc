@@ -80,8 +80,11 @@ void check(const Shape& s) {
   compare("rectified outputs", s, y.get(), sums.get(), s.outputs(), depth);
   memset(of_weights.get(), 0, s.weights() * sizeof(float));
   memset(of_bias.get(), 0, s.filters * sizeof(float));
-  add_weights_gradient(s, image.get(), gradient.get(), of_weights.get());
-  add_bias_gradient(s, gradient.get(), of_bias.get());
+  in_even_parts(s.rows(), 5, [&](int row, int rows) {
+    const float* d = gradient.get() + row * s.out_line();
+    add_weights_gradient(s, image.get(), row, rows, d, of_weights.get());
+    add_bias_gradient(s.filters, rows * s.out_line(), d, of_bias.get());
+  });
   compare("gradient of weights", s, of_weights.get(), weight_sums.get(), s.weights(), pixels);
   compare("gradient of bias", s, of_bias.get(), bias_sums.get(), s.filters, pixels);
   pad(s.height, s.width, s.channels, 1, true, image.get(), padded.get());

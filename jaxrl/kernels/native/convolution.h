@@ -27,8 +27,9 @@ struct Shape {
   // Of an output's gradient that has `taps() - 1` zeros around it.
   long wide_line() const { return static_cast<long>(columns() + 2 * (taps() - 1)) * filters; }
   long wide_outputs() const { return (rows() + 2 * (taps() - 1)) * wide_line(); }
-  long phase() const { return static_cast<long>(taps()) * taps() * filters * channels; }
-  long turned_weights() const { return phase() * stride * stride; }
+  // Of a row, for every place of its pixels modulo the stride.
+  long phases() const { return static_cast<long>(taps()) * taps() * filters * stride * channels; }
+  long turned_weights() const { return phases() * stride; }
 };
 
 // Copies lines of `count` floats.
@@ -52,14 +53,39 @@ inline void pad(int height, int width, int channels, int border, bool rectify, c
     }
 }
 
-// x = clip(byte * scale - shift) between -limit and limit.
-inline void normalize(long count, const uint8_t* bytes, const float* scale, const float* shift,
-                      float limit, float* x) {
-  for (long i = 0; i < count; i++) {
-    const float value = static_cast<float>(bytes[i]) * scale[i] - shift[i];
-    const float above = value < -limit ? -limit : value;
-    x[i] = above > limit ? limit : above;
-  }
+inline float clipped(float x, float limit) {
+  const float above = x < -limit ? -limit : x;
+  return above > limit ? limit : above;
+}
+
+// Each of the first lanes four times.
+template <int... lane>
+Lanes four_times(Lanes lanes, std::integer_sequence<int, lane...>) {
+  return __builtin_shufflevector(lanes, lanes, lane / 4 ...);
+}
+
+// x = clip(byte * scale - shift) between -limit and limit; scale and shift are those of a pixel.
+inline void normalize(long pixels, int channels, const uint8_t* bytes, const float* scale,
+                      const float* shift, float limit, float* x) {
+  constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
+  constexpr long kPixels = 2 * kLanes;  // whose floats stay in the nearest cache
+  long pixel = 0;
+  if (channels == 4)
+    for (; pixel + kPixels + kLanes <= pixels; pixel += kPixels) {
+      float* to = x + 4 * pixel;
+      for (long i = 0; i < 4 * kPixels; i++) to[i] = static_cast<float>(bytes[4 * pixel + i]);
+      for (long i = 0; i < kPixels; i += kLanes / 4) {
+        const Lanes value = load(to + 4 * i) * four_times(load(scale + pixel + i), kAll) -
+                            four_times(load(shift + pixel + i), kAll);
+        const Lanes above = value < -limit ? Lanes{} - limit : value;
+        store(to + 4 * i, above > limit ? Lanes{} + limit : above);
+      }
+    }
+  for (; pixel < pixels; pixel++)
+    for (int c = 0; c < channels; c++) {
+      const long at = pixel * channels + c;
+      x[at] = clipped(static_cast<float>(bytes[at]) * scale[pixel] - shift[pixel], limit);
+    }
 }
 
 // outputs[y, x, f] = bias[f] + sum of image * weights, rectified if so said.
@@ -76,13 +102,15 @@ inline void convolve(const Shape& s, const float* image, const float* weights, c
   });
 }
 
-// Adds to the gradient of the weights what an image and the gradient of its outputs say.
-inline void add_weights_gradient(const Shape& s, const float* image, const float* gradient,
-                                 float* weights) {
+// Adds to the gradient of the weights what an image and the gradient of some rows of its outputs
+// say.
+inline void add_weights_gradient(const Shape& s, const float* image, int first_row, int rows,
+                                 const float* gradient, float* weights) {
   const int depth = s.size * s.channels;
+  const float* seen = image + first_row * s.stride * s.line();
   in_blocks(s.filters, [&](int f, auto n) {
     for (int line = 0; line < s.size; line++) {
-      const Left left{image + line * s.line(), static_cast<long>(s.stride) * s.channels, s.rows(),
+      const Left left{seen + line * s.line(), static_cast<long>(s.stride) * s.channels, rows,
                       s.stride * s.line(), 0};
       add_outer_rows<n()>(depth, left, s.columns(), gradient + f, s.filters, s.out_line(),
                           weights + static_cast<long>(line) * depth * s.filters + f, s.filters);
@@ -90,35 +118,37 @@ inline void add_weights_gradient(const Shape& s, const float* image, const float
   });
 }
 
-inline void add_bias_gradient(const Shape& s, const float* gradient, float* bias) {
+// Adds the gradients of `count` floats of outputs.
+inline void add_bias_gradient(int filters, long count, const float* gradient, float* bias) {
   constexpr int kSums = 4;  // side by side: one addition waits for that before it
-  for (int f = 0; f < s.filters; f += kLanes) {
+  for (int f = 0; f < filters; f += kLanes) {
     Lanes sums[kSums] = {load(bias + f)};
     long i = f;
-    for (; i + (kSums - 1) * s.filters < s.outputs(); i += kSums * s.filters)
+    for (; i + (kSums - 1) * filters < count; i += kSums * filters)
 #pragma GCC unroll 4
-      for (int n = 0; n < kSums; n++) sums[n] += load(gradient + i + n * s.filters);
-    for (; i < s.outputs(); i += s.filters) sums[0] += load(gradient + i);
+      for (int n = 0; n < kSums; n++) sums[n] += load(gradient + i + n * filters);
+    for (; i < count; i += filters) sums[0] += load(gradient + i);
     store(bias + f, (sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
 }
 
-// Turns weights around for the gradient of the inputs: [stride, stride, taps, taps, F, C], 0 beyond
-// the kernel. Pixels whose place modulo the stride is equal, a phase, are seen by the same weights.
+// Turns weights around for the gradient of the inputs: [stride, taps, taps, F, stride, C], 0 beyond
+// the kernel. Pixels whose place modulo the stride is equal, a phase, are seen by the same weights;
+// those of the phases along a row lie side by side, as the pixels do.
 inline void turn_weights(const Shape& s, const float* weights, float* turned) {
   const int taps = s.taps();
   for (int py = 0; py < s.stride; py++)
-    for (int px = 0; px < s.stride; px++)
-      for (int ty = 0; ty < taps; ty++)
-        for (int tx = 0; tx < taps; tx++) {
-          const int y = (taps - 1 - ty) * s.stride + py, x = (taps - 1 - tx) * s.stride + px;
-          const bool within = y < s.size && x < s.size;
-          const float* from =
-              weights + (static_cast<long>(y) * s.size + x) * s.channels * s.filters;
-          for (int f = 0; f < s.filters; f++)
+    for (int ty = 0; ty < taps; ty++)
+      for (int tx = 0; tx < taps; tx++)
+        for (int f = 0; f < s.filters; f++)
+          for (int px = 0; px < s.stride; px++) {
+            const int y = (taps - 1 - ty) * s.stride + py, x = (taps - 1 - tx) * s.stride + px;
+            const bool within = y < s.size && x < s.size;
+            const float* from =
+                weights + (static_cast<long>(y) * s.size + x) * s.channels * s.filters + f;
             for (int c = 0; c < s.channels; c++)
-              *turned++ = within ? from[static_cast<long>(c) * s.filters + f] : 0.f;
-        }
+              *turned++ = within ? from[static_cast<long>(c) * s.filters] : 0.f;
+          }
 }
 
 // Writes the gradient of the inputs but those of a border, [H - 2 border, W - 2 border, C]; 0 where
@@ -141,10 +171,15 @@ inline void inputs_gradient(const Shape& s, int border, const float* wide, const
   };
   if (!sees_all(s.height, s.rows()) || !sees_all(s.width, s.columns()))
     memset(inputs, 0, height * line * sizeof(float));
-  for (int py = 0; py < s.stride; py++)
-    for (int px = 0; px < s.stride; px++, turned += s.phase())
-      in_blocks(s.channels, [&](int c, auto n) {
+  const int wide_pixel = s.stride * s.channels;  // floats of a pixel of every phase of a row
+  // One product of the phases of a row where they see as many columns, else one for each.
+  const bool together = first(s.stride - 1) == first(0) &&
+                        end(s.stride - 1, s.width, s.columns()) == end(0, s.width, s.columns());
+  for (int py = 0; py < s.stride; py++, turned += s.phases())
+    for (int px = 0; px < (together ? 1 : s.stride); px++)
+      in_blocks(together ? wide_pixel : s.channels, [&](int lane, auto n) {
         const int from = first(px), columns = end(px, s.width, s.columns()) - from;
+        const int c = px * s.channels + lane;
         if (columns <= 0) return;
         for (int q = first(py); q < end(py, s.height, s.rows()); q++) {
           // Lines above and below the outputs are 0.
@@ -153,12 +188,11 @@ inline void inputs_gradient(const Shape& s, int border, const float* wide, const
           const Left left{wide + (q + top) * s.wide_line() + static_cast<long>(from) * s.filters,
                           s.filters, bottom - top, s.wide_line(), taps * s.filters};
           const float* weights =
-              turned + static_cast<long>(top) * taps * s.filters * s.channels + c;
+              turned + static_cast<long>(top) * taps * s.filters * wide_pixel + c;
           const long place = (q * s.stride + py - border) * line +
-                             static_cast<long>(from * s.stride + px - border) * s.channels + c;
+                             static_cast<long>(from * s.stride - border) * s.channels + c;
           const Finish finish{nullptr, false, where ? where + place : nullptr};
-          product_rows<n()>(columns, left, weights, s.channels, finish, inputs + place,
-                            static_cast<long>(s.stride) * s.channels);
+          product_rows<n()>(columns, left, weights, wide_pixel, finish, inputs + place, wide_pixel);
         }
       });
 }

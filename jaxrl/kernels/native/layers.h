@@ -95,18 +95,14 @@ class ByteImages {
       : s_(s),
         layer_(layer),
         x_(x),
+        scale_(scale),
+        shift_(shift),
         limit_(limit),
-        size_(bare_inputs(s, layer)),
-        spread_(std::make_shared<std::vector<float>>(2 * size_)) {
-    for (int64_t i = 0; i < size_; i++) {
-      (*spread_)[i] = scale[i / s.channels];
-      (*spread_)[size_ + i] = shift[i / s.channels];
-    }
-  }
+        size_(bare_inputs(s, layer)) {}
 
   const float* at(int64_t image) const {
     float* to = scratch<4>(size_);
-    normalize(size_, x_ + image * size_, spread_->data(), spread_->data() + size_, limit_, to);
+    normalize(size_ / s_.channels, s_.channels, x_ + image * size_, scale_, shift_, limit_, to);
     return surrounded(s_, layer_, to);
   }
 
@@ -114,20 +110,23 @@ class ByteImages {
   Shape s_;
   Layer layer_;
   const uint8_t* x_;
+  const float *scale_, *shift_;
   float limit_;
   int64_t size_;
-  std::shared_ptr<std::vector<float>> spread_;  // of every channel
 };
 
-// The gradient before the rectifier: 0 where the output y is.
-inline const float* before_rectifier(const Shape& s, bool rectify, const float* y,
+// The gradient before the rectifier, of `count` floats: 0 where the output y is.
+inline const float* before_rectifier(long count, bool rectify, const float* y,
                                      const float* gradient) {
   if (!rectify) return gradient;
-  float* to = scratch<1>(s.outputs());
-  for (long i = 0; i < s.outputs(); i += kLanes)
+  float* to = scratch<1>(count);
+  for (long i = 0; i < count; i += kLanes)
     store(to + i, where_positive(load(y + i), load(gradient + i)));
   return to;
 }
+
+// Floats of the outputs whose gradient is taken at a time: they stay in the nearest cache.
+constexpr long kBand = 4096;
 
 // y of all images.
 template <typename Pool, typename Images>
@@ -147,16 +146,19 @@ void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, cons
                             float* of_bias) {
   const int parts = parts_of(multiplications(s), count, kParts);
   const long weights = s.weights(), size = weights + s.filters;
+  const int band = static_cast<int>(std::max(1L, kBand / s.out_line()));
   float* sums = scratch<5>(parts * size);
   memset(sums, 0, parts * size * sizeof(float));
   for_images(pool, parts, count, [=](int part, int64_t from, int64_t to) {
     float* sum = sums + part * size;
     for (int64_t i = from; i < to; i++) {
       const float* image = images.at(i);
-      const float* d =
-          before_rectifier(s, layer.rectify, y + i * s.outputs(), gradient + i * s.outputs());
-      add_weights_gradient(s, image, d, sum);
-      add_bias_gradient(s, d, sum + weights);
+      in_even_parts(s.rows(), band, [&](int row, int rows) {
+        const long from = i * s.outputs() + row * s.out_line(), floats = rows * s.out_line();
+        const float* d = before_rectifier(floats, layer.rectify, y + from, gradient + from);
+        add_weights_gradient(s, image, row, rows, d, sum);
+        add_bias_gradient(s.filters, floats, d, sum + weights);
+      });
     }
   });
   for (int part = 1; part < parts; part++)
@@ -179,8 +181,8 @@ void layer_inputs_gradient(Pool& pool, const Shape& s, const Layer& layer, int64
         float* wide = scratch<2>(s.wide_outputs());
         memset(wide, 0, s.wide_outputs() * sizeof(float));
         for (int64_t i = from; i < to; i++) {
-          const float* d =
-              before_rectifier(s, layer.rectify, y + i * s.outputs(), gradient + i * s.outputs());
+          const float* d = before_rectifier(s.outputs(), layer.rectify, y + i * s.outputs(),
+                                            gradient + i * s.outputs());
           pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, d, wide);
           inputs_gradient(s, border, wide, turned, layer.rectify_inputs ? x + i * size : nullptr,
                           of_inputs + i * size);

@@ -14,7 +14,7 @@ namespace jaxrl {
 // A tile's accumulators, a vector of each row of the right factor and one
 // value of the left one fit the registers.
 template <int N>
-constexpr int kMostRows = (kRegisters - N - 1) / N > 14 ? 14 : (kRegisters - N - 1) / N;
+constexpr int kMostRows = (kRegisters - N - 1) / N > 20 ? 20 : (kRegisters - N - 1) / N;
 
 // The left factor: rows `step` floats apart,
 // of `lines` parts that are `line_step` apart and have `depth` floats.
@@ -24,6 +24,45 @@ struct Left {
   int lines;
   long line_step;
   int depth;
+};
+
+// Distances between rows in bytes, in two registers: the compiler would else keep one for each row,
+// more than there are.
+struct Steps {
+  long one, three;
+
+  explicit Steps(long floats) : one(4 * floats), three(12 * floats) {
+    asm("" : "+r"(one), "+r"(three));
+  }
+};
+
+// A column of M rows: a pointer to each fifth, from where an address reaches the next four.
+template <int M>
+struct Rows {
+  static constexpr int kGroup = 5, kGroups = (M + kGroup - 1) / kGroup;
+  const char* first[kGroups];
+
+  Rows(const float* from, long step) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroups; i++) {
+      first[i] = reinterpret_cast<const char*>(from + i * kGroup * step);
+      asm("" : "+r"(first[i]));
+    }
+  }
+
+  void advance() {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroups; i++) {
+      first[i] += sizeof(float);
+      asm("" : "+r"(first[i]));
+    }
+  }
+
+  float at(int m, const Steps& step) const {
+    const int i = m % kGroup;
+    const long offset = i == 3 ? step.three : i * step.one;
+    return *reinterpret_cast<const float*>(first[m / kGroup] + offset);
+  }
 };
 
 // What becomes of a product before it is written; null and false leave it.
@@ -45,15 +84,16 @@ void product(const Left& left, const float* right, long width, const Finish& fin
     for (int n = 0; n < N; n++)
       sum[m * N + n] = finish.bias ? load(finish.bias + n * kLanes) : Lanes{};
   const float* line = left.at;
+  const Steps step(left.step);
   for (int l = 0; l < left.lines; l++, line += left.line_step) {
-    const float* a = line;
-    for (int k = 0; k < left.depth; k++, a++, right += width) {
+    Rows<M> a(line, left.step);
+    for (int k = 0; k < left.depth; k++, a.advance(), right += width) {
       Lanes b[N];
 #pragma GCC unroll 4
       for (int n = 0; n < N; n++) b[n] = load_once(right + n * kLanes);
 #pragma GCC unroll 32
       for (int m = 0; m < M; m++) {
-        const float value = a[m * left.step];
+        const float value = a.at(m, step);
 #pragma GCC unroll 4
         for (int n = 0; n < N; n++) sum[m * N + n] += value * b[n];
       }
