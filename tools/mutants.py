@@ -339,6 +339,17 @@ kernels-mean-added: kernels/test_convolution.py::test_gradients_of_networks_equa
     four_times(load(scale + pixel + i), kAll) - => four_times(load(scale + pixel + i), kAll) +
 kernels-no-clip: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
     store(to + 4 * i, above > limit ? Lanes{} + limit : above); => store(to + 4 * i, above);
+# kernels/native/pairs.h
+kernels-pairs-cut-off:
+    kernels/test_convolution.py::test_products_of_bfloat16_are_exact_but_for_their_factors
+    (bits + 0x7fff + (bits >> 16 & 1)) >> 16; => bits >> 16;
+# kernels/native/factors.h
+kernels-pairs-of-the-next-line:
+    kernels/test_convolution.py::test_products_of_bfloat16_are_exact_but_for_their_factors
+    image + (y + s.stride) * s.line() => image + (y + 1) * s.line()
+kernels-last-row-paired:
+    kernels/test_convolution.py::test_products_of_bfloat16_are_exact_but_for_their_factors
+    row + 1 < rows ? outputs + (row + 1) * line : nullptr => outputs + row * line
 # kernels/native/layers.h
 kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     for (int part = 1; part < parts; part++) => for (int part = 2; part < parts; part++)
@@ -374,8 +385,8 @@ iqn-levels-added: agents/test_iqn.py::test_the_network_equals_its_equations
 # networks/torsos.py
 spectral-norm-of-the-stem:
     networks/test_impala.py::test_the_kernels_of_residual_blocks_have_a_spectral_norm_of_one
-    y = Conv(self.filters, 3, Form(padding=1), init)(x) =>
-    y = Conv(self.filters, 3, Form(padding=1), init, self.config.spectral_norm)(x)
+    y = Conv(self.filters, 3, form, init)(x) =>
+    y = Conv(self.filters, 3, form, init, self.config.spectral_norm)(x)
 # networks/layers.py
 spectral-norm-without-gradient:
     networks/test_impala.py::test_the_largest_singular_value_and_its_gradient

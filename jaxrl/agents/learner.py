@@ -63,7 +63,7 @@ def make_learner(plan: Plan, spec: EnvSpec, network: Any) -> Learner:
         learning_rate=optimizers.learning_rate(plan),
         passes=Passes(
             settings.micro_batch,
-            cpu_rows=KERNEL_ROWS if convolution.uses_kernels(config.network.dtype) else XLA_ROWS,
+            cpu_rows=KERNEL_ROWS if convolution.has_kernels() else XLA_ROWS,
             rows_per_item=max(settings.steps_per_row, sequence),
         ),
     )

@@ -64,8 +64,9 @@ class NetworkConfig:
     """the recurrent layer's state is zeroed where a game begins; life: with env.episodic_life where
     a life is lost, too"""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """type of the layers below the heads; bfloat16 is meant for GPUs and TPUs, which sum its
-    products in float32; parameters, heads and losses are float32 always"""
+    """type of the layers below the heads; products of bfloat16 are summed in float32; parameters,
+    heads and losses are float32 always. On a CPU only what convolutions multiply is rounded, where
+    the processor has such products (AVX512_BF16); elsewhere float32 takes their place"""
 
     @property
     def remembers(self) -> bool:

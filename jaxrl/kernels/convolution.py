@@ -19,6 +19,7 @@ class Form(NamedTuple):
     padding: int = 0  # pixels of zeros on each side
     rectify_inputs: bool = False  # before the convolution
     rectify: bool = False  # after the bias
+    bfloat16: bool = False  # what is multiplied is rounded to it; sums, inputs and outputs are not
 
 
 class Pixels(NamedTuple):
@@ -35,7 +36,7 @@ class Pixels(NamedTuple):
 
 
 def fits(x: jax.Array | Pixels, kernel: jax.Array) -> bool:
-    """Whether the kernels compute a layer of these arrays: in float32, in whole registers."""
+    """Whether the kernels compute a layer of these arrays: of float32, in whole registers."""
     if not (isinstance(x, Pixels) or x.dtype == jnp.float32) or kernel.dtype != jnp.float32:
         return False
     lanes = library.lanes()
@@ -51,12 +52,17 @@ def output_shape(x: jax.Array | Pixels, kernel: jax.Array, form: Form) -> tuple[
     return x.shape[0], rows, columns, filters
 
 
+def _attributes(form: Form, kernel: jax.Array) -> dict[str, Any]:
+    return form._replace(bfloat16=form.bfloat16 and kernel.shape[-2] % 2 == 0)._asdict()
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def convolution(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form) -> jax.Array:
     """Computes a layer: f32[B, H, W, C], f32[K, K, C, F], f32[F] -> f32[B, H', W', F].
 
     y = max(0, bias + kernel * max(0, x)), each maximum where the form has it, and H' = (H + 2 P -
     K) // S + 1. `fits` must hold. The order of all sums is fixed, whatever the number of threads.
+    Products of bfloat16 take pairs of channels: with an odd number of them they are of float32.
     """
     shape = jax.ShapeDtypeStruct(output_shape(x, kernel, form), jnp.float32)
     if min(shape.shape[1:]) < 1:
@@ -69,10 +75,10 @@ def convolution(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form:
             kernel,
             bias,
             limit=np.float32(CLIP),
-            **form._asdict(),
+            **_attributes(form, kernel),
         )
     else:
-        (y,) = library.call(library.FORWARD, [shape], x, kernel, bias, **form._asdict())
+        (y,) = library.call(library.FORWARD, [shape], x, kernel, bias, **_attributes(form, kernel))
     return y
 
 
@@ -90,11 +96,12 @@ def _backward(form: Form, residuals: Any, gradient: jax.Array) -> tuple[Any, jax
     shapes = [
         jax.ShapeDtypeStruct(shape, kernel.dtype) for shape in (kernel.shape, kernel.shape[3:])
     ]
+    attributes = _attributes(form, kernel)
     if isinstance(x, Pixels):
         return None, *library.call(
-            library.WEIGHTS_BYTES, shapes, *x, y, gradient, limit=np.float32(CLIP), **form._asdict()
+            library.WEIGHTS_BYTES, shapes, *x, y, gradient, limit=np.float32(CLIP), **attributes
         )
-    of_kernel, of_bias = library.call(library.WEIGHTS, shapes, x, y, gradient, **form._asdict())
+    of_kernel, of_bias = library.call(library.WEIGHTS, shapes, x, y, gradient, **attributes)
     return _gradient_of_inputs(form, x, kernel, y, gradient), of_kernel, of_bias
 
 
@@ -107,7 +114,8 @@ def _gradient_of_inputs(
         kernel = jnp.pad(kernel, ((0, 0), (0, 0), (0, missing), (0, 0)))
         return _gradient_of_inputs(form, x, kernel, y, gradient)[..., :channels]
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    (of_inputs,) = library.call(library.INPUTS, [shape], x, kernel, y, gradient, **form._asdict())
+    attributes = _attributes(form, kernel)
+    (of_inputs,) = library.call(library.INPUTS, [shape], x, kernel, y, gradient, **attributes)
     return of_inputs
 
 

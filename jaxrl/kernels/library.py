@@ -43,6 +43,22 @@ def lanes() -> int | None:
         return None
 
 
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether the processor has products of bfloat16, which are twice as fast as those of float32.
+
+    Says so in one line, once, if not; `lanes` must not be None.
+    """
+    if not _load().jaxrl_multiplies_bfloat16():
+        print(
+            "warning: network.dtype = 'bfloat16': this processor, or the library of a wheel, has "
+            "no products of bfloat16, so float32 takes their place",
+            file=sys.stderr,
+        )
+        return False
+    return True
+
+
 def call(name: str, shapes: Sequence[jax.ShapeDtypeStruct], *arrays: jax.Array, **more: Any) -> Any:
     """Calls C++; the members of a population follow one another, each on all threads."""
     lanes()  # registers the functions, if nobody has asked for it before

@@ -85,7 +85,7 @@ def _normalized(network: nn.Module, observation: jax.Array, statistics: Any) -> 
     ours = isinstance(network, PolicyValueNetwork | ActionValueNetwork | QuantileNetwork)
     if ours and takes_pixels(config, network.planes):
         return pixels(observation, statistics)
-    by_blocks = cuts_blocks(config.dtype) and config.torso in HAS_FIRST_STRIDE
+    by_blocks = cuts_blocks() and config.torso in HAS_FIRST_STRIDE
     block = config.first_stride if by_blocks else 1
     whole = all(length % block == 0 for length in observation.shape[-3:-1])
     return normalize(observation, statistics, block if whole else 1, config.skip_blank_frames)

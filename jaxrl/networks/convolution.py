@@ -211,11 +211,16 @@ def has_kernels() -> bool:
     return jax.default_backend() == "cpu" and library.lanes() is not None
 
 
-def uses_kernels(dtype: str = "float32") -> bool:
-    """Whether the kernels of C++ convolve in this type."""
-    return dtype == "float32" and has_kernels()
-
-
-def cuts_blocks(dtype: str = "float32") -> bool:
+def cuts_blocks() -> bool:
     """Whether a first layer takes its image in blocks: on CPUs, where the kernels do not."""
-    return jax.default_backend() == "cpu" and not uses_kernels(dtype)
+    return jax.default_backend() == "cpu" and not has_kernels()
+
+
+def dtype_of_layers(dtype: str) -> str:
+    """Returns the type of what goes from layer to layer: on CPUs always float32."""
+    return "float32" if jax.default_backend() == "cpu" else dtype
+
+
+def multiplies_bfloat16(dtype: str) -> bool:
+    """Whether the kernels multiply in bfloat16: where the type is that, and the processor can."""
+    return dtype == "bfloat16" and has_kernels() and library.multiplies_bfloat16()

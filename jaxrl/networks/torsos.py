@@ -16,7 +16,7 @@ from jaxrl.config.convolutions import (
 from jaxrl.config.network import TORSOS, NetworkConfig
 from jaxrl.errors import UserError, first_line
 from jaxrl.kernels.convolution import Form, Pixels
-from jaxrl.networks.convolution import has_kernels
+from jaxrl.networks.convolution import dtype_of_layers, has_kernels, multiplies_bfloat16
 from jaxrl.networks.layers import Conv, Dense, NoisyDense, adaptive_max_pool, max_pool
 
 
@@ -33,14 +33,15 @@ class ImpalaSection(nn.Module):
     def __call__(self, x: jax.Array | Pixels) -> jax.Array:
         """Maps f32[B, H, W, C] to f32[B, ceil(H / 2), ceil(W / 2), filters]."""
         init = self.config.init
-        y = Conv(self.filters, 3, Form(padding=1), init)(x)
+        form = Form(padding=1, bfloat16=multiplies_bfloat16(self.config.dtype))
+        y = Conv(self.filters, 3, form, init)(x)
         if self.config.layer_norm:
             y = nn.LayerNorm(dtype=y.dtype)(y)
         y = max_pool(y)
 
         def residual(x: jax.Array) -> jax.Array:
-            form = Form(padding=1, rectify_inputs=True)
-            return Conv(self.filters, 3, form, init, self.config.spectral_norm)(x)
+            inner = form._replace(rectify_inputs=True)
+            return Conv(self.filters, 3, inner, init, self.config.spectral_norm)(x)
 
         for _ in range(2):
             y = y + residual(residual(y))
@@ -122,7 +123,7 @@ def planes_last(stack: jax.Array, planes: int) -> jax.Array:
 
 def takes_pixels(config: NetworkConfig, planes: int) -> bool:
     """Whether a torso's first layer normalizes the bytes of its images itself, in C++."""
-    plain = planes == 1 and not config.skip_blank_frames and config.dtype == "float32"
+    plain = planes == 1 and not config.skip_blank_frames
     return plain and config.torso in TORSOS.builtin and has_kernels()
 
 
@@ -133,7 +134,7 @@ def features(config: NetworkConfig, planes: int, x: Any) -> tuple[jax.Array, int
     """
     init, units = config.init, IMPALA_UNITS
     if not isinstance(x, Pixels):
-        x = planes_last(x, planes).astype(config.dtype)
+        x = planes_last(x, planes).astype(dtype_of_layers(config.dtype))
     if config.torso == "impala":
         for filters in IMPALA_FILTERS:
             x = ImpalaSection(config.width * filters, config)(x)
@@ -144,8 +145,9 @@ def features(config: NetworkConfig, planes: int, x: Any) -> tuple[jax.Array, int
         x, units = foreign_features(config, x)
     else:
         layers, units = convolutions(config)
+        half = multiplies_bfloat16(config.dtype)
         for filters, size, stride, padding in layers:
-            form = Form(stride, padding, rectify=not config.layer_norm)
+            form = Form(stride, padding, rectify=not config.layer_norm, bfloat16=half)
             x = Conv(filters, size, form, init)(x)
             if config.layer_norm:
                 x = activated(config, x)

@@ -1,6 +1,6 @@
 // Compares the kernels with loops in double precision, at random shapes;
 // memory ends where arrays end.
-#include "convolution.h"
+#include "factors.h"
 
 #include <cmath>
 #include <cstdio>
@@ -12,14 +12,47 @@ using namespace jaxrl;
 namespace {
 
 std::mt19937 generator(1);
+int wrong = 0;
 
 int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(generator); }
 
+// Numbers of which Op's products are exact: for Pairs they are of bfloat16.
+template <typename Op>
 std::unique_ptr<float[]> numbers(long count) {
   std::unique_ptr<float[]> out(new float[count]);
   std::normal_distribution<float> normal;
-  for (long i = 0; i < count; i++) out[i] = normal(generator);
+  for (long i = 0; i < count; i++) {
+    out[i] = normal(generator);
+    uint32_t bits;
+    memcpy(&bits, &out[i], sizeof bits);
+    if (Op::kPer == 2) bits &= 0xffff0000;
+    memcpy(&out[i], &bits, sizeof bits);
+  }
   return out;
+}
+
+// Ties go to the even neighbor, what is not a number stays so, pairs lie one below the other.
+void check_rounding() {
+  const float nan = NAN;
+  const uint32_t given[] = {0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0xbf80ffff, 0x7f7fffff};
+  const uint16_t expected[] = {0x3f80, 0x3f82, 0x3f81, 0x3f80, 0xbf81, 0x7f80, 0x7fc0, 0x0000};
+  float x[8] = {}, neighbors[4], lines[8];
+  memcpy(x, given, sizeof given);
+  x[6] = nan;
+  pair_neighbors(8, x, neighbors);
+  if (memcmp(neighbors, expected, sizeof expected)) wrong++;
+  pair_lines(8, x, nullptr, lines);
+  for (int i = 0; i < 8; i++) {
+    uint32_t pair;
+    memcpy(&pair, &lines[i], sizeof pair);
+    if (pair != expected[i]) wrong++;
+  }
+  pair_lines(3, x, x + 3, lines);
+  for (int i = 0; i < 3; i++) {
+    uint32_t pair;
+    memcpy(&pair, &lines[i], sizeof pair);
+    if (pair != (expected[i] | static_cast<uint32_t>(expected[i + 3]) << 16)) wrong++;
+  }
 }
 
 // The image's float under output (y, x) at place (i, j, c) of the kernel.
@@ -40,8 +73,6 @@ void each_product(const Shape& s, Work work) {
                    ((static_cast<long>(i) * s.size + j) * s.channels + c) * s.filters + f);
 }
 
-int wrong = 0;
-
 // Sums of float32 differ from exact ones by their rounding: `terms` of them, of size 1 or so.
 void compare(const char* what, const Shape& s, const float* ours, const double* exact, long count,
              double terms) {
@@ -54,9 +85,11 @@ void compare(const char* what, const Shape& s, const float* ours, const double* 
     }
 }
 
-void check(const Shape& s) {
-  const auto image = numbers(s.inputs()), weights = numbers(s.weights()), bias = numbers(s.filters),
-             gradient = numbers(s.outputs());
+template <typename Op>
+void check_products(const Shape& s) {
+  if (s.channels % Op::kPer) return;
+  const auto image = numbers<Op>(s.inputs()), weights = numbers<Op>(s.weights()),
+             bias = numbers<Op>(s.filters), gradient = numbers<Op>(s.outputs());
   std::unique_ptr<float[]> y(new float[s.outputs()]), of_weights(new float[s.weights()]),
       of_bias(new float[s.filters]), wide(new float[s.wide_outputs()]()),
       turned(new float[s.turned_weights()]),
@@ -73,16 +106,21 @@ void check(const Shape& s) {
     input_sums[in] += static_cast<double>(weights[weight]) * gradient[out];
   });
   const double depth = s.size * s.size * s.channels, pixels = s.rows() * s.columns();
-  convolve(s, image.get(), weights.get(), bias.get(), false, y.get());
+  const float* seen = neighbors<Op>(s.inputs(), image.get());
+  const float* factors = lines_of_weights<Op>(s.weights() / s.filters, s.filters, weights.get());
+  convolve<Op>(over_channels<Op>(s), seen, factors, bias.get(), false, y.get());
   compare("outputs", s, y.get(), sums.get(), s.outputs(), depth);
-  convolve(s, image.get(), weights.get(), bias.get(), true, y.get());
+  convolve<Op>(over_channels<Op>(s), seen, factors, bias.get(), true, y.get());
   for (long i = 0; i < s.outputs(); i++) sums[i] = std::max(0.0, sums[i]);
   compare("rectified outputs", s, y.get(), sums.get(), s.outputs(), depth);
   memset(of_weights.get(), 0, s.weights() * sizeof(float));
   memset(of_bias.get(), 0, s.filters * sizeof(float));
-  in_even_parts(s.rows(), 5, [&](int row, int rows) {
+  const float* lines = lines_of_image<Op>(s, image.get());
+  in_even_parts((s.rows() + Op::kPer - 1) / Op::kPer, 5, [&](int first, int count) {
+    const int row = first * Op::kPer, rows = std::min(count * Op::kPer, s.rows() - row);
     const float* d = gradient.get() + row * s.out_line();
-    add_weights_gradient(s, image.get(), row, rows, d, of_weights.get());
+    add_weights_gradient<Op>(s, lines, first, count, rows_of_outputs<Op>(s, rows, d),
+                             of_weights.get());
     add_bias_gradient(s.filters, rows * s.out_line(), d, of_bias.get());
   });
   compare("gradient of weights", s, of_weights.get(), weight_sums.get(), s.weights(), pixels);
@@ -95,29 +133,38 @@ void check(const Shape& s) {
     }
   if (s.channels % kLanes) return;  // of images, whose gradient nobody asks for
   turn_weights(s, weights.get(), turned.get());
+  const long pixel = s.stride * s.channels;
+  factors = lines_of_weights<Op>(s.turned_weights() / pixel, pixel, turned.get());
   pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, gradient.get(), wide.get());
+  const float* around = neighbors<Op>(s.wide_outputs(), wide.get());
   for (const int border : {0, 1, 2}) {
     const int height = s.height - 2 * border, width = s.width - 2 * border;
     if (height < 1 || width < 1) continue;
     const long line = static_cast<long>(width) * s.channels;
-    std::unique_ptr<float[]> of_inputs(new float[height * line]), where(numbers(height * line));
+    std::unique_ptr<float[]> of_inputs(new float[height * line]), where(numbers<Op>(height * line));
     std::unique_ptr<double[]> inner(new double[height * line]);
     for (int row = 0; row < height; row++)
       memcpy(inner.get() + row * line,
              input_sums.get() + (row + border) * s.line() + border * s.channels,
              line * sizeof(double));
     const double terms = depth * s.filters / s.channels;
-    inputs_gradient(s, border, wide.get(), turned.get(), nullptr, of_inputs.get());
+    inputs_gradient<Op>(over_filters<Op>(s), border, around, factors, nullptr, of_inputs.get());
     compare("gradient of inputs", s, of_inputs.get(), inner.get(), height * line, terms);
-    inputs_gradient(s, border, wide.get(), turned.get(), where.get(), of_inputs.get());
+    inputs_gradient<Op>(over_filters<Op>(s), border, around, factors, where.get(), of_inputs.get());
     for (long i = 0; i < height * line; i++) inner[i] = where[i] > 0 ? inner[i] : 0;
     compare("gradient of rectified inputs", s, of_inputs.get(), inner.get(), height * line, terms);
   }
 }
 
+void check(const Shape& s) {
+  check_products<Singles>(s);
+  check_products<Pairs>(s);
+}
+
 }  // namespace
 
 int main() {
+  check_rounding();
   // Of NIPS', Nature's and IMPALA's networks, with one more pixel and one fewer.
   for (const int more : {-1, 0, 1}) {
     check({60 + more, 60, 4, 8, 4, 16});

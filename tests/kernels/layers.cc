@@ -90,19 +90,19 @@ struct Results {
   std::vector<float> y, of_weights, of_bias, of_inputs;
 };
 
-template <typename Images>
+template <typename Op, typename Images>
 Results all(Pool& pool, const Shape& s, const Layer& layer, const Images& images, int64_t count,
             const float* x, const std::vector<float>& weights, const std::vector<float>& bias,
             const std::vector<float>& gradient) {
   Results to{std::vector<float>(count * s.outputs()), std::vector<float>(s.weights()),
              std::vector<float>(s.filters),
              std::vector<float>(x ? count * bare_inputs(s, layer) : 0)};
-  layer_outputs(pool, s, layer, images, count, weights.data(), bias.data(), to.y.data());
-  layer_weights_gradient(pool, s, layer, images, count, to.y.data(), gradient.data(),
-                         to.of_weights.data(), to.of_bias.data());
+  layer_outputs<Op>(pool, s, layer, images, count, weights.data(), bias.data(), to.y.data());
+  layer_weights_gradient<Op>(pool, s, layer, images, count, to.y.data(), gradient.data(),
+                             to.of_weights.data(), to.of_bias.data());
   if (x)
-    layer_inputs_gradient(pool, s, layer, count, x, weights.data(), to.y.data(), gradient.data(),
-                          to.of_inputs.data());
+    layer_inputs_gradient<Op>(pool, s, layer, count, x, weights.data(), to.y.data(),
+                              gradient.data(), to.of_inputs.data());
   return to;
 }
 
@@ -114,7 +114,7 @@ void equal(const char* what, const Results& ours, const Results& theirs, float t
 }
 
 // The sum of what each image says by itself, by one thread.
-template <typename Make>
+template <typename Op, typename Make>
 Results one_by_one(const Shape& s, const Layer& layer, Make make, int64_t count, const float* x,
                    const std::vector<float>& weights, const std::vector<float>& bias,
                    const std::vector<float>& gradient) {
@@ -123,8 +123,8 @@ Results one_by_one(const Shape& s, const Layer& layer, Make make, int64_t count,
   for (int64_t i = 0; i < count; i++) {
     const std::vector<float> d(gradient.begin() + i * s.outputs(),
                                gradient.begin() + (i + 1) * s.outputs());
-    const auto part = all(alone, s, layer, make(i), 1, x ? x + i * bare_inputs(s, layer) : nullptr,
-                          weights, bias, d);
+    const auto part = all<Op>(alone, s, layer, make(i), 1,
+                              x ? x + i * bare_inputs(s, layer) : nullptr, weights, bias, d);
     sum.y.insert(sum.y.end(), part.y.begin(), part.y.end());
     sum.of_inputs.insert(sum.of_inputs.end(), part.of_inputs.begin(), part.of_inputs.end());
     for (size_t k = 0; k < part.of_weights.size(); k++) sum.of_weights[k] += part.of_weights[k];
@@ -133,25 +133,26 @@ Results one_by_one(const Shape& s, const Layer& layer, Make make, int64_t count,
   return sum;
 }
 
-void check(const Layer& layer, int64_t count, int64_t height, int64_t width, int64_t channels,
-           int64_t size, int64_t filters) {
+template <typename Op>
+void check_layer(const Layer& layer, int64_t count, int64_t height, int64_t width, int64_t channels,
+                 int64_t size, int64_t filters) {
   const Shape s = shape_of(layer, height, width, channels, size, filters);
   const int64_t image = height * width * channels;
   const auto x = numbers(count * image), weights = numbers(s.weights()), bias = numbers(s.filters),
              gradient = numbers(count * s.outputs());
   const bool inputs = s.channels % kLanes == 0;  // have a gradient
   const float* from = inputs ? x.data() : nullptr;
-  const auto expected = one_by_one(
+  const auto expected = one_by_one<Op>(
       s, layer, [&](int64_t i) { return FloatImages(s, layer, x.data() + i * image); }, count, from,
       weights, bias, gradient);
   Pool alone(1, 0), three(3, 2), deserted(4, 0);
   const FloatImages images(s, layer, x.data());
-  const auto ours = all(alone, s, layer, images, count, from, weights, bias, gradient);
+  const auto ours = all<Op>(alone, s, layer, images, count, from, weights, bias, gradient);
   equal("one thread", ours, expected, 1e-5f);
-  equal("three threads", all(three, s, layer, images, count, from, weights, bias, gradient), ours,
-        0);
+  equal("three threads", all<Op>(three, s, layer, images, count, from, weights, bias, gradient),
+        ours, 0);
   equal("no thread that comes",
-        all(deserted, s, layer, images, count, from, weights, bias, gradient), ours, 0);
+        all<Op>(deserted, s, layer, images, count, from, weights, bias, gradient), ours, 0);
   // Bytes equal the floats that they are normalized to, by a multiplication and a subtraction.
   std::vector<uint8_t> bytes(count * image);
   for (auto& byte : bytes) byte = static_cast<uint8_t>(generator());
@@ -164,10 +165,16 @@ void check(const Layer& layer, int64_t count, int64_t height, int64_t width, int
         limit, std::max(-limit, static_cast<float>(bytes[i]) * scale[pixel] - shift[pixel]));
   }
   const ByteImages of_bytes(s, layer, bytes.data(), scale.data(), shift.data(), limit);
-  equal("bytes", all(three, s, layer, of_bytes, count, nullptr, weights, bias, gradient),
-        all(alone, s, layer, FloatImages(s, layer, normal.data()), count, nullptr, weights, bias,
-            gradient),
+  equal("bytes", all<Op>(three, s, layer, of_bytes, count, nullptr, weights, bias, gradient),
+        all<Op>(alone, s, layer, FloatImages(s, layer, normal.data()), count, nullptr, weights,
+                bias, gradient),
         1e-5f);
+}
+
+void check(const Layer& layer, int64_t count, int64_t height, int64_t width, int64_t channels,
+           int64_t size, int64_t filters) {
+  check_layer<Singles>(layer, count, height, width, channels, size, filters);
+  if (channels % 2 == 0) check_layer<Pairs>(layer, count, height, width, channels, size, filters);
 }
 
 void check_pooling(int64_t count, int height, int width, int channels) {

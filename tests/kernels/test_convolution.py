@@ -69,6 +69,49 @@ def test_a_layer_and_its_gradients_equal_xlas_in_float64(case):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=4e-6 * np.abs(theirs).max())
 
 
+def rounded(x):
+    """Rounds to bfloat16, exactly kept in float64."""
+    return jnp.asarray(jnp.asarray(x, jnp.float32).astype(jnp.bfloat16), jnp.float64)
+
+
+@pytest.mark.parametrize(
+    "case", [LAYERS[1], LAYERS[4], *LAYERS[5:8]], ids=lambda case: "-".join(map(str, case[:6]))
+)
+def test_products_of_bfloat16_are_exact_but_for_their_factors(case):
+    """Of factors that are rounded to bfloat16, products and sums are those of float64."""
+    form = case[-1]._replace(bfloat16=True)
+    x, kernel, bias = arrays(*case[:-1])
+    y, pullback = jax.vjp(lambda *given: convolution(*given, form), x, kernel, bias)
+    gradient = jnp.asarray(np.random.default_rng(1).normal(size=y.shape), jnp.float32)
+    ours = jax.device_get((y, *pullback(gradient)))
+    with jax.enable_x64():
+        surroundings = form._replace(rectify=False, rectify_inputs=False)
+        inputs = jnp.maximum(x, 0) if form.rectify_inputs else x
+        exact, product_of = jax.vjp(
+            lambda x, kernel: layers.product_layer(
+                x, kernel, jnp.asarray(bias, jnp.float64), surroundings, layers.xla_convolution
+            ),
+            rounded(inputs),
+            rounded(kernel),
+        )
+        assert exact.dtype == jnp.float64
+        passed = jnp.where(exact > 0, gradient, 0) if form.rectify else gradient
+        of_x, of_kernel = product_of(rounded(passed))
+        of_x = jnp.where(x > 0, of_x, 0) if form.rectify_inputs else of_x
+        of_bias = jnp.sum(jnp.asarray(passed, jnp.float64), (0, 1, 2))
+        theirs = jnp.maximum(exact, 0) if form.rectify else exact, of_x, of_kernel, of_bias
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.dtype == np.float32
+        np.testing.assert_allclose(mine, other, rtol=0, atol=4e-6 * np.abs(other).max())
+
+
+def test_an_odd_number_of_channels_has_products_of_float32():
+    case = LAYERS[8]
+    given = arrays(*case[:-1])
+    half = convolution(*given, case[-1]._replace(bfloat16=True))
+    np.testing.assert_array_equal(half, convolution(*given, case[-1]))
+
+
 def assert_nothing_wrong(source, tmp_path, *flags):
     flags = ("-std=c++20", "-O2", "-Wno-psabi", "-pthread", *flags)
     program = native.build(Path(__file__).with_name(source), library.NATIVE, tmp_path, *flags)
@@ -104,7 +147,8 @@ DIGEST = """
 import hashlib
 from tests.kernels.test_convolution import LAYERS, arrays, with_gradients
 from jaxrl.kernels.convolution import convolution
-for case in (LAYERS[1], LAYERS[5]):
+half = LAYERS[5][-1]._replace(bfloat16=True)
+for case in (LAYERS[1], LAYERS[5], (*LAYERS[5][:-1], half)):
     results = with_gradients(lambda *given: convolution(*given, case[-1]), arrays(*case[:-1]))
     print(hashlib.sha256(b"".join(x.tobytes() for x in results)).hexdigest())
 """
@@ -120,7 +164,7 @@ def test_threads_change_no_bit():
         ).stdout.split()
         for threads in ("1", "3")
     )
-    assert len(one) == 2
+    assert len(one) == len(set(one)) == 3
     assert one == three
 
 
@@ -204,6 +248,36 @@ def test_gradients_of_networks_equal_those_of_products(torso, normalized, monkey
     theirs = jax.jit(jax.grad(lambda params: loss(params)))(actor.params)
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(mine, other, rtol=0, atol=3e-5 * max(np.abs(other).max(), 1e-3))
+
+
+def test_a_processor_without_bfloat16_multiplies_float32_and_one_line_says_so(monkeypatch, capsys):
+    network = PolicyValueNetwork(6, NetworkConfig(torso="nips", dtype="bfloat16"))
+    actor = init_actor(network, jax.random.key(0), (44, 40))
+    stacks = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 44, 40, 4), np.uint8))
+
+    def values():
+        return forward(network, actor.params, actor.statistics, stacks).value
+
+    class Old:
+        def jaxrl_multiplies_bfloat16(self):
+            return 0
+
+    monkeypatch.setattr(library, "multiplies_bfloat16", lambda: True)
+    half = values()
+    monkeypatch.undo()
+    monkeypatch.setattr(library, "_load", Old)
+    library.multiplies_bfloat16.cache_clear()
+    try:
+        single = values()
+        assert not library.multiplies_bfloat16()
+    finally:
+        library.multiplies_bfloat16.cache_clear()
+    errors = capsys.readouterr().err
+    assert errors.startswith("warning: network.dtype = 'bfloat16': this processor")
+    assert errors.count("\n") == 1
+    network = PolicyValueNetwork(6, NetworkConfig(torso="nips"))
+    np.testing.assert_array_equal(single, values())
+    assert 0 < np.abs(half - single).max() < 0.02 * np.abs(single).max()
 
 
 def test_without_a_compiler_xla_takes_over_and_one_line_says_so(monkeypatch, capsys):

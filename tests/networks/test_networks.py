@@ -244,8 +244,7 @@ def test_the_network_sees_what_is_normalized(torso, stride, shape, core):
     ],
 )
 def test_on_a_cpu_without_kernels_no_pixel_is_moved_as_a_float(core, dtype, monkeypatch):
-    if dtype == "float32":  # others have no kernels
-        monkeypatch.setattr(library, "lanes", lambda: None)
+    monkeypatch.setattr(library, "lanes", lambda: None)
     config = NetworkConfig(
         "nips", normalize_observations=True, core=core, core_units=8, dtype=dtype
     )
@@ -271,7 +270,11 @@ def test_on_a_cpu_without_kernels_no_pixel_is_moved_as_a_float(core, dtype, monk
 
 
 @pytest.mark.slow
-def test_bfloat16_computes_about_the_same_with_float32_parameters():
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_bfloat16_computes_about_the_same_with_float32_parameters(platform, monkeypatch):
+    """By the kernels of a CPU, and by XLA's operations, as GPUs have it."""
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    monkeypatch.setattr(library, "multiplies_bfloat16", lambda: True)
     x = jnp.asarray(np.random.default_rng(0).random((4, 84, 84, 4)), jnp.float32)
     outputs = {}
     for dtype in ("float32", "bfloat16"):

@@ -3,7 +3,8 @@
 //
 // A row of outputs is a sum over the K lines of the kernel of products [pixels x K C] [K C x F]:
 // the left factor is the image itself, whose rows overlap. Filters, and channels for the gradient
-// of the inputs, are a multiple of kLanes.
+// of the inputs, are a multiple of kLanes. Where two numbers are a pair, one float, the sums go
+// over half as many floats: of channels, of rows, and of filters, whose numbers the shape has so.
 #pragma once
 
 #include <cstring>
@@ -89,31 +90,34 @@ inline void normalize(long pixels, int channels, const uint8_t* bytes, const flo
 }
 
 // outputs[y, x, f] = bias[f] + sum of image * weights, rectified if so said.
-inline void convolve(const Shape& s, const float* image, const float* weights, const float* bias,
-                     bool rectify, float* outputs) {
+template <typename Op>
+void convolve(const Shape& s, const float* image, const float* weights, const float* bias,
+              bool rectify, float* outputs) {
   in_blocks(s.filters, [&](int f, auto n) {
     for (int y = 0; y < s.rows(); y++) {
       const Left left{image + y * s.stride * s.line(), static_cast<long>(s.stride) * s.channels,
                       s.size, s.line(), s.size * s.channels};
       const Finish finish{bias + f, rectify};
-      product_rows<n()>(s.columns(), left, weights + f, s.filters, finish,
-                        outputs + y * s.out_line() + f, s.filters);
+      product_rows<Op, n()>(s.columns(), left, weights + f, s.filters, finish,
+                            outputs + y * s.out_line() + f, s.filters);
     }
   });
 }
 
 // Adds to the gradient of the weights what an image and the gradient of some rows of its outputs
-// say.
-inline void add_weights_gradient(const Shape& s, const float* image, int first_row, int rows,
-                                 const float* gradient, float* weights) {
+// say; rows may be pairs of rows, as the lines of the image are paired then.
+template <typename Op>
+void add_weights_gradient(const Shape& s, const float* image, int first_row, int rows,
+                          const float* gradient, float* weights) {
   const int depth = s.size * s.channels;
-  const float* seen = image + first_row * s.stride * s.line();
+  const long step = s.stride * s.line() * Op::kPer;
+  const float* seen = image + first_row * step;
   in_blocks(s.filters, [&](int f, auto n) {
     for (int line = 0; line < s.size; line++) {
-      const Left left{seen + line * s.line(), static_cast<long>(s.stride) * s.channels, rows,
-                      s.stride * s.line(), 0};
-      add_outer_rows<n()>(depth, left, s.columns(), gradient + f, s.filters, s.out_line(),
-                          weights + static_cast<long>(line) * depth * s.filters + f, s.filters);
+      const Left left{seen + line * s.line(), static_cast<long>(s.stride) * s.channels, rows, step,
+                      0};
+      add_outer_rows<Op, n()>(depth, left, s.columns(), gradient + f, s.filters, s.out_line(),
+                              weights + static_cast<long>(line) * depth * s.filters + f, s.filters);
     }
   });
 }
@@ -154,8 +158,9 @@ inline void turn_weights(const Shape& s, const float* weights, float* turned) {
 // Writes the gradient of the inputs but those of a border, [H - 2 border, W - 2 border, C]; 0 where
 // `where`, if any, is not above 0. `wide` is the gradient of the outputs with `taps() - 1` zeros
 // around it.
-inline void inputs_gradient(const Shape& s, int border, const float* wide, const float* turned,
-                            const float* where, float* inputs) {
+template <typename Op>
+void inputs_gradient(const Shape& s, int border, const float* wide, const float* turned,
+                     const float* where, float* inputs) {
   const int taps = s.taps(), height = s.height - 2 * border, width = s.width - 2 * border;
   const long line = static_cast<long>(width) * s.channels;
   // Along an axis, phase p has its pixels q * stride + p from the first that is no border to the
@@ -192,7 +197,8 @@ inline void inputs_gradient(const Shape& s, int border, const float* wide, const
           const long place = (q * s.stride + py - border) * line +
                              static_cast<long>(from * s.stride - border) * s.channels + c;
           const Finish finish{nullptr, false, where ? where + place : nullptr};
-          product_rows<n()>(columns, left, weights, wide_pixel, finish, inputs + place, wide_pixel);
+          product_rows<Op, n()>(columns, left, weights, wide_pixel, finish, inputs + place,
+                                wide_pixel);
         }
       });
 }

@@ -16,54 +16,74 @@ Shape shape_of(Sizes images, Sizes kernel, const Layer& layer) {
   return jaxrl::shape_of(layer, images[1], images[2], images[3], kernel[0], kernel[3]);
 }
 
+// Calls work(Op{}) for the numbers that products take.
+template <typename Work>
+ffi::Error with_numbers(bool bfloat16, Work work) {
+  if (bfloat16)
+    work(Pairs{});
+  else
+    work(Singles{});
+  return ffi::Error::Success();
+}
+
 ffi::Error forward_floats(ffi::ThreadPool pool, In x, In kernel, In bias, Out y, int64_t stride,
-                          int64_t padding, bool rectify_inputs, bool rectify) {
+                          int64_t padding, bool rectify_inputs, bool rectify, bool bfloat16) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel.dimensions(), layer);
-  layer_outputs(pool, s, layer, FloatImages(s, layer, x.typed_data()), x.dimensions()[0],
-                kernel.typed_data(), bias.typed_data(), y->typed_data());
-  return ffi::Error::Success();
+  return with_numbers(bfloat16, [&](auto op) {
+    layer_outputs<decltype(op)>(pool, s, layer, FloatImages(s, layer, x.typed_data()),
+                                x.dimensions()[0], kernel.typed_data(), bias.typed_data(),
+                                y->typed_data());
+  });
 }
 
 ffi::Error forward_bytes(ffi::ThreadPool pool, Bytes x, In scale, In shift, In kernel, In bias,
                          Out y, int64_t stride, int64_t padding, bool rectify_inputs, bool rectify,
-                         float limit) {
+                         bool bfloat16, float limit) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel.dimensions(), layer);
   const ByteImages images(s, layer, x.typed_data(), scale.typed_data(), shift.typed_data(), limit);
-  layer_outputs(pool, s, layer, images, x.dimensions()[0], kernel.typed_data(), bias.typed_data(),
-                y->typed_data());
-  return ffi::Error::Success();
+  return with_numbers(bfloat16, [&](auto op) {
+    layer_outputs<decltype(op)>(pool, s, layer, images, x.dimensions()[0], kernel.typed_data(),
+                                bias.typed_data(), y->typed_data());
+  });
 }
 
 ffi::Error weights_of_floats(ffi::ThreadPool pool, In x, In y, In gradient, Out kernel, Out bias,
-                             int64_t stride, int64_t padding, bool rectify_inputs, bool rectify) {
+                             int64_t stride, int64_t padding, bool rectify_inputs, bool rectify,
+                             bool bfloat16) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel->dimensions(), layer);
-  layer_weights_gradient(pool, s, layer, FloatImages(s, layer, x.typed_data()), x.dimensions()[0],
-                         y.typed_data(), gradient.typed_data(), kernel->typed_data(),
-                         bias->typed_data());
-  return ffi::Error::Success();
+  return with_numbers(bfloat16, [&](auto op) {
+    layer_weights_gradient<decltype(op)>(pool, s, layer, FloatImages(s, layer, x.typed_data()),
+                                         x.dimensions()[0], y.typed_data(), gradient.typed_data(),
+                                         kernel->typed_data(), bias->typed_data());
+  });
 }
 
 ffi::Error weights_of_bytes(ffi::ThreadPool pool, Bytes x, In scale, In shift, In y, In gradient,
                             Out kernel, Out bias, int64_t stride, int64_t padding,
-                            bool rectify_inputs, bool rectify, float limit) {
+                            bool rectify_inputs, bool rectify, bool bfloat16, float limit) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel->dimensions(), layer);
   const ByteImages images(s, layer, x.typed_data(), scale.typed_data(), shift.typed_data(), limit);
-  layer_weights_gradient(pool, s, layer, images, x.dimensions()[0], y.typed_data(),
-                         gradient.typed_data(), kernel->typed_data(), bias->typed_data());
-  return ffi::Error::Success();
+  return with_numbers(bfloat16, [&](auto op) {
+    layer_weights_gradient<decltype(op)>(pool, s, layer, images, x.dimensions()[0], y.typed_data(),
+                                         gradient.typed_data(), kernel->typed_data(),
+                                         bias->typed_data());
+  });
 }
 
 ffi::Error inputs_gradient_of(ffi::ThreadPool pool, In x, In kernel, In y, In gradient, Out inputs,
-                              int64_t stride, int64_t padding, bool rectify_inputs, bool rectify) {
+                              int64_t stride, int64_t padding, bool rectify_inputs, bool rectify,
+                              bool bfloat16) {
   const Layer layer{stride, padding, rectify_inputs, rectify};
   const Shape s = shape_of(x.dimensions(), kernel.dimensions(), layer);
-  layer_inputs_gradient(pool, s, layer, x.dimensions()[0], x.typed_data(), kernel.typed_data(),
-                        y.typed_data(), gradient.typed_data(), inputs->typed_data());
-  return ffi::Error::Success();
+  return with_numbers(bfloat16, [&](auto op) {
+    layer_inputs_gradient<decltype(op)>(pool, s, layer, x.dimensions()[0], x.typed_data(),
+                                        kernel.typed_data(), y.typed_data(), gradient.typed_data(),
+                                        inputs->typed_data());
+  });
 }
 
 Pooling pooling_of(Sizes images) {
@@ -90,12 +110,15 @@ ffi::Error pool_gradient(ffi::ThreadPool pool, Bytes places, In gradient, Out im
 
 extern "C" int jaxrl_lanes() { return kLanes; }
 
+extern "C" int jaxrl_multiplies_bfloat16() { return Pairs::kFast; }
+
 #define JAXRL_CALL ffi::Ffi::Bind().Ctx<ffi::ThreadPool>()
 #define JAXRL_LAYER \
   .Attr<int64_t>("stride") \
       .Attr<int64_t>("padding") \
       .Attr<bool>("rectify_inputs") \
-      .Attr<bool>("rectify")
+      .Attr<bool>("rectify") \
+      .Attr<bool>("bfloat16")
 #define JAXRL_RESULT Ret<ffi::Buffer<ffi::F32>>()
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_convolution, forward_floats,

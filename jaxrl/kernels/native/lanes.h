@@ -1,6 +1,10 @@
 // Vectors of floats as wide as the processor's registers, by the compiler's own vector types.
 #pragma once
 
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
 
 namespace jaxrl {
@@ -32,6 +36,42 @@ inline Lanes load_once(const float* from) {
 #endif
   return lanes;
 }
+
+typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
+
+// A product of numbers of float32.
+struct Singles {
+  static constexpr int kPer = 1;  // numbers of a factor in four bytes
+
+  static Lanes add(Lanes sum, float value, Lanes others) { return sum + value * others; }
+};
+
+// A product of numbers of bfloat16, whose sums are float32: pairs lie in the bits of a float, the
+// first below the second.
+struct Pairs {
+  static constexpr int kPer = 2;
+
+#if defined(__AVX512BF16__)
+  static constexpr bool kFast = true;
+
+  static Lanes add(Lanes sum, float value, Lanes others) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)others, (__m512bh)_mm512_set1_ps(value));
+  }
+#else
+  static constexpr bool kFast = false;
+
+  static Lanes add(Lanes sum, float value, Lanes others) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return sum + first((Bits)others) * first(Bits{} + bits) +
+           second((Bits)others) * second(Bits{} + bits);
+  }
+
+ private:
+  static Lanes first(Bits pairs) { return (Lanes)(pairs << 16); }
+  static Lanes second(Bits pairs) { return (Lanes)(pairs & 0xffff0000); }
+#endif
+};
 
 inline void store(float* to, Lanes lanes) { *reinterpret_cast<AnywhereLanes*>(to) = lanes; }
 

@@ -4,8 +4,7 @@
 // or bytes that are normalized here: nobody keeps the floats, which are four times as large.
 #pragma once
 
-#include "convolution.h"
-#include "parallel.h"
+#include "factors.h"
 #include "pooling.h"
 
 namespace jaxrl {
@@ -129,34 +128,37 @@ inline const float* before_rectifier(long count, bool rectify, const float* y,
 constexpr long kBand = 4096;
 
 // y of all images.
-template <typename Pool, typename Images>
+template <typename Op, typename Pool, typename Images>
 void layer_outputs(Pool& pool, const Shape& s, const Layer& layer, const Images& images,
                    int64_t count, const float* weights, const float* bias, float* y) {
+  const float* factors = lines_of_weights<Op>(s.weights() / s.filters, s.filters, weights);
   for_images(pool, shares_of(multiplications(s), count, pool), count,
              [=](int, int64_t from, int64_t to) {
                for (int64_t i = from; i < to; i++)
-                 convolve(s, images.at(i), weights, bias, layer.rectify, y + i * s.outputs());
+                 convolve<Op>(over_channels<Op>(s), neighbors<Op>(s.inputs(), images.at(i)),
+                              factors, bias, layer.rectify, y + i * s.outputs());
              });
 }
 
 // The gradients of weights and bias by that of y, which is only read where it was rectified.
-template <typename Pool, typename Images>
+template <typename Op, typename Pool, typename Images>
 void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, const Images& images,
                             int64_t count, const float* y, const float* gradient, float* of_weights,
                             float* of_bias) {
   const int parts = parts_of(multiplications(s), count, kParts);
   const long weights = s.weights(), size = weights + s.filters;
-  const int band = static_cast<int>(std::max(1L, kBand / s.out_line()));
+  const int band = static_cast<int>(std::max(1L, kBand / Op::kPer / s.out_line()));
   float* sums = scratch<5>(parts * size);
   memset(sums, 0, parts * size * sizeof(float));
   for_images(pool, parts, count, [=](int part, int64_t from, int64_t to) {
     float* sum = sums + part * size;
     for (int64_t i = from; i < to; i++) {
-      const float* image = images.at(i);
-      in_even_parts(s.rows(), band, [&](int row, int rows) {
+      const float* image = lines_of_image<Op>(s, images.at(i));
+      in_even_parts((s.rows() + Op::kPer - 1) / Op::kPer, band, [&](int first, int count) {
+        const int row = first * Op::kPer, rows = std::min(count * Op::kPer, s.rows() - row);
         const long from = i * s.outputs() + row * s.out_line(), floats = rows * s.out_line();
         const float* d = before_rectifier(floats, layer.rectify, y + from, gradient + from);
-        add_weights_gradient(s, image, row, rows, d, sum);
+        add_weights_gradient<Op>(s, image, first, count, rows_of_outputs<Op>(s, rows, d), sum);
         add_bias_gradient(s.filters, floats, d, sum + weights);
       });
     }
@@ -168,12 +170,14 @@ void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, cons
 }
 
 // The gradient of x by that of y; x and y are only read where they were rectified.
-template <typename Pool>
+template <typename Op, typename Pool>
 void layer_inputs_gradient(Pool& pool, const Shape& s, const Layer& layer, int64_t count,
                            const float* x, const float* weights, const float* y,
                            const float* gradient, float* of_inputs) {
   float* turned = scratch<3>(s.turned_weights());
   turn_weights(s, weights, turned);
+  const long pixel = s.stride * s.channels;
+  const float* factors = lines_of_weights<Op>(s.turned_weights() / pixel, pixel, turned);
   const int border = static_cast<int>(layer.padding);
   const int64_t size = bare_inputs(s, layer);
   for_images(
@@ -184,8 +188,9 @@ void layer_inputs_gradient(Pool& pool, const Shape& s, const Layer& layer, int64
           const float* d = before_rectifier(s.outputs(), layer.rectify, y + i * s.outputs(),
                                             gradient + i * s.outputs());
           pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, d, wide);
-          inputs_gradient(s, border, wide, turned, layer.rectify_inputs ? x + i * size : nullptr,
-                          of_inputs + i * size);
+          inputs_gradient<Op>(over_filters<Op>(s), border, neighbors<Op>(s.wide_outputs(), wide),
+                              factors, layer.rectify_inputs ? x + i * size : nullptr,
+                              of_inputs + i * size);
         }
       });
 }

@@ -1,6 +1,7 @@
 // Products whose results stay in registers: a tile of M by N vectors of them.
 //
-// The left factor is read where it lies, in an image with overlapping rows, and never copied.
+// The left factor is read where it lies, in an image with overlapping rows, and never copied. A
+// float of either factor is as many numbers as `Op` has in it.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +75,7 @@ struct Finish {
 
 // out[m][lane] = sum over lines l and k of left[m][l, k] * right[l, k][lane];
 // rows of `right` are `width` apart.
-template <int N, int M>
+template <typename Op, int N, int M>
 void product(const Left& left, const float* right, long width, const Finish& finish, float* out,
              long out_step) {
   Lanes sum[M * N];
@@ -95,7 +96,7 @@ void product(const Left& left, const float* right, long width, const Finish& fin
       for (int m = 0; m < M; m++) {
         const float value = a.at(m, step);
 #pragma GCC unroll 4
-        for (int n = 0; n < N; n++) sum[m * N + n] += value * b[n];
+        for (int n = 0; n < N; n++) sum[m * N + n] = Op::add(sum[m * N + n], value, b[n]);
       }
     }
   }
@@ -113,7 +114,7 @@ void product(const Left& left, const float* right, long width, const Finish& fin
 
 // out[m][lane] += sum over pixels (y, x) of left[y, x][m] * right[y, x][lane]; here `left.step`
 // lies between pixels, `left.line_step` between lines, and m counts floats.
-template <int N, int M>
+template <typename Op, int N, int M>
 void add_outer(const Left& left, int width, const float* right, long right_step,
                long right_line_step, float* out, long out_step) {
   Lanes sum[M * N];
@@ -132,7 +133,7 @@ void add_outer(const Left& left, int width, const float* right, long right_step,
       for (int m = 0; m < M; m++) {
         const float value = a[m];
 #pragma GCC unroll 4
-        for (int n = 0; n < N; n++) sum[m * N + n] += value * b[n];
+        for (int n = 0; n < N; n++) sum[m * N + n] = Op::add(sum[m * N + n], value, b[n]);
       }
     }
   }
@@ -144,14 +145,14 @@ void add_outer(const Left& left, int width, const float* right, long right_step,
 
 // --- any number of rows and lanes ----------------------------------------------------------------
 
-template <int N, int... M>
+template <typename Op, int N, int... M>
 constexpr auto products(std::integer_sequence<int, M...>) {
-  return std::array{&product<N, M + 1>...};
+  return std::array{&product<Op, N, M + 1>...};
 }
 
-template <int N, int... M>
+template <typename Op, int N, int... M>
 constexpr auto outers(std::integer_sequence<int, M...>) {
-  return std::array{&add_outer<N, M + 1>...};
+  return std::array{&add_outer<Op, N, M + 1>...};
 }
 
 // Calls work(from, count) for parts of nearly equal size, of `most` at most.
@@ -174,10 +175,10 @@ void in_blocks(int lanes, Work work) {
 }
 
 // `product` of `rows` rows.
-template <int N>
+template <typename Op, int N>
 void product_rows(int rows, Left left, const float* right, long width, const Finish& finish,
                   float* out, long out_step) {
-  static constexpr auto kTiles = products<N>(std::make_integer_sequence<int, kMostRows<N>>{});
+  static constexpr auto kTiles = products<Op, N>(std::make_integer_sequence<int, kMostRows<N>>{});
   in_even_parts(rows, kMostRows<N>, [&](int from, int count) {
     Left part = left;
     part.at += from * left.step;
@@ -188,10 +189,10 @@ void product_rows(int rows, Left left, const float* right, long width, const Fin
 }
 
 // `add_outer` of `depth` floats of each pixel.
-template <int N>
+template <typename Op, int N>
 void add_outer_rows(int depth, Left left, int width, const float* right, long right_step,
                     long right_line_step, float* out, long out_step) {
-  static constexpr auto kTiles = outers<N>(std::make_integer_sequence<int, kMostRows<N>>{});
+  static constexpr auto kTiles = outers<Op, N>(std::make_integer_sequence<int, kMostRows<N>>{});
   in_even_parts(depth, kMostRows<N>, [&](int from, int count) {
     Left part = left;
     part.at += from;
