@@ -349,7 +349,18 @@ kernels-pairs-of-the-next-line:
     image + (y + s.stride) * s.line() => image + (y + 1) * s.line()
 kernels-last-row-paired:
     kernels/test_convolution.py::test_products_of_bfloat16_are_exact_but_for_their_factors
-    row + 1 < rows ? outputs + (row + 1) * line : nullptr => outputs + row * line
+    row + 1 < rows ? x + (row + 1) * count : nullptr => x + row * count
+# kernels/native/dense.h
+kernels-dense-panel-of-other-lines:
+    kernels/test_dense.py::test_a_product_and_its_gradients_equal_float64
+    pair_lines(kPanel, line, line + layer.outputs, => pair_lines(kPanel, line, line + kPanel,
+kernels-dense-not-turned: kernels/test_dense.py::test_a_product_and_its_gradients_equal_float64
+    transpose(kPanel, depth, lines, depth, panel, kPanel); =>
+    memcpy(panel, lines, sizeof(float) * depth * kPanel);
+# networks/layers.py
+dense-noise-of-bfloat16-heads: kernels/test_dense.py::test_heads_multiply_float32
+    return multiplied(x, weights.astype(x.dtype), self.bfloat16) =>
+    return multiplied(x, weights.astype(x.dtype), True)
 # kernels/native/layers.h
 kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     for (int part = 1; part < parts; part++) => for (int part = 2; part < parts; part++)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels.convolution import Pixels
+from jaxrl.networks.convolution import multiplies_bfloat16
 from jaxrl.networks.core import RecurrentCore
 from jaxrl.networks.layers import Dense
 from jaxrl.networks.torsos import Torso, activated, dense, features
@@ -159,11 +160,12 @@ class QuantileNetwork(nn.Module):
             )
             noise = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys[:, 0])
         cosines = jnp.cos(jnp.pi * jnp.arange(NUM_COSINES) * level[..., None]).astype(x.dtype)
-        embedding = nn.relu(Dense(x.shape[-1], 2**0.5, config.init)(cosines))
+        half = multiplies_bfloat16(config.dtype)
+        embedding = nn.relu(Dense(x.shape[-1], 2**0.5, config.init, half)(cosines))
         x = x[:, None] * embedding  # [B, N, F]
 
         def stream(outputs: int, number: int) -> jax.Array:
-            hidden = activated(config, dense(config, units, 2**0.5, number, x, noise))
+            hidden = activated(config, dense(config, units, 2**0.5, number, x, noise, half))
             return dense(config, outputs, 1.0, number + 2, hidden.astype(jnp.float32), noise)
 
         value = stream(self.num_actions, 0)

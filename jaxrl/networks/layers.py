@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.kernels import pooling
+from jaxrl.kernels import dense, pooling
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import layer
 
@@ -90,21 +90,41 @@ def adaptive_max_pool(x: jax.Array, size: int) -> jax.Array:
     return x
 
 
+def multiplied(x: jax.Array, weights: jax.Array, bfloat16: bool = False) -> jax.Array:
+    """Multiplies [..., C] by [C, F]: by the kernels of C++ on CPUs where they fit, else by XLA.
+
+    There the factors of a product of bfloat16 are rounded to it, in arrays of float32.
+    """
+    if jax.default_backend() == "cpu" and dense.fits(x, weights):
+        y = dense.product(x.reshape(-1, x.shape[-1]), weights, bfloat16)
+        return y.reshape(*x.shape[:-1], -1)
+    return x @ weights
+
+
 class Dense(nn.Module):
     """A fully connected layer, with the initialization that the configuration names."""
 
     features: int
     gain: float
     init: str
+    bfloat16: bool = False  # see `multiplied`
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Maps [B, C] to [B, features], computed in the dtype of x."""
-        if self.init == "orthogonal":
-            weights = nn.initializers.orthogonal(self.gain)
-            return nn.Dense(self.features, kernel_init=weights, dtype=x.dtype)(x)
+
+        def product(x: jax.Array, weights: jax.Array, *_: Any, **__: Any) -> jax.Array:
+            return multiplied(x, weights, self.bfloat16)
+
         uniform = uniform_fan_in(x.shape[-1])
-        return nn.Dense(self.features, kernel_init=uniform, bias_init=uniform, dtype=x.dtype)(x)
+        orthogonal = self.init == "orthogonal"
+        return nn.Dense(
+            self.features,
+            kernel_init=nn.initializers.orthogonal(self.gain) if orthogonal else uniform,
+            bias_init=nn.initializers.zeros if orthogonal else uniform,
+            dtype=x.dtype,
+            dot_general=product,
+        )(x)
 
 
 class NoisyDense(nn.Module):
@@ -117,6 +137,7 @@ class NoisyDense(nn.Module):
 
     features: int
     number: int  # index of the layer in the network; no two layers have the same noise
+    bfloat16: bool = False  # see `multiplied`
 
     @nn.compact
     def __call__(self, x: jax.Array, noise: Any) -> jax.Array:
@@ -127,7 +148,11 @@ class NoisyDense(nn.Module):
         kernel, bias = self.param("kernel", uniform, shape), self.param("bias", uniform, shape[1:])
         kernel_noise = self.param("kernel_noise", deviation, shape)
         bias_noise = self.param("bias_noise", deviation, shape[1:])
-        y = x @ kernel.astype(x.dtype) + bias.astype(x.dtype)
+
+        def product(x: jax.Array, weights: jax.Array) -> jax.Array:
+            return multiplied(x, weights.astype(x.dtype), self.bfloat16)
+
+        y = product(x, kernel) + bias.astype(x.dtype)
         if noise is None:
             return y
 
@@ -138,4 +163,4 @@ class NoisyDense(nn.Module):
         drawn = jax.vmap(draw)(noise).astype(x.dtype)
         drawn = drawn.reshape(len(drawn), *(1,) * (x.ndim - 2), -1)
         within, out = jnp.split(drawn, [inputs], axis=-1)
-        return y + out * ((x * within) @ kernel_noise.astype(x.dtype) + bias_noise.astype(x.dtype))
+        return y + out * (product(x * within, kernel_noise) + bias_noise.astype(x.dtype))

@@ -54,7 +54,13 @@ def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
 
 
 def dense(
-    config: NetworkConfig, features: int, gain: float, number: int, x: jax.Array, noise: Any
+    config: NetworkConfig,
+    features: int,
+    gain: float,
+    number: int,
+    x: jax.Array,
+    noise: Any,
+    bfloat16: bool = False,
 ) -> jax.Array:
     """Maps [B, ..., C] to [B, ..., features] by a layer with noise if so configured; in a module.
 
@@ -65,10 +71,11 @@ def dense(
       number: of the layer in the network, for its noise.
       x: inputs.
       noise: key[B], or None for mean weights.
+      bfloat16: whether the kernels round what they multiply, below the heads.
     """
     if config.noisy:
-        return NoisyDense(features, number)(x, noise)
-    return Dense(features, gain, config.init)(x)
+        return NoisyDense(features, number, bfloat16)(x, noise)
+    return Dense(features, gain, config.init, bfloat16)(x)
 
 
 def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, int]:
@@ -165,6 +172,6 @@ class Torso(nn.Module):
     def __call__(self, x: Any, noise: Any = None) -> tuple[jax.Array, ...]:
         """Maps f32[B, 84, 84, 4] from `normalize`, or `Pixels`, to one f32[B, units] per stream."""
         x, units = features(self.config, self.planes, x)
-        config = self.config
-        hidden = [dense(config, units, 2**0.5, n, x, noise) for n in range(self.streams)]
+        config, half = self.config, multiplies_bfloat16(self.config.dtype)
+        hidden = [dense(config, units, 2**0.5, n, x, noise, half) for n in range(self.streams)]
         return tuple(activated(config, layer).astype(jnp.float32) for layer in hidden)

@@ -119,7 +119,7 @@ void check_products(const Shape& s) {
   in_even_parts((s.rows() + Op::kPer - 1) / Op::kPer, 5, [&](int first, int count) {
     const int row = first * Op::kPer, rows = std::min(count * Op::kPer, s.rows() - row);
     const float* d = gradient.get() + row * s.out_line();
-    add_weights_gradient<Op>(s, lines, first, count, rows_of_outputs<Op>(s, rows, d),
+    add_weights_gradient<Op>(s, lines, first, count, lines_of_rows<Op>(rows, s.out_line(), d),
                              of_weights.get());
     add_bias_gradient(s.filters, rows * s.out_line(), d, of_bias.get());
   });

@@ -126,14 +126,16 @@ def test_kernels_of_every_width_stay_in_their_memory(flags, tmp_path):
     machine = native_library._processor()
     if any(flag not in machine for flag in flags.replace("-m", "").split() if "=" not in flag):
         pytest.skip("not of this processor")
-    assert_nothing_wrong("convolution.cc", tmp_path, *flags.split(), *native.SANITIZED)
+    for source in ("convolution.cc", "dense.cc"):
+        assert_nothing_wrong(source, tmp_path, *flags.split(), *native.SANITIZED)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitized", [native.SANITIZED, ("-fsanitize=thread",)], ids="-".join)
 def test_threads_that_share_a_batch_stay_in_their_part(sanitized, tmp_path):
     """Padded, rectified and of bytes; and a pool whose threads never come holds up nobody."""
-    assert_nothing_wrong("layers.cc", tmp_path, "-march=native", *sanitized)
+    for source in ("layers.cc", "dense.cc"):
+        assert_nothing_wrong(source, tmp_path, "-march=native", *sanitized)
 
 
 def test_images_below_the_kernel_are_refused():

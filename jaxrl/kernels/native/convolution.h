@@ -116,7 +116,7 @@ void add_weights_gradient(const Shape& s, const float* image, int first_row, int
     for (int line = 0; line < s.size; line++) {
       const Left left{seen + line * s.line(), static_cast<long>(s.stride) * s.channels, rows, step,
                       0};
-      add_outer_rows<Op, n()>(depth, left, s.columns(), gradient + f, s.filters, s.out_line(),
+      add_outer_rows<Op, n()>(depth, left, s.columns(), gradient + f, s.filters, s.out_line(), true,
                               weights + static_cast<long>(line) * depth * s.filters + f, s.filters);
     }
   });

@@ -22,10 +22,10 @@ Shape over_filters(Shape s) {
 }
 
 // Numbers that are summed over with the next ones: the pixels of an image, or of a gradient.
-template <typename Op>
+template <typename Op, int memory = 6>
 const float* neighbors(long count, const float* x) {
   if constexpr (Op::kPer == 1) return x;
-  float* pairs = scratch<6>(count / 2);
+  float* pairs = scratch<memory>(count / 2);
   pair_neighbors(count, x, pairs);
   return pairs;
 }
@@ -53,15 +53,14 @@ const float* lines_of_image(const Shape& s, const float* image) {
   return pairs;
 }
 
-// Rows of outputs, two by two; a last one alone.
-template <typename Op>
-const float* rows_of_outputs(const Shape& s, int rows, const float* outputs) {
-  if constexpr (Op::kPer == 1) return outputs;
-  const long line = s.out_line();
-  float* pairs = scratch<8>((rows + 1) / 2 * line);
-  for (int row = 0; row < rows; row += 2)
-    pair_lines(line, outputs + row * line, row + 1 < rows ? outputs + (row + 1) * line : nullptr,
-               pairs + row / 2 * line);
+// Lines of `count` numbers, as rows of outputs, two by two; a last one alone.
+template <typename Op, int memory = 8>
+const float* lines_of_rows(long rows, long count, const float* x) {
+  if constexpr (Op::kPer == 1) return x;
+  float* pairs = scratch<memory>((rows + 1) / 2 * count);
+  for (long row = 0; row < rows; row += 2)
+    pair_lines(count, x + row * count, row + 1 < rows ? x + (row + 1) * count : nullptr,
+               pairs + row / 2 * count);
   return pairs;
 }
 

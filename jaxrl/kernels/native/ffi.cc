@@ -1,5 +1,7 @@
-// The layers of layers.h for compiled programs, through XLA's foreign function interface.
+// The layers of layers.h and dense.h for compiled programs, through XLA's foreign function
+// interface.
 #include "xla/ffi/api/ffi.h"
+#include "dense.h"
 #include "layers.h"
 
 namespace ffi = xla::ffi;
@@ -86,6 +88,31 @@ ffi::Error inputs_gradient_of(ffi::ThreadPool pool, In x, In kernel, In y, In gr
   });
 }
 
+Dense dense_of(Sizes rows, Sizes weights) { return {rows[0], weights[0], weights[1]}; }
+
+ffi::Error dense_forward(ffi::ThreadPool pool, In x, In weights, Out y, bool bfloat16) {
+  const Dense layer = dense_of(x.dimensions(), weights.dimensions());
+  return with_numbers(bfloat16, [&](auto op) {
+    dense_outputs<decltype(op)>(pool, layer, x.typed_data(), weights.typed_data(), y->typed_data());
+  });
+}
+
+ffi::Error dense_weights(ffi::ThreadPool pool, In x, In gradient, Out weights, bool bfloat16) {
+  const Dense layer = dense_of(x.dimensions(), weights->dimensions());
+  return with_numbers(bfloat16, [&](auto op) {
+    dense_weights_gradient<decltype(op)>(pool, layer, x.typed_data(), gradient.typed_data(),
+                                         weights->typed_data());
+  });
+}
+
+ffi::Error dense_inputs(ffi::ThreadPool pool, In weights, In gradient, Out inputs, bool bfloat16) {
+  const Dense layer = dense_of(inputs->dimensions(), weights.dimensions());
+  return with_numbers(bfloat16, [&](auto op) {
+    dense_inputs_gradient<decltype(op)>(pool, layer, weights.typed_data(), gradient.typed_data(),
+                                        inputs->typed_data());
+  });
+}
+
 Pooling pooling_of(Sizes images) {
   return {static_cast<int>(images[1]), static_cast<int>(images[2]), static_cast<int>(images[3])};
 }
@@ -140,6 +167,10 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_convolution_of_bytes_weights, weights_of_byt
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     jaxrl_convolution_inputs, inputs_gradient_of,
     JAXRL_CALL.Arg<In>().Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT JAXRL_LAYER);
+#define JAXRL_DENSE JAXRL_CALL.Arg<In>().Arg<In>().JAXRL_RESULT.Attr<bool>("bfloat16")
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_dense, dense_forward, JAXRL_DENSE);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_dense_weights, dense_weights, JAXRL_DENSE);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_dense_inputs, dense_inputs, JAXRL_DENSE);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool, pool_images,
                               JAXRL_CALL.Arg<In>().JAXRL_RESULT.Ret<ffi::Buffer<ffi::U8>>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool_gradient, pool_gradient,

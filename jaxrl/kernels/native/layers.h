@@ -31,9 +31,6 @@ inline int64_t bare_inputs(const Shape& s, const Layer& layer) {
   return (s.height - 2 * layer.padding) * (s.width - 2 * layer.padding) * s.channels;
 }
 
-// Below it other threads would be woken for less than they take to come.
-constexpr double kShared = 4e6;  // multiplications
-
 inline double multiplications(const Shape& s) {
   return static_cast<double>(s.outputs()) * s.size * s.size * s.channels;
 }
@@ -158,7 +155,8 @@ void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, cons
         const int row = first * Op::kPer, rows = std::min(count * Op::kPer, s.rows() - row);
         const long from = i * s.outputs() + row * s.out_line(), floats = rows * s.out_line();
         const float* d = before_rectifier(floats, layer.rectify, y + from, gradient + from);
-        add_weights_gradient<Op>(s, image, first, count, rows_of_outputs<Op>(s, rows, d), sum);
+        add_weights_gradient<Op>(s, image, first, count, lines_of_rows<Op>(rows, s.out_line(), d),
+                                 sum);
         add_bias_gradient(s.filters, floats, d, sum + weights);
       });
     }

@@ -9,6 +9,9 @@
 
 namespace jaxrl {
 
+// Below it other threads would be woken for less than they take to come.
+constexpr double kShared = 4e6;  // multiplications
+
 // Calls work(part) for each part. The caller takes parts too, and waits only for those that others
 // have begun, so it ends also where no other thread ever comes. A pool has num_threads() and
 // Schedule(task), as XLA's has.

@@ -112,16 +112,17 @@ void product(const Left& left, const float* right, long width, const Finish& fin
     }
 }
 
-// out[m][lane] += sum over pixels (y, x) of left[y, x][m] * right[y, x][lane]; here `left.step`
-// lies between pixels, `left.line_step` between lines, and m counts floats.
+// out[m][lane] = [out[m][lane] +] sum over pixels (y, x) of left[y, x][m] * right[y, x][lane]; here
+// `left.step` lies between pixels, `left.line_step` between lines, and m counts floats.
 template <typename Op, int N, int M>
 void add_outer(const Left& left, int width, const float* right, long right_step,
-               long right_line_step, float* out, long out_step) {
+               long right_line_step, bool add, float* out, long out_step) {
   Lanes sum[M * N];
 #pragma GCC unroll 32
   for (int m = 0; m < M; m++)
 #pragma GCC unroll 4
-    for (int n = 0; n < N; n++) sum[m * N + n] = load(out + m * out_step + n * kLanes);
+    for (int n = 0; n < N; n++)
+      sum[m * N + n] = add ? load(out + m * out_step + n * kLanes) : Lanes{};
   const float *line = left.at, *right_line = right;
   for (int l = 0; l < left.lines; l++, line += left.line_step, right_line += right_line_step) {
     const float *a = line, *d = right_line;
@@ -191,12 +192,12 @@ void product_rows(int rows, Left left, const float* right, long width, const Fin
 // `add_outer` of `depth` floats of each pixel.
 template <typename Op, int N>
 void add_outer_rows(int depth, Left left, int width, const float* right, long right_step,
-                    long right_line_step, float* out, long out_step) {
+                    long right_line_step, bool add, float* out, long out_step) {
   static constexpr auto kTiles = outers<Op, N>(std::make_integer_sequence<int, kMostRows<N>>{});
   in_even_parts(depth, kMostRows<N>, [&](int from, int count) {
     Left part = left;
     part.at += from;
-    kTiles[count - 1](part, width, right, right_step, right_line_step, out + from * out_step,
+    kTiles[count - 1](part, width, right, right_step, right_line_step, add, out + from * out_step,
                       out_step);
   });
 }
