@@ -98,9 +98,8 @@ def check_replays(machine: Mapping[str, Any], configs: Mapping[str, Config]) -> 
             for need in every
             if need.name == largest
         ]
-        first = f"{largest} needs" if len(configs) == 1 else f"all {len(configs)} fit: {largest}, "
-        first += "the largest, needs" * (len(configs) > 1)
-        return Check(NAME, "ok", f"{first} {listed(parts)}")
+        which = largest if len(configs) == 1 else f"all {len(configs)} fit: {largest}, the largest,"
+        return Check(NAME, "ok", f"{which} needs {listed(parts)}")
     worst = lacking[0]
     others = [name for name in dict.fromkeys(need.name for need in lacking) if name != worst.name]
     text = (
