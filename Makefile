@@ -51,7 +51,7 @@ help:
 	@echo "make performance        take RUN=suite into docs/results/by_machine.md as the machine NAME"
 	@echo "make site               build documentation and API reference into site/, and check its links"
 	@echo "make wheels             build wheels with compiled libraries into dist/, and try them"
-	@echo "make docs               write docs/reference/{configuration,api}.md and the tables of docs/results/by_machine.md"
+	@echo "make docs               write docs/reference/{configuration,api}.md, prices of configurations and tables of docs/results/by_machine.md"
 	@echo "make clean              remove what setup and tests left (never runs/)"
 	@echo
 	@echo "games: $(GAMES)" | fold -s -w 100
@@ -123,6 +123,7 @@ lint: .venv/jaxrl-dev-installed
 docs: .venv/jaxrl-dev-installed
 	.venv/bin/python -m tools.config_reference > docs/reference/configuration.md
 	.venv/bin/python -m tools.api_reference > docs/reference/api.md
+	.venv/bin/python -m tools.prices > jaxrl/experiments/price/prices.csv
 	.venv/bin/python -m tools.suite_page
 
 site: .venv/jaxrl-dev-installed

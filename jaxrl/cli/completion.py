@@ -122,12 +122,14 @@ def _known() -> dict[str, tuple[str, ...]]:
         "--games": (*games, "atari5", "atari57"),
         "--config": configs,
         "--configs": configs,
+        "[CONFIG]": configs,
     }
 
 
 def _choices(option: Option) -> list[str]:
     """Returns the values of an option, or of an argument; empty where they cannot be listed."""
-    known = (value for name in option.names for value in _known().get(name, ()))
+    names = option.names or (option.metavar,)
+    known = (value for name in names for value in _known().get(name, ()))
     return [*option.choices, *known]
 
 

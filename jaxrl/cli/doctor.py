@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxrl.cli.streams import shows
+from jaxrl.config.toml import load
 from jaxrl.experiments.doctor.doctor import diagnose, failures
 from jaxrl.experiments.doctor.host_checks import Check, Mark
 from jaxrl.experiments.doctor.machine import Machine, describe_apart
@@ -26,15 +27,18 @@ NAME_WIDTH = 18
 class Doctor:
     """Check whether this machine can train, in a minute, and name a remedy for each fault.
 
-    Devices, versions, cores, compilers, memory and disk; EnvPool inside a compiled program, with
-    equal frames by every way; gradients against the CPU's; the overlapped order; A2C on Catch
-    until it is solved. Checks that can hang or crash run in separate processes. The status is 1
-    where training would not work.
+    Devices, versions, cores, compilers, memory, replays and disk; EnvPool inside a compiled
+    program, with equal frames by every way; gradients against the CPU's; the overlapped order; A2C
+    on Catch until it is solved. Checks that can hang or crash run in separate processes. The status
+    is 1 where training would not work.
     Example: jaxrl doctor --json
     """
 
     root: Path = Path("runs")
     """directory that runs are to be written to; nothing is left there"""
+    config: Path | None = None
+    """TOML file, or the stem of one in configs/ (btr), whose replay is to fit into memory; default
+    is every one that has a replay"""
     json: bool = False
     """print one JSON object instead: the machine, and every check"""
 
@@ -43,6 +47,8 @@ def doctor(arguments: Doctor) -> int:
     """Prints every check as soon as it is made; the status is 1 where training would not work."""
     began = time.perf_counter()
     checks: list[Check] = []
+    file = arguments.config
+    configs = None if file is None else {file.stem: load(file)}
     errors = Console(stderr=True, highlight=False)
     with errors.status("checking devices ...") as status:
         machine = describe_apart()
@@ -50,7 +56,7 @@ def doctor(arguments: Doctor) -> int:
         def show(name: str) -> None:
             status.update(f"checking {name} ...")
 
-        with contextlib.closing(diagnose(machine, arguments.root, show)) as results:
+        with contextlib.closing(diagnose(machine, arguments.root, show, configs)) as results:
             for check in results:
                 checks.append(check)
                 if not arguments.json:

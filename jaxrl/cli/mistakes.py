@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl.atari.games import game_name, known_games
+from jaxrl.config.diff import flat
+from jaxrl.config.overrides import FIXED, FREE
+from jaxrl.config.schema import Config
 from jaxrl.config.toml import ALIASES, MOVED, algorithms_with, find
 from jaxrl.errors import UserError
 from jaxrl.formatting import listed
@@ -69,7 +72,8 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
     """Names the first unknown option, or else the first unexpected argument, with a remedy."""
     unknown = [token.partition("=")[0] for token in tokens if token.startswith("-")]
     if unknown:
-        return f"unknown option '{unknown[0]}'{_remedy(unknown[0], options)}"
+        override = _override(tokens, unknown[0]) if "--override" in options else ""
+        return f"unknown option '{unknown[0]}'{override or _remedy(unknown[0], options)}"
     return f"unexpected argument '{tokens[0]}'{_meaning(tokens[0], options)}"
 
 
@@ -91,6 +95,25 @@ def _remedy(unknown: str, options: Sequence[str]) -> str:
     typed = setting if section else f"--{setting}"
     near = [siblings[match] for match in difflib.get_close_matches(typed, siblings, 1, SIMILAR)]
     return "".join(f": did you mean {option}?" for option in [*elsewhere, *near][:1])
+
+
+def _override(tokens: Sequence[str], unknown: str) -> str:
+    """Returns how `resume` changes the setting that an option of `train` names; empty if none."""
+    words = [part for token in tokens for part in token.split("=", 1)]
+    _, value, *_ = [*words[words.index(unknown) :], "", ""]
+    typed = unknown.removeprefix("--").replace("-", "_")
+    section, dot, name = typed.rpartition(".")
+    name = ALIASES.get(name, name)
+    known = [*flat(dataclasses.asdict(Config()))]
+    known += [f"agent.{name}"] * bool(algorithms_with(name))
+    keys = [key for key in known if key == section + dot + name]
+    keys += [key for key in known if not section and key.endswith(f".{name}")]
+    if not keys or keys[0] in FREE:
+        return ": did you mean --num-devices?" if name == "num_devices" else ""
+    if keys[0] in FIXED or keys[0].partition(".")[0] in FIXED:
+        return f": a run keeps its {keys[0]}: train a new one"
+    shown = "VALUE" if not value or value.startswith("--") else value
+    return f": change it by --override {keys[0]}={shown}"
 
 
 def _meaning(word: str, options: Sequence[str]) -> str:

@@ -46,6 +46,7 @@ def suite(arguments: Suite) -> int:
     """Measures the members of the suite that fit into the time."""
     began = time.monotonic()
     at_least("minutes", arguments.minutes, 0.01)
+    from jaxrl.experiments.doctor import replays
     from jaxrl.experiments.runner import SignalRelay
     from jaxrl.experiments.suite import plan, run
     from jaxrl.experiments.suite.records import PARTS, check_output, read
@@ -65,13 +66,18 @@ def suite(arguments: Suite) -> int:
     for member in members:
         toml.load(Path(member.recipe))
     check_output(arguments.output, size.name, machine)
+    # Its members time small replays: a training takes more.
+    held = replays.check_replays(machine, replays.recipes())
     if arguments.list:
         list_suite(only, read(arguments.output))
+        print(replays.line(held))
         return 0
     with hold_directory(arguments.output, "--output", PARTS), SignalRelay().watching() as stop:
         deadline = began + 60 * arguments.minutes
         call = run.SuiteCall(arguments.output, size.name, machine, deadline, stop)
         with Display() as display:
+            if held.mark != "ok":
+                display.say(replays.line(held))
             records = run.run(members, call, display, only if arguments.only else None)
         return summary(only, records, call, ["--suite", *arguments.words])
 

@@ -83,6 +83,11 @@ def _spec(name: str) -> ModuleSpec | None:
     return spec if spec is not None and spec.origin else None
 
 
+def is_algorithm(name: str) -> bool:
+    """Returns whether an algorithm of `jaxrl.agents` or of another package has this name."""
+    return _spec(name) is not None or name in extensions.names(extensions.AGENTS)
+
+
 def _is_folder(name: str) -> bool:
     """Returns whether an algorithm is a folder of `jaxrl.agents`, with two modules."""
     spec = _spec(name)

@@ -11,7 +11,8 @@ from typing import Any
 
 from jaxrl.atari.games import game_name, known_games
 from jaxrl.config import bounds
-from jaxrl.config.algorithms import SHIPPED, algorithm_config, shipped
+from jaxrl.config.algorithm_base import AlgorithmConfig
+from jaxrl.config.algorithms import SHIPPED, algorithm_config, is_algorithm, shipped
 from jaxrl.config.schema import SECTIONS, Config
 from jaxrl.errors import UserError, nearest
 from jaxrl.formatting import listed
@@ -147,7 +148,18 @@ def from_table(table: dict[str, Any]) -> Config:
     algorithm = table.get("algorithm", "a2c")
     if not isinstance(algorithm, str):
         raise UserError(f"algorithm = {algorithm!r}: must be one of {', '.join(SHIPPED)}")
-    return merge(Config(agent=algorithm_config(algorithm)()), table)
+    return merge(Config(agent=settings_of(algorithm)()), table)
+
+
+def settings_of(algorithm: str) -> type[AlgorithmConfig]:
+    """Returns the dataclass of an algorithm's settings.
+
+    Raises `UserError` for an unknown name; that of a configuration is said to be one.
+    """
+    if not is_algorithm(algorithm) and algorithm in stems():
+        raise UserError(f"algorithm = {algorithm!r}: is a configuration, which has its algorithm: "
+                        f"give it by --config {algorithm}")  # fmt: skip
+    return algorithm_config(algorithm)
 
 
 def mark_recipe(config: Config) -> Config:

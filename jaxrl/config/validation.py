@@ -5,12 +5,12 @@ import typing
 from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
-from jaxrl.config.algorithms import algorithm_config, that
+from jaxrl.config.algorithms import that
 from jaxrl.config.convolutions import HAS_FIRST_STRIDE, IMPALA_FILTERS, convolutions
 from jaxrl.config.network import TORSOS
 from jaxrl.config.plan import resolve, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, Config, EnvConfig
-from jaxrl.config.toml import stems
+from jaxrl.config.toml import settings_of, stems
 from jaxrl.config.variations import shown
 from jaxrl.errors import UserError, nearest
 from jaxrl.formatting import listed
@@ -38,7 +38,7 @@ def check(config: Config) -> None:
     """
     check_playable(config)
     bounds.check_local(config.run_dir)
-    if type(config.agent) is not algorithm_config(config.algorithm):
+    if type(config.agent) is not settings_of(config.algorithm):
         file = (
             "take one of configs/, as"
             if config.algorithm in stems()

@@ -106,7 +106,8 @@ class ReplayConfig(AlgorithmConfig):
     training_intensity: Intensity = 8.0
     """transitions trained on per transition played (DQN: 32 every 4 steps)"""
     replay_capacity: LongCount = 1_000_000
-    """transitions kept, over all devices; each takes 7 KB"""
+    """transitions kept, over all devices; each takes a byte for each pixel of its frame, and 8 more
+    (7 KB of 84 x 84)"""
     learning_starts: LongCountOrZero = 80_000
     """agent steps before the first gradient step"""
     target_update_interval: Count = 10_000

@@ -78,6 +78,7 @@ def evaluate(
     seed: int = 0,
     step: int | None = None,
     give_up: Callable[[], bool] | None = None,
+    show: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Plays `num_episodes` games with actions drawn from the policy.
 
@@ -89,6 +90,7 @@ def evaluate(
       seed: seed of the games and the actions.
       step: agent steps that the policy was trained for, for the record.
       give_up: called about once a second; `GaveUpError` is raised where it returns true.
+      show: called as often, with the number of games that have ended.
 
     Raises `UserError` for an unknown protocol, or without a game to play.
     """
@@ -110,6 +112,8 @@ def evaluate(
             with watchdog.expecting("the emulators", SECONDS_PER_CALL):
                 games = jax.block_until_ready(advance(actor, games))
             engine.check()
+            if show is not None:
+                show(int(np.sum(games.finished)))
             if give_up is not None and give_up():
                 engine.close()
                 raise GaveUpError

@@ -26,10 +26,6 @@ from jaxrl.types import (
 )
 
 PIXELS = 4  # side by side, travel as one u32
-BESIDE = 8  # bytes of a transition beside its frame
-RECALL = 9  # further ones of an agent that remembers: the last action, the last reward, a new game
-STATE_NUMBER = 4  # bytes of a number of its state
-USABLE = 0.9  # share of the free memory; the rest is for networks and batches
 
 
 class Steps(NamedTuple):
@@ -72,17 +68,6 @@ class Transitions(NamedTuple):
     discount: jax.Array  # f32[B], of the bootstrap: γᵐ, 0 after a termination
     next_observation: jax.Array  # u8[B, 84, 84, 4], of the bootstrap
     valid: jax.Array  # b[B], False for a row that is no transition and must not count
-
-
-def transition_bytes(frame_shape: tuple[int, int], state: float = 0.0) -> float:
-    """Returns the bytes of one transition.
-
-    Args:
-      frame_shape: pixels, height x width.
-      state: numbers of the recurrent state that are stored for each transition, if any are.
-    """
-    recall = RECALL + STATE_NUMBER * state if state else 0
-    return frame_shape[0] * frame_shape[1] + BESIDE + recall
 
 
 def new(

@@ -100,8 +100,7 @@ def built(source: Source) -> Path:
     command = compiler()
     if command is None:
         raise UserError(
-            f"{source.needed_by}: needs a C++ compiler, and none is found; install g++ "
-            f"(apt-get install g++) or clang++, or {source.instead}"
+            f"{source.needed_by}: needs a C++ compiler, and none is found; {_remedy(source)}"
         )
     try:
         out = cache_dir() / f"{source.name}-{_key(command, source)}.so"
@@ -115,6 +114,16 @@ def built(source: Source) -> Path:
             "another compiler"
         ) from None
     return out
+
+
+def _remedy(source: Source) -> str:
+    """Returns what does without a compiler, for a message."""
+    from_wheel = any(PREBUILT.glob(f"{source.name}-*.so"))
+    if from_wheel and os.environ.get(instruction_sets.VARIABLE) == instruction_sets.BUILD:
+        return f"unset {instruction_sets.VARIABLE}: the wheel has the library"
+    file = f"dist/jaxrl-*_{platform.machine()}.whl"
+    wheel = "" if PREBUILT.is_dir() else f", a wheel (make wheels, then pip install {file})"
+    return f"install g++ (apt-get install g++) or clang++{wheel}, or {source.instead}"
 
 
 def loaded(path: Path, title: str) -> ctypes.CDLL:

@@ -13,6 +13,8 @@ from rich.table import Column
 from jaxrl.formatting import count, duration, no_game
 from jaxrl.program.episode_statistics import EpisodeSummary
 
+SECONDS_PER_LINE = 30.0  # between lines about an activity, off a terminal
+
 
 class TrainingStatus(NamedTuple):
     """The figures of one status line."""
@@ -107,9 +109,12 @@ class Display:
         """Prints a line that stays."""
         self._console.print(text, markup=False, highlight=False)
 
-    def busy(self, activity: str) -> "_Activity":
-        """Shows that an activity takes time: `with display.busy("compiling"): ...`."""
-        return _Activity(self, activity)
+    def busy(self, activity: str, announced: bool = False) -> "_Activity":
+        """Shows that an activity takes time: `with display.busy("compiling"): ...`.
+
+        One that is `announced` has a line where it begins, too, off a terminal.
+        """
+        return _Activity(self, activity, announced)
 
     def update(self, status: TrainingStatus, interval_ended: bool) -> None:
         """Shows the status after a compiled call; off a terminal only at the end of an interval."""
@@ -118,6 +123,11 @@ class Display:
             self.show(status_line(status))
         elif interval_ended and not self._silent:
             print(status_line(status), file=self._errors, flush=True)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a line that is replaced, on a terminal."""
+        return self._progress is not None
 
     def show(self, text: str) -> None:
         """Shows a line that the next one replaces; on a terminal only."""
@@ -128,14 +138,24 @@ class Display:
 class _Activity:
     """A context that shows an activity, and prints its duration at the end."""
 
-    def __init__(self, display: Display, activity: str) -> None:
-        self._display, self._activity = display, activity
+    def __init__(self, display: Display, activity: str, announced: bool) -> None:
+        self._display, self._activity, self._announced = display, activity, announced
         self.seconds = 0.0
 
     def __enter__(self) -> "_Activity":
-        self._start = time.perf_counter()
+        self._start = self._said = time.perf_counter()
         self._display.show(f"{self._activity} ...")
+        if self._announced and not self._display.is_live:
+            self._display.say(f"{self._activity} ...")
         return self
+
+    def update(self, progress: str) -> None:
+        """Shows how far it is; off a terminal every `SECONDS_PER_LINE`."""
+        self._display.show(f"{self._activity}: {progress} ...")
+        now = time.perf_counter()
+        if now - self._said >= SECONDS_PER_LINE and not self._display.is_live:
+            self._said = now
+            self._display.say(f"{self._activity}: {progress} ...")
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         self.seconds = time.perf_counter() - self._start

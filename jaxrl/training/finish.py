@@ -29,12 +29,15 @@ def finish_runs(
 def finish(session: TrainingSession, actor: ActorState, step: int) -> None:
     """Evaluates and draws a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
-    if config.evaluation.episodes:
-        with display.busy(f"{session.name}evaluating {config.evaluation.episodes} games"):
+    if games := config.evaluation.episodes:
+        # Games may be long: half an hour on the console each.
+        with display.busy(f"{session.name}evaluating {games} games", announced=True) as activity:
             actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
             protocol = evaluation_record.protocol_of(config)
-            games = config.evaluation.episodes
-            result = evaluate.evaluate(config, actor, protocol, games, step=step)
+            result = evaluate.evaluate(
+                config, actor, protocol, games, step=step,
+                show=lambda ended: activity.update(f"{ended} ended"),
+            )  # fmt: skip
         try:
             evaluation_record.write(run_dir, result)
         finally:  # the scores are shown if it fails

@@ -10,10 +10,9 @@ import jax
 from jax.sharding import Mesh
 
 from jaxrl.config.algorithm_base import AlgorithmConfig
+from jaxrl.config.memory import USABLE, saves_memory, transition_bytes
 from jaxrl.config.plan import Plan
 from jaxrl.errors import UserError
-from jaxrl.replay import buffer
-from jaxrl.replay.buffer import USABLE, transition_bytes
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
 from jaxrl.types import FRAME_SHAPE
 
@@ -87,7 +86,7 @@ def _check_play(plan: Plan, mesh: Mesh, members: int) -> None:
     if emulators > host:
         raise UserError(
             f"num_envs = {num_envs}: the emulators need {_gigabytes(emulators, host)}: "
-            f"about {int(buffer.USABLE * host / emulator / members)} would fit"
+            f"about {int(USABLE * host / emulator / members)} would fit"
         )
     free, sharing = _free(mesh)
     need = members * plan.rollout_bytes * sharing
@@ -144,7 +143,7 @@ def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
         frame_shape=config.env.frame_shape,
         core_size=config.network.core_size,
     )
-    keeps = agent.remembers_past and config.checkpoint.memory
+    keeps = saves_memory(config)
     local = num_local_devices(mesh) / mesh.size
     host = free_host_memory() / members
     if _on_cpu(mesh):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxrl.config.effects import without_effect
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
 
@@ -34,6 +35,7 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
         lines.append(
             f"these are the defaults of {config.algorithm}: `jaxrl configs` lists tuned settings"
         )
+    lines += without_effect(config)
     learners, every = config.parallel.num_learners, config.parallel.sync_every
     if learners:
         often = "update" if every == 1 else f"{every} updates"

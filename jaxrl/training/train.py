@@ -257,7 +257,7 @@ def _begin_and_train(
     if begun[0].updates >= session.plan.num_updates:
         session.display.say("training had ended already")
         return state, begun[0]
-    with session.display.busy("compiling") as compiling:
+    with session.display.busy("compiling", announced=True) as compiling:
         compiled = session.program.run.lower(state, np.int32(1)).compile()
     memory_budget.check_compiled(compiled, session.plan, session.mesh)
     _record_provenance(sessions, origin)
@@ -290,7 +290,8 @@ def _begin(sessions: Sequence[TrainingSession], origin: ResumePoint) -> Beginnin
     config, display = session.config, session.display
     random_steps = len(sessions) * config.num_envs * config.env.random_start_steps
     longest = SECONDS_TO_START + random_steps / SLOWEST_GAMES
-    with display.busy("starting the games"), session.watchdog.expecting("the emulators", longest):
+    starting = display.busy("starting the games", announced=True)
+    with starting, session.watchdog.expecting("the emulators", longest):
         state = session.program.init()
     if origin.checkpoint is None:
         return Beginning(state, (Progress(0, 0, 0.0, 0),) * len(sessions), new_games=True)

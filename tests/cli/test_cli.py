@@ -70,6 +70,12 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         ),
         (["train", "--algorithm", "ppo"], "take one of configs/, as --config ppo"),
         (
+            ["train", "--algorithm", "btr"],
+            "is a configuration, which has its algorithm: give it by --config btr",
+        ),
+        (["train", "--config", "{here}/stem.toml"], "algorithm = 'btr': is a configuration, which"),
+        (["train", "--algorithm", "rainbov"], "algorithm = 'rainbov': jaxrl has none of this name"),
+        (
             ["train", "--config", f"{CONFIGS}/ppo/ppo.toml", "--agent.num-minibatches", "3"],
             "take 2",
         ),
@@ -107,6 +113,16 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         ),
         (["train", "--config", "{here}/bad.toml"], "unknown key 'num_evns': did you mean"),
         (["resume", "{here}/none"], "is no run directory"),
+        (["resume", "x", "--total-steps", "2e6"], "change it by --override total_steps=2e6 ("),
+        (["resume", "x", "--total-steps=2e6"], "change it by --override total_steps=2e6 ("),
+        (["resume", "x", "--total_timesteps", "2e6"], "by --override total_steps=2e6 ("),
+        (["resume", "x", "--total-steps"], "by --override total_steps=VALUE ("),
+        (["resume", "x", "--lr", "1e-4"], "by --override optimizer.learning_rate=1e-4 ("),
+        (["resume", "x", "--agent.clip", "0.2"], "by --override agent.clip=0.2 ("),
+        (["resume", "x", "--num-envs", "8"], "a run keeps its num_envs: train a new one ("),
+        (["resume", "x", "--network.torso", "nips"], "a run keeps its network.torso: train a new"),
+        (["resume", "x", "--parallel.num-devices", "2"], "did you mean --num-devices?"),
+        (["resume", "x", "--overide", "seed=2"], "unknown option '--overide': did you mean --ov"),
         (["evaluate", "{here}"], "is no run directory"),
         (["evaluate", "{here}", "--protocol", "human"], "must be one of noop, sticky"),
         (["evaluate", "{here}", "--episodes", "0"], "must be at least 1"),
@@ -133,6 +149,7 @@ def test_mistakes_end_in_one_line_and_status_two(arguments, message, tmp_path, c
     (tmp_path / "timesteps.toml").write_text("total-timesteps = 1e6")
     (tmp_path / "hyphen.toml").write_text("learning-rate = 1e-3")
     (tmp_path / "steps.toml").write_text('total_steps = "1M"')
+    (tmp_path / "stem.toml").write_text('algorithm = "btr"')
     (tmp_path / "a" / "b" / "run").mkdir(parents=True)
     (tmp_path / "a" / "b" / "run" / "config.toml").write_text('game = "catch"')
     before = sorted(tmp_path.iterdir())

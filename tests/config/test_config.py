@@ -51,7 +51,8 @@ def test_every_configuration_file_is_valid_and_only_overrides(path):
         ({"optimizer": {"eps": "small"}}, "optimizer.eps = 'small': must be a number"),
         ({"optimizer": 3}, "must be a table"),
         ({"network": {"torso": "resnet"}}, "must be one of nips, nature"),
-        ({"algorithm": "a3c"}, "install the package that has it, or take one of a2c"),
+        ({"algorithm": "a4c"}, "install the package that has it, or take one of a2c"),
+        ({"algorithm": "a3c"}, "is a configuration, which has its algorithm: give it by --config"),
         ({"algorithm": ["a2c"]}, "must be one of a2c"),
     ],
 )

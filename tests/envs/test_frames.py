@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl.agents import make_agent
+from jaxrl.config.memory import transition_bytes
 from jaxrl.config.network import NetworkConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.toml import load
@@ -93,7 +94,7 @@ def test_stacks_come_back_from_a_replay_of_other_frames():
     assert transitions.observation.shape == (1, 20, 16, 4)
     np.testing.assert_array_equal(transitions.observation[0, ..., 3], frames[6, 1])
     np.testing.assert_array_equal(transitions.observation[0, ..., 0], frames[3, 1])
-    assert buffer.transition_bytes((20, 16)) == 20 * 16 + 8
+    assert transition_bytes((20, 16)) == 20 * 16 + 8
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_a_file_of_scores_that_cannot_be_written_costs_no_games(
 
 def test_the_scores_at_the_end_of_training_are_saved_first(run_dir, monkeypatch):
     class Silent:
-        def busy(self, _):
+        def busy(self, _, announced):
             return contextlib.nullcontext()
 
         def say(self, _):

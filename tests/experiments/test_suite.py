@@ -158,8 +158,8 @@ def test_the_members_in_their_order():
     names = [one.name for one in plan.plan(FULL)]
     assert names == [
         "vtrace", "vtrace-strict", "vtrace-groups-2", "vtrace-bfloat16", "vtrace-120", "vtrace-240",
-        "vtrace-480", "vtrace-2400", "a2c_fast", "ppo", "c51_large", "dqn_large", "rainbow", "pqn",
-        "impala", "engine-xla", "engine-callback", "ga3c", "ga3c-stride-3", "ga3c-stride-2",
+        "vtrace-480", "vtrace-2400", "a2c_fast", "ppo", "c51_large", "dqn_large", "rainbow", "btr",
+        "pqn", "impala", "engine-xla", "engine-callback", "ga3c", "ga3c-stride-3", "ga3c-stride-2",
         "ga3c-stride-1", "pong-vtrace", "pong-ppo", "pong-pqn",
     ]  # fmt: skip
     small = [one.name for one in plan.plan(SMALL)]
@@ -193,7 +193,7 @@ def test_several_devices_are_tried_where_they_are(present, tried):
 
 
 @pytest.mark.parametrize("size", [FULL, SMALL])
-@pytest.mark.parametrize("place", range(34))
+@pytest.mark.parametrize("place", range(36))
 def test_every_member_is_a_command_that_would_run(size, place, monkeypatch):
     """No member is refused on the first GPU for a key that is misspelled or does not divide."""
     monkeypatch.chdir(ROOT)
@@ -231,7 +231,7 @@ def test_the_custom_call_is_measured_where_it_is():
 
 
 def test_every_place_was_parsed():
-    assert max(len(plan.plan(size, 8, gpu=True)) for size in (FULL, SMALL)) == 35
+    assert max(len(plan.plan(size, 8, gpu=True)) for size in (FULL, SMALL)) == 36
 
 
 def test_our_emulator_is_measured_on_a_gpu_where_there_is_one():
@@ -259,7 +259,15 @@ def test_the_size_follows_the_platform(monkeypatch, capsys):
     for machine, envs in ((MACHINE, 20), (GPU, 1200)):
         monkeypatch.setattr(suite_run, "probe", lambda machine=machine: machine)
         assert main(["bench", "--suite", "--list", "--only", "vtrace", "--output", "none"]) == 0
-        assert f"--num-envs {envs} " in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert f"--num-envs {envs} " in shown
+        assert "\nreplays: cannot be determined" in shown  # these machines have no memory
+    roomy = MACHINE | {"host_memory_free_gb": 16.0}
+    monkeypatch.setattr(suite_run, "probe", lambda: roomy)
+    assert main(["bench", "--suite", "--list", "--only", "btr", "--output", "none"]) == 0
+    shown = capsys.readouterr().out
+    assert "\nreplays: btr needs 14.8 GB of host memory, half of it for checkpoints, and" in shown
+    assert "-> --checkpoint.no-memory (7.4 GB)" in shown
 
 
 def test_a_machine_without_devices_ends_in_one_line(monkeypatch, capsys):

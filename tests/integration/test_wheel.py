@@ -62,7 +62,7 @@ def test_the_wheel_holds_what_the_package_needs_and_no_tests(wheel):
     for path in sorted((ROOT / "configs").glob("*/*.toml")):
         assert f"jaxrl/{path.relative_to(ROOT).as_posix()}" in names
     for folder in ("jaxrl/envs/atari2600/native", "jaxrl/analysis/report/assets", "jaxrl/atari",
-                   "jaxrl/policies"):  # fmt: skip
+                   "jaxrl/policies", "jaxrl/experiments/price"):  # fmt: skip
         for path in (ROOT / folder).iterdir():
             if path.is_file():
                 assert f"{folder}/{path.name}" in names
@@ -76,6 +76,8 @@ def test_it_trains_in_a_bare_environment_elsewhere(installed, tmp_path):
     assert version.stdout == f"jaxrl {jaxrl.__version__}\n"
     listed = run(installed, tmp_path, "jaxrl", "configs", "--names")
     assert set(listed.stdout.split()) == set(stems())
+    priced = run(installed, tmp_path, "jaxrl", "configs", "ppo_pong", "--long")
+    assert "14.9" in priced.stdout.splitlines()[1].split(), priced
     words = ["train", "--config", "ppo_pong", "--game", "catch", "--num-envs", "4",
              "--total-steps", "1024", "--log.interval", "512", "--parallel.num-devices", "1",
              "--evaluation.episodes", "2", "--run-dir", "x"]  # fmt: skip

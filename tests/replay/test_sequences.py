@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxrl.config.memory import transition_bytes
 from jaxrl.replay import buffer, sequences
 from jaxrl.types import Core, RecurrentObservation
 from tests.replay.test_replay import ENVS, ROLLOUT, over_one_device, play
@@ -119,7 +120,7 @@ def test_states_take_little_beside_the_frames():
     assert rows * 250 == 1_000_000
     shapes = jax.eval_shape(lambda: sequences.new(250, rows, SHAPE, core, form))
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
-    each = buffer.transition_bytes(SHAPE, core.size / form.stride)
+    each = transition_bytes(SHAPE, core.size / form.stride)
     assert size == pytest.approx(each * 1_000_000, rel=1e-4)
     # 4,096 bytes a sequence of 40 steps, and 9 bytes a step
-    assert each == buffer.transition_bytes(SHAPE) + 102.4 + 9
+    assert each == transition_bytes(SHAPE) + 102.4 + 9

@@ -81,6 +81,21 @@ def test_a_set_that_this_installation_has_not_got_is_refused(source, monkeypatch
         native_library.prebuilt(source)
 
 
+def test_building_without_a_compiler_names_what_does_without(source, monkeypatch):
+    """Of a wheel the variable that asks for a compiler; of a clone a wheel."""
+    monkeypatch.setattr(native_library, "compiler", lambda: None)
+    with pytest.raises(UserError, match=r"install g\+\+ .* or clang\+\+, or none$"):
+        native_library.built(source)  # a wheel that has other libraries
+    (native_library.PREBUILT / "game-x86-64-v2.so").touch()
+    monkeypatch.setenv(instruction_sets.VARIABLE, "native")
+    message = "needs a C.* compiler, and none is found; unset JAXRL_INSTRUCTION_SET: the wheel has"
+    with pytest.raises(UserError, match=message):
+        native_library.built(source)
+    monkeypatch.setattr(native_library, "PREBUILT", native_library.PREBUILT / "clone")
+    with pytest.raises(UserError, match=r"clang\+\+, a wheel \(make wheels, then pip install dist"):
+        native_library.built(source)
+
+
 def test_what_a_wheel_leaves_out_is_built(source, monkeypatch):
     (native_library.PREBUILT / "other-x86-64-v2.so").touch()
     monkeypatch.setenv(instruction_sets.VARIABLE, "x86-64-v2")

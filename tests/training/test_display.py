@@ -3,6 +3,7 @@ import io
 from rich.console import Console
 
 from jaxrl.program.episode_statistics import EpisodeSummary
+from jaxrl.training import display as display_module
 from jaxrl.training.display import Display, TrainingStatus, status_line
 
 GAMES = EpisodeSummary(250, -12.34, -21.0, 3.0, 900.0)
@@ -48,3 +49,26 @@ def test_on_a_terminal_the_line_is_live_and_results_go_to_standard_output(capsys
     assert "compiling: 0.0 s" in shown
     assert "10%" in shown
     assert "a result" not in shown
+
+
+def test_off_a_terminal_a_long_activity_says_that_it_begins_and_how_far_it_is(capsys, monkeypatch):
+    with Display() as display:
+        with display.busy("compiling"):
+            assert capsys.readouterr().err == ""
+        assert capsys.readouterr().err == "compiling: 0.0 s\n"
+        with display.busy("evaluating 30 games", announced=True) as activity:
+            assert capsys.readouterr().err == "evaluating 30 games ...\n"
+            activity.update("3 ended")  # too soon for another line
+            assert capsys.readouterr().err == ""
+            monkeypatch.setattr(display_module, "SECONDS_PER_LINE", 0.0)
+            activity.update("7 ended")
+            assert capsys.readouterr().err == "evaluating 30 games: 7 ended ...\n"
+
+
+def test_on_a_terminal_it_is_in_the_live_line():
+    screen = io.StringIO()
+    display = Display(Console(file=screen, force_terminal=True, width=120, highlight=False))
+    with display, display.busy("evaluating 30 games", announced=True) as activity:
+        activity.update("7 ended")
+    assert "evaluating 30 games: 7 ended ..." in screen.getvalue()
+    assert screen.getvalue().count("evaluating 30 games: 0.0 s") == 1

@@ -30,8 +30,8 @@ def runs(tmp_path_factory):
     evaluations = []
     play = evaluate.evaluate
 
-    def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None):
-        result = play(config, actor, protocol, num_episodes, seed, step, give_up)
+    def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None, **more):
+        result = play(config, actor, protocol, num_episodes, seed, step, give_up, **more)
         evaluations.append((step, seed))
         mean = MEANS.get(step, 0.0) if give_up else result.mean
         return evaluation_record.Evaluation(**{**vars(result), "mean": mean})
@@ -110,13 +110,13 @@ def stop_in(monkeypatch, tmp_path):
     play = evaluate.evaluate
 
     def train(stopped):
-        def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None):
+        def made_up(config, actor, protocol, num_episodes, seed=0, step=None, give_up=None, **more):
             if step == stopped and not (tmp_path / "stopped").exists():
                 (tmp_path / "stopped").touch()
                 signal.raise_signal(signal.SIGUSR1)
                 while not give_up():
                     time.sleep(0.01)
-            result = play(config, actor, protocol, num_episodes, seed, step, give_up)
+            result = play(config, actor, protocol, num_episodes, seed, step, give_up, **more)
             mean = MEANS.get(step, 0.0) if give_up else result.mean
             return evaluation_record.Evaluation(**{**vars(result), "mean": mean})
 
@@ -180,6 +180,14 @@ def test_a_signal_ends_an_evaluation(runs):
     config, actor, _ = evaluate.load_actor(runs[0], None)
     with pytest.raises(evaluate.GaveUpError):
         evaluate.evaluate(config, actor, "noop", 2, give_up=lambda: True)
+
+
+@pytest.mark.slow
+def test_an_evaluation_shows_how_many_games_have_ended(runs):
+    config, actor, _ = evaluate.load_actor(runs[0], None)
+    ended = []
+    evaluate.evaluate(config, actor, "noop", 2, show=ended.append)
+    assert ended[-1] == 2
 
 
 def test_an_interval_without_games_is_refused(capsys, tmp_path):

@@ -31,3 +31,10 @@ def test_defaults_are_said_to_be_untuned():
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda path: path.stem)
 def test_no_recipe_is_said_to_be_untuned(path):
     assert not [line for line in shown(load(path)) if "defaults" in line]
+
+
+def test_settings_without_an_effect_are_said():
+    config = load(recipe_file("dqn")).replaced(agent={"importance_exponent": 0.6})
+    assert shown(config)[1:] == [
+        "agent.importance_exponent = 0.6 has no effect: agent.priority_exponent = 0 draws all alike"
+    ]

@@ -136,11 +136,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def step(self, actions: np.ndarray) -> Steps:
         """Plays a step: `send`, then `recv`."""
-        self.send(actions)
+        self._send(actions, "step")
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
         """Starts a step of the environments received last: i32[B], or f32[B, 3] if continuous."""
+        self._send(actions, "send")
+
+    def _send(self, actions: np.ndarray, call: str) -> None:
+        """Starts a step for a call of this name, which messages use."""
         self._check_open()
         if self.autoreset_mode == AutoresetMode.DISABLED and self._has_ended.any():
             raise RuntimeError(
@@ -161,9 +165,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             strengths = np.ascontiguousarray(values[:, 0], np.float32)
             values = self._directed(values)
         elif values.dtype.itemsize > 4 and ((values < 0) | (values >= self._num_actions)).any():
-            self._refuse(values, None)  # as i32 they might be others
+            self._refuse(values, None, call)  # as i32 they might be others
         if not self._engine.send(np.ascontiguousarray(values, np.int32), strengths):
-            self._refuse(values, strengths)
+            self._refuse(values, strengths, call)
 
     def recv(self) -> Steps:
         """Waits for the B environments that are ready first; `infos["env_id"]` says which."""
@@ -307,13 +311,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             directions.append(1 + (part > threshold) - (part < -threshold).astype(np.int32))
         return DIRECTED[directions[0], directions[1], (fire > threshold).astype(np.int32)]
 
-    def _refuse(self, actions: np.ndarray, strengths: np.ndarray | None) -> NoReturn:
+    def _refuse(self, actions: np.ndarray, strengths: np.ndarray | None, call: str) -> NoReturn:
         """Raises an error that says why C++ did not take the actions."""
         if ((actions < 0) | (actions >= self._num_actions)).any():
             raise ValueError(f"actions are from 0 to {self._num_actions - 1}: {actions}")
         if strengths is not None and not (np.abs(strengths) <= 1).all():
             raise ValueError(f"the radius is from 0 to 1: {strengths}")
-        raise RuntimeError("send comes after reset or recv")
+        if not self._has_begun:
+            raise RuntimeError(f"{call} comes after reset: call reset first")
+        raise RuntimeError(f"{call} comes after recv: a step is under way, call recv first")
 
 
 def _action_space(options: VectorOptions) -> Space:

@@ -5,9 +5,11 @@ that it costs a single line. Nothing heavy is imported here: a broken JAX is a r
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+import dataclasses
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
+from jaxrl.config.schema import Config
 from jaxrl.experiments.doctor.host_checks import (
     Check,
     check_compilers,
@@ -19,6 +21,7 @@ from jaxrl.experiments.doctor.host_checks import (
 )
 from jaxrl.experiments.doctor.machine import Machine
 from jaxrl.experiments.doctor.protocol import PROBES, Answer, ask
+from jaxrl.experiments.doctor.replays import check_replays, recipes
 
 
 def make_check(name: str, answer: Answer, machine: Machine) -> Check:
@@ -55,7 +58,10 @@ def compare_frames(answers: dict[str, Answer], machine: Machine) -> Check:
 
 
 def diagnose(
-    machine: Machine, directory: Path, show: Callable[[str], None]
+    machine: Machine,
+    directory: Path,
+    show: Callable[[str], None],
+    configs: Mapping[str, Config] | None = None,
 ) -> Generator[Check, None, None]:
     """Runs every check.
 
@@ -63,6 +69,7 @@ def diagnose(
       machine: described without its devices in this process (`describe_apart`).
       directory: directory that runs are to be written to.
       show: called with the name of each slow check.
+      configs: those whose replays are to fit, by name; default is every one that has a replay.
 
     Yields:
       Each check as soon as it is done.
@@ -72,6 +79,7 @@ def diagnose(
     yield check_cores(machine)
     yield check_compilers(machine)
     yield check_memory(machine)
+    yield check_replays(dataclasses.asdict(machine), recipes() if configs is None else configs)
     yield check_disk(machine, directory)
     answers: dict[str, Answer] = {}
     # Without devices each of the other probes would hang.

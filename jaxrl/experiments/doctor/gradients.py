@@ -66,7 +66,7 @@ def _difference(ours: Any, theirs: Any) -> float:
 
 
 @contextlib.contextmanager
-def _xla_convolutions() -> Iterator[None]:
+def xla_convolutions() -> Iterator[None]:
     """Makes networks use XLA's convolution on CPUs too, of images that XLA has normalized."""
     modules: tuple[Any, Any] = layers, library
     before = modules[0].layer, modules[1].lanes
@@ -94,7 +94,7 @@ def compare() -> Answer:
     on_cpu = device.platform == "cpu"
     exact, rounded = {}, {}
     for torso in TORSOS:
-        with _xla_convolutions():
+        with xla_convolutions():
             expected = _gradient(torso, cpu, "highest")
         exact[torso] = _difference(_gradient(torso, device, "highest"), expected)
         if not on_cpu:

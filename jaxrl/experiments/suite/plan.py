@@ -70,6 +70,7 @@ FULL = Size(
         "c51_large": (),
         "dqn_large": (),
         "rainbow": (),
+        "btr": (),
         "pqn": (),
         "impala": (),
     },
@@ -102,6 +103,8 @@ SMALL = Size(
         "c51_large": ("--num-envs", "8", *REPLAY),
         "dqn_large": ("--num-envs", "8", *REPLAY),
         "rainbow": ("--num-envs", "8", *REPLAY),
+        # One batch for each step of all, as in the file.
+        "btr": ("--num-envs", "8", *REPLAY, "--agent.batch-size", "32"),
         "pqn": ("--num-envs", "4", "--agent.num-minibatches", "4"),
         "impala": ("--num-envs", "4"),
     },

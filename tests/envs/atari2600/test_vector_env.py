@@ -620,16 +620,18 @@ def test_an_environment_says_what_it_is():
 def test_calls_out_of_order_are_refused():
     envs = VectorEnv("pong", 2)
     step = np.zeros(2, np.int64)
-    with pytest.raises(RuntimeError, match="send comes after"):
-        envs.send(step)
+    for name in ("send", "step"):  # each is called by its name
+        with pytest.raises(RuntimeError, match=f"^{name} comes after reset: call reset first"):
+            getattr(envs, name)(step)
     with pytest.raises(RuntimeError, match="recv comes after"):
         envs.recv()
     with pytest.raises(RuntimeError, match="first reset"):
         envs.reset(options={"reset_mask": np.array([True, False])})
     envs.reset()
     envs.send(step)
-    with pytest.raises(RuntimeError, match="send comes after"):
-        envs.send(step)
+    for name in ("send", "step"):
+        with pytest.raises(RuntimeError, match=f"^{name} comes after recv: a step is under way"):
+            getattr(envs, name)(step)
     envs.recv()
     with pytest.raises(RuntimeError, match="recv comes after"):
         envs.recv()

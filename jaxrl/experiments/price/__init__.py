@@ -1,0 +1,1 @@
+"""The price of a configuration: the arithmetic of acting and learning, before anything is run."""
