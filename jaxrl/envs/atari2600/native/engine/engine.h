@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cores.h"
 #include "env/rows.h"
 #include "env/snapshot.h"
 
@@ -22,7 +23,8 @@ namespace jaxrl {
 
 class CpuEngine {
  public:
-  // `seeds` has one number for each environment, `runs` the seed of each one's run.
+  // `seeds` has one number for each environment, `runs` the seed of each one's run. With as many
+  // threads as cores that the calling thread may use, each keeps to one.
   CpuEngine(const GameRules& game, const u8* image, u64 size, const Rules& rules, i32 height,
             i32 width, std::vector<u64> runs, std::vector<u64> seeds, u32 threads)
       : rules_(rules),
@@ -39,7 +41,12 @@ class CpuEngine {
     chunk_ = (u32)(seeds.size() / (threads * 8 + 1)) + 1;
     if (chunk_ > 8) chunk_ = 8;
     try {
-      for (u32 thread = 0; thread < threads; thread++) threads_.emplace_back([this] { work(); });
+      // Threads that wake at once share a core, if they may, until the step is over.
+      const bool one_a_core = threads == usable_cores();
+      for (u32 thread = 0; thread < threads; thread++) {
+        threads_.emplace_back([this] { work(); });
+        if (one_a_core) keep_to_core(threads_.back(), thread);
+      }
     } catch (...) {
       stop();
       throw;

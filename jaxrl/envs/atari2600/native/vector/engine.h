@@ -5,17 +5,13 @@
 // those that are ready first; one that finds the batch full waits for the next.
 #pragma once
 
-#if defined(__linux__)
-#include <pthread.h>
-#include <sched.h>
-#endif
-
 #include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
 
+#include "base/cores.h"
 #include "vector/queue.h"
 #include "vector/snapshot.h"
 #include "vector/title.h"
@@ -60,7 +56,7 @@ class VectorEngine {
     try {
       for (u32 thread = 0; thread < threads; thread++) {
         threads_.emplace_back([this] { work(); });
-        if (first_core >= 0) pin(threads_.back(), (u32)first_core + thread);
+        if (first_core >= 0) keep_to_core(threads_.back(), (u32)first_core + thread);
       }
     } catch (...) {
       stop();
@@ -169,22 +165,6 @@ class VectorEngine {
     u32 rows = 0;
     for (const auto& title : titles) rows = std::max(rows, title->rows_to_keep());
     return rows;
-  }
-
-  static void pin(std::thread& thread, u32 core) {
-#if defined(__linux__)
-    cpu_set_t allowed, chosen;
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;  // more cores than a set has
-    u32 before = core % (u32)CPU_COUNT(&allowed);
-    int at = 0;
-    while (!CPU_ISSET(at, &allowed) || before-- > 0) at++;
-    CPU_ZERO(&chosen);
-    CPU_SET(at, &chosen);
-    pthread_setaffinity_np(thread.native_handle(), sizeof chosen, &chosen);
-#else
-    (void)thread;
-    (void)core;
-#endif
   }
 
   void stop() {
