@@ -15,6 +15,7 @@ from jaxrl.agents.learner import (
     target_interval,
 )
 from jaxrl.config.plan import Plan
+from jaxrl.config.value_based import ReplayConfig
 from jaxrl.networks.actors import next_actor
 from jaxrl.replay import buffer
 from jaxrl.types import ActorState, AgentState, Mean, Metrics, PyTree, Trajectory
@@ -25,6 +26,7 @@ class ReplayLearner(NamedTuple):
 
     learner: Learner
     num_envs: int  # over all devices
+    learning_starts: int  # agent steps before the first gradient step
     num_batches: int  # gradient steps of an update
     target_interval: int  # updates between two copies into the target network
 
@@ -38,10 +40,15 @@ class ReplayLearned(NamedTuple):
     sums: dict[str, jax.Array]  # f32[]
 
 
-def make_replay_learner(plan: Plan, learner: Learner, target_steps: int) -> ReplayLearner:
-    """Returns the learner with the plan's sizes; `target_steps` lie between two copies."""
-    every = target_interval(plan, target_steps)
-    return ReplayLearner(learner, plan.config.num_envs, plan.gradient_steps, every)
+def make_replay_learner(plan: Plan, learner: Learner, settings: ReplayConfig) -> ReplayLearner:
+    """Returns the learner with the sizes of the plan and of its settings."""
+    return ReplayLearner(
+        learner=learner,
+        num_envs=plan.config.num_envs,
+        learning_starts=settings.learning_starts,
+        num_batches=plan.gradient_steps,
+        target_interval=target_interval(plan, settings.target_update_interval),
+    )
 
 
 def descend_on_draw(
@@ -67,22 +74,24 @@ def learn_from(
     step: Callable[[ReplayLearned, jax.Array], ReplayLearned],
     state: AgentState,
     trajectory: Trajectory,
-    count: jax.Array,
+    has_any: jax.Array,
     key: jax.Array,
     names: Sequence[str],
 ) -> tuple[AgentState, Metrics]:
     """Takes gradient steps on a memory that holds the newest trajectory, and logs them.
 
     Args:
-      parts: with the number of keys, and of updates between two copies of the target network.
+      parts: the learner, and how often it learns.
       step: (learned, key[]) -> learned.
       state: before the update, with the new memory.
       trajectory: [T, E], the newest.
-      count: i32[], the steps; with 0 the loop is empty, and there are no losses.
+      has_any: b[], whether the memory holds anything to learn from.
       key: key[], of all steps.
       names: the sums that a step adds to.
     """
     train_state = copy_target(state, parts.target_interval).train_state
+    ready = (state.memory.steps[0] >= parts.learning_starts / parts.num_envs) & has_any
+    count = jnp.where(ready, parts.num_batches, 0)  # with 0 there are no losses
     keys = jax.random.split(key, parts.num_batches)
     sums = {name: jnp.float32(0) for name in names}
     start = ReplayLearned(state.actor.params, train_state, state.memory.priorities, sums)
