@@ -48,11 +48,11 @@ importance-ignored: agents/test_dqn.py::test_rows_count_by_their_importance
 # agents/replay_learner.py
 replay-learns-too-soon:
     agents/test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
-    (state.memory.steps[0] >= parts.learning_starts / parts.num_envs) => jnp.bool_(True)
+    (state.memory.steps[0] >= setup.settings.learning_starts / sizes.num_envs) => jnp.bool_(True)
 dqn-no-copy: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
-    copy_target(state, parts.target_interval).train_state => state.train_state
+    copy_target(state, sizes.target_interval).train_state => state.train_state
 r2d2-no-copy: agents/test_r2d2.py::test_the_target_network_is_copied_every_second_update
-    copy_target(state, parts.target_interval).train_state => state.train_state
+    copy_target(state, sizes.target_interval).train_state => state.train_state
 # agents/learner.py
 dqn-copy-early: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
     state.actor.updates, every => state.actor.updates + 1, every

@@ -64,8 +64,9 @@ def first_state(setup: Setup, key: jax.Array) -> AgentState:
     return AgentState(actor, learner.optimizer.init(actor.params), memory=())
 
 
-def with_target(state: AgentState) -> AgentState:
-    """Returns a first state with a target network, which is a copy."""
+def state_with_target(setup: Setup, key: jax.Array) -> AgentState:
+    """Returns the first state without a memory; the target network is a copy of the network."""
+    state = first_state(setup, key)
     return state._replace(train_state=TrainState(state.train_state, state.actor.params))
 
 

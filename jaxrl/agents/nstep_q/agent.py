@@ -20,7 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl.agents.functions import actor_outputs, agent_of, first_state, predict_values, with_target
+from jaxrl.agents.functions import actor_outputs, agent_of, predict_values, state_with_target
 from jaxrl.agents.learner import (
     Learner,
     TrainState,
@@ -54,11 +54,6 @@ class Batch(NamedTuple):
     action: jax.Array  # i32[B]
     target: jax.Array  # f32[B]
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
-
-
-def init(setup: Setup, key: jax.Array) -> AgentState:
-    """Returns the first state; the target network is a copy of the network."""
-    return with_target(first_state(setup, key))
 
 
 def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
@@ -140,4 +135,4 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     every = target_interval(plan, settings.target_update_interval)
     setup = Setup(settings, value_learner(plan, spec), epsilon, every)
     skip = partial(copy_target, every=every)
-    return agent_of(setup, init, act, update, predict_values, skip=skip)
+    return agent_of(setup, state_with_target, act, update, predict_values, skip=skip)
