@@ -41,18 +41,18 @@ dqn-double-reversed: agents/test_updates.py::test_dqn_bootstraps_from_the_target
     bootstrap(setup.method, outputs, selector) => bootstrap(setup.method, selector, outputs)
 dqn-older-steps: agents/test_updates.py::test_double_dqn_selects_by_the_newest_parameters
     actor = actor._replace(params=learned.params) =>
-replay-learns-too-soon:
-    agents/test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
-    (memory.steps[0] >= setup.settings.learning_starts / setup.replay.num_envs) => jnp.bool_(True)
 priorities-never-change: agents/test_dqn.py::test_priorities_are_the_newest_errors
     priorities=prioritized.update(memory, place, errors, exponent) =>
 importance-ignored: agents/test_dqn.py::test_rows_count_by_their_importance
     batch.weight * batch.importance * losses => batch.weight * losses
 # agents/replay_learner.py
+replay-learns-too-soon:
+    agents/test_c51.py::test_learning_starts_when_enough_is_played_and_the_target_network_lags
+    (state.memory.steps[0] >= setup.settings.learning_starts / sizes.num_envs) => jnp.bool_(True)
 dqn-no-copy: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
-    copy_target(state, parts.target_interval).train_state => state.train_state
+    copy_target(state, sizes.target_interval).train_state => state.train_state
 r2d2-no-copy: agents/test_r2d2.py::test_the_target_network_is_copied_every_second_update
-    copy_target(state, parts.target_interval).train_state => state.train_state
+    copy_target(state, sizes.target_interval).train_state => state.train_state
 # agents/learner.py
 dqn-copy-early: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
     state.actor.updates, every => state.actor.updates + 1, every

@@ -15,15 +15,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl.agents.learner import (
-    Learner,
-    actor_outputs,
-    first_state,
-    network_objective,
-    policy_learner,
-    predict_policy,
-    update_once,
-)
+from jaxrl.agents.functions import actor_outputs, agent_of, first_state, predict_policy
+from jaxrl.agents.learner import Learner, network_objective, policy_learner, update_once
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.config.bounds import Count, Weight
 from jaxrl.config.plan import Plan
@@ -81,13 +74,8 @@ def make_batch(setup: Setup, trajectory: Trajectory) -> Batch:
     value = trajectory.extras  # second result of `act`
     # No finished row reads the value after the rollout: it may be anything.
     values = jnp.concatenate([value, jnp.zeros_like(value[:1])])
-    target = returns.n_step_return(
-        reward_t=trajectory.reward,
-        discount_t=trajectory.discount,
-        valid_t=trajectory.valid,
-        value=values,
-        gamma=setup.settings.gamma,
-    )
+    rows = returns.rows(trajectory)
+    target = returns.n_step_return(**rows, value=values, gamma=setup.settings.gamma)
     batch = Batch(
         observation=trajectory.observation[:-1],
         action=trajectory.action,
@@ -124,13 +112,7 @@ def update(
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the REINFORCE agent that `config.agent` describes."""
-    settings, learner = plan.config.agent, policy_learner(plan, spec)
+    settings = plan.config.agent
     assert isinstance(settings, ReinforceConfig)
-    setup = Setup(settings, learner)
-    return Agent(
-        init=partial(first_state, learner),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict_policy, learner),
-        rollout_length=settings.rollout_length,
-    )
+    setup = Setup(settings, policy_learner(plan, spec))
+    return agent_of(setup, first_state, act, update, predict_policy)

@@ -8,18 +8,10 @@ import optax
 
 from jaxrl.config.plan import Plan
 from jaxrl.networks import convolution, heads
-from jaxrl.networks.actors import forward, init_actor, next_actor
-from jaxrl.ops import optimizers, predictions
+from jaxrl.networks.actors import forward, next_actor
+from jaxrl.ops import optimizers
 from jaxrl.ops.gradients import Objective, Passes, gradient, gradient_with_aux
-from jaxrl.types import (
-    ActorState,
-    AgentState,
-    EnvSpec,
-    Metrics,
-    Prediction,
-    PyTree,
-    Trajectory,
-)
+from jaxrl.types import AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 # Observations of a gradient pass on a CPU: more gain no speed and need more memory.
 KERNEL_ROWS, XLA_ROWS = 128, 48  # where the kernels of C++ convolve, and where XLA does
@@ -49,7 +41,7 @@ class TrainState(NamedTuple):
     target_params: PyTree
 
 
-# --- the head of an agent ------------------------------------------------------------------------
+# --- the network of an agent ---------------------------------------------------------------------
 
 
 def make_learner(plan: Plan, spec: EnvSpec, network: Any) -> Learner:
@@ -83,45 +75,7 @@ def value_learner(plan: Plan, spec: EnvSpec, num_atoms: int = 1) -> Learner:
     return make_learner(plan, spec, network)
 
 
-def first_actor(learner: Learner, key: jax.Array) -> ActorState:
-    """Returns the actor before the first update."""
-    spec = learner.spec
-    return init_actor(learner.network, key, spec.frame_shape, spec.stack_size)
-
-
-def first_state(learner: Learner, key: jax.Array) -> AgentState:
-    """Returns the first state without a memory; `train_state` is the optimizer's state."""
-    actor = first_actor(learner, key)
-    return AgentState(actor, learner.optimizer.init(actor.params), memory=())
-
-
-def with_target(state: AgentState) -> AgentState:
-    """Returns a first state with a target network, which is a copy."""
-    return state._replace(train_state=TrainState(state.train_state, state.actor.params))
-
-
-def actor_outputs(learner: Learner, actor: ActorState, observation: PyTree, *keys: Any) -> Any:
-    """Returns the outputs of the actor's network for observations u8[B, 84, 84, 4].
-
-    A network that draws takes key[B], of quantiles key[B, N], or None.
-    """
-    return forward(learner.network, actor.params, actor.statistics, observation, *keys)
-
-
-def predict_policy(learner: Learner, actor: ActorState, observation: PyTree) -> Prediction:
-    """Returns the policy and the value of observations u8[B, 84, 84, 4]."""
-    policy = actor_outputs(learner, actor, observation)
-    return predictions.from_policy(policy.logits, policy.value)
-
-
-def predict_values(
-    learner: Learner, epsilon: float, actor: ActorState, observation: jax.Array
-) -> Prediction:
-    """Returns the policy of evaluation and the best values of observations u8[B, 84, 84, 4]."""
-    return predictions.from_action_values(actor_outputs(learner, actor, observation), epsilon)
-
-
-# --- its tail ------------------------------------------------------------------------------------
+# --- its gradient steps --------------------------------------------------------------------------
 
 
 def network_objective(

@@ -18,13 +18,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl.agents.learner import Learner, actor_outputs, copy_target, first_state, with_target
+from jaxrl.agents.functions import actor_outputs, agent_of, state_with_target
+from jaxrl.agents.learner import Learner, copy_target
 from jaxrl.agents.replay_learner import (
     ReplayLearned,
-    ReplayLearner,
+    ReplaySizes,
     descend_on_draw,
     learn_from,
-    make_replay_learner,
+    replay_sizes,
 )
 from jaxrl.config.plan import Plan
 from jaxrl.config.value_based import QLearningConfig
@@ -79,14 +80,10 @@ class Setup(NamedTuple):
 
     settings: QLearningConfig
     method: Method
-    replay: ReplayLearner
+    learner: Learner
+    replay: ReplaySizes
     epsilon: Callable[[jax.Array, int], jax.Array]  # (updates done, E) -> f32[E]
     num_updates: int  # updates of the whole run
-
-    @property
-    def learner(self) -> Learner:
-        """The learner of the network."""
-        return self.replay.learner
 
     @property
     def prioritizes(self) -> bool:
@@ -123,7 +120,7 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     rows = buffer.rows_per_env(settings.replay_capacity, num_envs, settings.rollout_length)
     priorities = prioritized.new(spec.num_envs, rows) if setup.prioritizes else ()
     memory = buffer.new(spec.num_envs, rows, spec.frame_shape)._replace(priorities=priorities)
-    return with_target(first_state(setup.learner, key))._replace(memory=memory)
+    return state_with_target(setup, key)._replace(memory=memory)
 
 
 def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
@@ -281,24 +278,16 @@ def add_to_memory(setup: Setup, memory: buffer.Replay, trajectory: Trajectory) -
     return memory
 
 
-def num_gradient_steps(setup: Setup, memory: buffer.Replay) -> jax.Array:
-    """Returns the gradient steps i32[] of an update: 0 until the replay holds enough."""
-    ready = (memory.steps[0] >= setup.settings.learning_starts / setup.replay.num_envs) & (
-        buffer.num_places(memory, setup.settings.n_step) > 0
-    )
-    return jnp.where(ready, setup.replay.num_batches, 0)
-
-
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
     actor, memory = state.actor, add_to_memory(setup, state.memory, trajectory)
     state = state._replace(memory=memory)
-    count = num_gradient_steps(setup, memory)
+    has_any = buffer.num_places(memory, setup.settings.n_step) > 0
     step = partial(gradient_step, setup, actor, memory)
     names = (setup.method.loss_name, "value/q", "loss/gradient_norm")
-    new, metrics = learn_from(setup.replay, step, state, trajectory, count, key, names)
+    new, metrics = learn_from(setup, step, state, trajectory, has_any, key, names)
     metrics["policy/epsilon"] = setup.epsilon(actor.updates, setup.learner.spec.num_envs).mean()
     if setup.prioritizes:
         metrics["replay/importance_exponent"] = importance_exponent(setup, actor.updates)
@@ -310,15 +299,8 @@ def make(plan: Plan, learner: Learner, method: Method) -> Agent:
     """Returns the agent that learns by the method, as `config.agent` describes it."""
     settings = plan.config.agent
     assert isinstance(settings, QLearningConfig)
-    replay = make_replay_learner(plan, learner, settings.target_update_interval)
+    replay = replay_sizes(plan, settings)
     epsilon = exploration.schedule(settings, plan.steps_per_update)
-    setup = Setup(settings, method, replay, epsilon, plan.num_updates)
-    return Agent(
-        init=partial(init, setup),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict, setup),
-        rollout_length=settings.rollout_length,
-        interrupt=buffer.interrupt,
-        skip=partial(copy_target, every=replay.target_interval),
-    )
+    setup = Setup(settings, method, learner, replay, epsilon, plan.num_updates)
+    skip = partial(copy_target, every=replay.target_interval)
+    return agent_of(setup, init, act, update, predict, interrupt=buffer.interrupt, skip=skip)

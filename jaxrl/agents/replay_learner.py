@@ -1,11 +1,12 @@
 """Gradient steps on batches from a replay, which DQN, C51, Rainbow and R2D2 share."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
+from jaxrl.agents.functions import Setup
 from jaxrl.agents.learner import (
     Learned,
     Learner,
@@ -15,18 +16,26 @@ from jaxrl.agents.learner import (
     target_interval,
 )
 from jaxrl.config.plan import Plan
+from jaxrl.config.value_based import ReplayConfig
 from jaxrl.networks.actors import next_actor
 from jaxrl.replay import buffer
 from jaxrl.types import ActorState, AgentState, Mean, Metrics, PyTree, Trajectory
 
 
-class ReplayLearner(NamedTuple):
-    """A learner, and how often it learns from its replay."""
+class ReplaySizes(NamedTuple):
+    """How many environments fill a replay, and how often it is learned from."""
 
-    learner: Learner
     num_envs: int  # over all devices
     num_batches: int  # gradient steps of an update
     target_interval: int  # updates between two copies into the target network
+
+
+class ReplaySetup(Setup, Protocol):
+    """The static parts of an agent with a replay; its settings are a `ReplayConfig`."""
+
+    @property
+    def replay(self) -> ReplaySizes:
+        """The sizes of learning."""
 
 
 class ReplayLearned(NamedTuple):
@@ -38,10 +47,10 @@ class ReplayLearned(NamedTuple):
     sums: dict[str, jax.Array]  # f32[]
 
 
-def make_replay_learner(plan: Plan, learner: Learner, target_steps: int) -> ReplayLearner:
-    """Returns the learner with the plan's sizes; `target_steps` lie between two copies."""
-    every = target_interval(plan, target_steps)
-    return ReplayLearner(learner, plan.config.num_envs, plan.gradient_steps, every)
+def replay_sizes(plan: Plan, settings: ReplayConfig) -> ReplaySizes:
+    """Returns the sizes of a plan."""
+    every = target_interval(plan, settings.target_update_interval)
+    return ReplaySizes(plan.config.num_envs, plan.gradient_steps, every)
 
 
 def descend_on_draw(
@@ -63,38 +72,41 @@ def descend_on_draw(
 
 
 def learn_from(
-    parts: ReplayLearner,
+    setup: ReplaySetup,
     step: Callable[[ReplayLearned, jax.Array], ReplayLearned],
     state: AgentState,
     trajectory: Trajectory,
-    count: jax.Array,
+    has_any: jax.Array,
     key: jax.Array,
     names: Sequence[str],
 ) -> tuple[AgentState, Metrics]:
     """Takes gradient steps on a memory that holds the newest trajectory, and logs them.
 
     Args:
-      parts: with the number of keys, and of updates between two copies of the target network.
+      setup: the agent's.
       step: (learned, key[]) -> learned.
       state: before the update, with the new memory.
       trajectory: [T, E], the newest.
-      count: i32[], the steps; with 0 the loop is empty, and there are no losses.
+      has_any: b[], whether the memory holds anything to learn from.
       key: key[], of all steps.
       names: the sums that a step adds to.
     """
-    train_state = copy_target(state, parts.target_interval).train_state
-    keys = jax.random.split(key, parts.num_batches)
+    sizes = setup.replay
+    train_state = copy_target(state, sizes.target_interval).train_state
+    ready = (state.memory.steps[0] >= setup.settings.learning_starts / sizes.num_envs) & has_any
+    count = jnp.where(ready, sizes.num_batches, 0)  # with 0 there are no losses
+    keys = jax.random.split(key, sizes.num_batches)
     sums = {name: jnp.float32(0) for name in names}
     start = ReplayLearned(state.actor.params, train_state, state.memory.priorities, sums)
     learned = jax.lax.fori_loop(0, count, lambda i, learned: step(learned, keys[i]), start)
     memory = state.memory._replace(priorities=learned.priorities)
-    new_actor = next_actor(parts.learner.network, state.actor, learned.params, trajectory)
-    metrics = _log(parts, state.actor, memory, learned.sums, count)
+    new_actor = next_actor(setup.learner.network, state.actor, learned.params, trajectory)
+    metrics = _log(setup, state.actor, memory, learned.sums, count)
     return AgentState(new_actor, learned.train_state, memory), metrics
 
 
 def _log(
-    parts: ReplayLearner,
+    setup: ReplaySetup,
     actor: ActorState,
     memory: buffer.Replay,
     sums: dict[str, jax.Array],
@@ -104,6 +116,6 @@ def _log(
     metrics: Metrics = {name: Mean(x, count.astype(jnp.float32)) for name, x in sums.items()}
     transitions = jnp.minimum(memory.steps[0], memory.ring.valid.shape[1])
     return metrics | {
-        "loss/learning_rate": parts.learner.learning_rate(actor.updates),
-        "replay/transitions": transitions * jnp.float32(parts.num_envs),
+        "loss/learning_rate": setup.learner.learning_rate(actor.updates),
+        "replay/transitions": transitions * jnp.float32(setup.replay.num_envs),
     }

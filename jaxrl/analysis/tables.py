@@ -39,13 +39,8 @@ def load_table(run_dirs: Iterable[Path]) -> "pandas.DataFrame":
         about.pop("run_dir", None)
         columns |= dict.fromkeys(about)
         for line in metrics.read(run_dir):
-            rows.append({key: _number(value) for key, value in line.items()} | about)
-            rows[-1]["minutes"] = _number(line["seconds"]) / 60
+            figures = {k: float("nan") if value is None else value for k, value in line.items()}
+            rows.append(figures | about | {"minutes": line["seconds"] / 60})
     columns |= dict.fromkeys(["step", "frames", "seconds", "minutes", "return_mean"])
     columns |= dict.fromkeys(key for row in rows for key in row)
     return pandas.DataFrame(rows, columns=list(columns))
-
-
-def _number(value: Any) -> float:
-    """Returns a number that a table can hold, NaN for anything else."""
-    return value if type(value) in (int, float) and abs(value) < 2**63 else float("nan")

@@ -4,21 +4,19 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from jaxrl.atari.games import atari_games
-from jaxrl.cli.parsing import Words, at_least, check_target
-from jaxrl.config.schema import Config
+from jaxrl.cli.parsing import Recipe, Words, at_least, check_target
 from jaxrl.errors import UserError
+from jaxrl.runs.files import check_is_directory
 
 if TYPE_CHECKING:
     from jaxrl.experiments.bench import Rate
 
 
 @dataclasses.dataclass(frozen=True)
-class Bench:
+class Bench(Recipe):
     """Measure agent steps per second of emulation, inference and training.
 
     emulation: random actions; inference: the policy chooses; training: all of it. On Atari a
@@ -28,9 +26,6 @@ class Bench:
     Example: jaxrl bench --config vtrace_cpu --game pong --num-envs 40 --json
     """
 
-    settings: Annotated[Config, tyro.conf.arg(name="")]
-    config: Path | None = None
-    """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
     repeats: int = 5
     """times that each load is measured, after a warm-up"""
     seconds: float = 2.0
@@ -93,8 +88,7 @@ def _check(arguments: Bench) -> None:
         return
     if "training" not in arguments.loads:
         raise UserError("--profile traces training: name it among --loads")
-    if arguments.profile.exists() and not arguments.profile.is_dir():
-        raise UserError(f"'{arguments.profile}' is not a directory: choose another --profile")
+    check_is_directory(arguments.profile, "--profile")
     if arguments.sweep:
         raise UserError("--profile traces one number of environments: leave out --sweep")
 

@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 
+from jaxrl.cli.parsing import Listing
+
 
 @dataclass(frozen=True)
-class Games:
+class Games(Listing):
     """List every game, with its number of actions and the scores of random and human play.
 
     Example: jaxrl games
     """
-
-    names: bool = False
-    """print only the names, one a line"""
 
 
 def games(arguments: Games) -> int:

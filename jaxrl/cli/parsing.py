@@ -34,6 +34,24 @@ Words = Annotated[tuple[str, ...], tyro.conf.Fixed, tyro.conf.Suppress]
 
 T = TypeVar("T")
 
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """The options of a command that takes a whole configuration."""
+
+    settings: Annotated[Config, tyro.conf.arg(name="")]
+    config: Path | None = None
+    """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """The option of a command that lists what there is."""
+
+    names: bool = False
+    """print only the names, one a line"""
+
+
 _REGISTRY = tyro.constructors.ConstructorRegistry()
 
 

@@ -1,10 +1,9 @@
-"""The parts that `jaxrl sweep` and `jaxrl search` share: their directory, table and stop."""
+"""The parts that `jaxrl sweep` and `jaxrl search` share: their table and stop."""
 
 import os
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxrl.errors import UserError
@@ -19,12 +18,6 @@ def check_platform(command: str) -> None:
     """Refuses systems without process groups and signals. Raises `UserError`."""
     if os.name != "posix":
         raise UserError(f"{command} needs Linux or macOS: train the runs one by one")
-
-
-def check_root(root: Path) -> None:
-    """Refuses a root that is a file. Raises `UserError`."""
-    if root.exists() and not root.is_dir():
-        raise UserError(f"'{root}' is not a directory: choose another --root")
 
 
 def print_table(table: "Table") -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from jaxrl.cli.parsing import RunDir, check_runs, check_target, checkpoint_step
+from jaxrl.cli.parsing import Listing, RunDir, check_runs, check_target, checkpoint_step
 from jaxrl.errors import UserError
 from jaxrl.formatting import shell_word
 from jaxrl.policies import SUFFIX, policies
@@ -61,14 +61,11 @@ def export(arguments: Export) -> int:
 
 
 @dataclass(frozen=True)
-class Policies:
+class Policies(Listing):
     """List the trained policies that come with jaxrl, each with its measured scores.
 
     Example: jaxrl policies
     """
-
-    names: bool = False
-    """print only the names, one a line"""
 
 
 def list_policies(arguments: Policies) -> int:

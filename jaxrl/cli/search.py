@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from jaxrl.cli.parsing import Words
-from jaxrl.cli.plan_commands import check_platform, check_root, print_stopped, print_table
+from jaxrl.cli.plan_commands import check_platform, print_stopped, print_table
 from jaxrl.errors import UserError
 from jaxrl.formatting import shell_word
+from jaxrl.runs.files import check_is_directory
 
 if TYPE_CHECKING:
     from jaxrl.analysis.study_plots import StudyTrial
@@ -47,7 +48,7 @@ def search(arguments: Search) -> int:
 
     plan = search_plan.load(arguments.study)
     root = arguments.root or Path("runs") / arguments.study.stem
-    check_root(root)
+    check_is_directory(root, "--root")
     if arguments.dry_run:
         _print_spaces(plan)
         return 0

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from jaxrl.cli.parsing import Words, at_least
-from jaxrl.cli.plan_commands import check_platform, check_root, print_stopped, print_table
+from jaxrl.cli.plan_commands import check_platform, print_stopped, print_table
 from jaxrl.errors import StorageError, UserError
+from jaxrl.runs.files import check_is_directory
 
 if TYPE_CHECKING:
     from jaxrl.experiments.members import Member
@@ -90,7 +91,7 @@ def sweep(arguments: Sweep) -> int:
     members = plan(
         arguments.configs, arguments.games, arguments.seeds, root, arguments.set, **settings
     )
-    check_root(root)
+    check_is_directory(root, "--root")
     for member in members:
         check_directory(member)
     if arguments.dry_run:

@@ -7,14 +7,13 @@ from typing import Annotated, ClassVar
 import tyro
 
 from jaxrl.cli.outcome import exit_status, run_together
-from jaxrl.cli.parsing import RunDir, at_least
-from jaxrl.config.schema import Config
+from jaxrl.cli.parsing import Recipe, RunDir, at_least
 from jaxrl.runtime.launch import Launch, check_launch
 from jaxrl.runtime.parent import end_with_parent
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(Recipe):
     """Train an agent and leave a run directory.
 
     The options under agent are those of --config's algorithm.
@@ -35,9 +34,6 @@ class Train:
         "--checkpoint.interval",
         "--evaluation.episodes",
     )
-    settings: Annotated[Config, tyro.conf.arg(name="")]
-    config: Path | None = None
-    """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
     seeds: tuple[int, ...] = ()
     """train a run with each of these seeds, all in one program, in RUN_DIR/seedSEED"""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = field(default_factory=Launch)

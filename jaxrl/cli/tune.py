@@ -4,14 +4,11 @@ import dataclasses
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Literal
 
 from jaxrl.cli.bench import check_timing
-from jaxrl.cli.parsing import Words, check_target
+from jaxrl.cli.parsing import Recipe, Words, check_target
 from jaxrl.config.overrides import with_value
-from jaxrl.config.schema import Config
 from jaxrl.config.toml import to_toml
 from jaxrl.errors import UserError
 from jaxrl.formatting import shell_word
@@ -24,7 +21,7 @@ STOPPED = "stopped before all was tried"
 
 
 @dataclasses.dataclass(frozen=True)
-class Tune:
+class Tune(Recipe):
     """Search for the settings that train fastest on this machine, and write them as a TOML.
 
     The knobs are tried one after another. Each candidate takes turns with the best so far, and must
@@ -34,9 +31,6 @@ class Tune:
     Example: jaxrl tune --config vtrace_cpu --game pong --output tuned.toml
     """
 
-    settings: Annotated[Config, tyro.conf.arg(name="")]
-    config: Path | None = None
-    """TOML file, or the stem of one in configs/ (ppo_pong), that the other options override"""
     knobs: tuple[Literal["num_envs", "groups", "num_threads", "micro_batch"], ...] = (
         "num_envs",
         "groups",

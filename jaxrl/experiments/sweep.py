@@ -5,7 +5,6 @@ continues the rest.
 """
 
 import json
-import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,14 +87,6 @@ def _rest(rows: Collection[Row]) -> str:
 # --- results --------------------------------------------------------------------------------------
 
 
-def _number(value: Any) -> float | None:
-    """Returns the value if it is a finite number, else None."""
-    try:
-        return value if type(value) in (int, float) and math.isfinite(value) else None
-    except OverflowError:
-        return None
-
-
 def describe(member: Member, status: str, exit_status: int | None = None) -> Row:
     """Returns the object of a member in sweep.json.
 
@@ -122,10 +113,10 @@ def describe(member: Member, status: str, exit_status: int | None = None) -> Row
         "status": status,
         "exit_status": exit_status,
         # A checkpoint of the end comes without a line where it was stopped within an interval.
-        "step": max([_number(last.get("step")) or 0, *checkpoint_files.steps(member.run_dir)[-1:]]),
+        "step": max([last.get("step", 0), *checkpoint_files.steps(member.run_dir)[-1:]]),
         "total_steps": member.total_steps,
-        "wall_seconds": _number(last.get("wall_seconds")),
-        "return_mean": _number(last.get("return_mean")),
+        "wall_seconds": last.get("wall_seconds"),
+        "return_mean": last.get("return_mean"),
         "evaluation_protocol": evaluation and evaluation.protocol,
         "evaluation_mean": evaluation and evaluation.mean,
         "human_normalized_mean": evaluation and evaluation.human_normalized_mean,

@@ -11,6 +11,14 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from jaxrl.types import Trajectory
+
+
+def rows(trajectory: Trajectory) -> dict[str, jax.Array]:
+    """Returns the arguments [T, E] that every function here takes of a trajectory."""
+    reward, discount, valid = trajectory.reward, trajectory.discount, trajectory.valid
+    return {"reward_t": reward, "discount_t": discount, "valid_t": valid}
+
 
 def lambda_advantage(
     *,

@@ -73,6 +73,12 @@ def check_writable(folder: Path) -> None:
         pass
 
 
+def check_is_directory(path: Path, option: str) -> None:
+    """Raises `UserError` if something other than a directory is where an option wants one."""
+    if path.exists() and not path.is_dir():
+        raise UserError(f"'{path}' is not a directory: choose another {option}")
+
+
 def replace_text(path: Path, text: str) -> None:
     """Writes a text file whole or not at all. Raises `OSError`."""
     with replacing(path) as temporary:

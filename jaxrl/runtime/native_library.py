@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jaxrl.errors import UserError
 from jaxrl.runtime import instruction_sets
@@ -30,6 +31,8 @@ NATIVE_FLAG = "-march=native"
 # they have the same name.
 FLAGS = ("-O3", NATIVE_FLAG, "-fPIC", "-fvisibility=hidden", "-shared", "-pthread")
 PREBUILT = Path(__file__).parents[1] / "prebuilt"
+
+Signatures = dict[str, tuple[Any, list[Any]]]  # types of result and arguments, by function
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,13 @@ def loaded(path: Path, title: str) -> ctypes.CDLL:
             f"cannot load {title}: {error}; delete '{path}', or let XDG_CACHE_HOME name a place "
             "that programs may run from"
         ) from None
+
+
+def declare(library: ctypes.CDLL, signatures: Signatures) -> None:
+    """Gives functions of a library their types."""
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
 
 
 @functools.cache

@@ -183,14 +183,19 @@ def test_action_values_of_every_kind(torso, dueling):
         assert ("Dense_1" in params) == dueling
 
 
-@pytest.mark.slow
-def test_dueling_is_the_value_plus_the_centred_advantage():
-    config = NetworkConfig(torso="nips", dueling=True)
-    network = ActionValueNetwork(3, 1, config)
+def outputs_of_layers(**settings):
+    """Outputs of an action-value network for random stacks, and those of its layers by name."""
+    network = ActionValueNetwork(3, 1, NetworkConfig(torso="nips", **settings))
     params = init_params(network, jax.random.key(0))
     x = jnp.asarray(np.random.default_rng(0).random((2, 84, 84, 4)), jnp.float32)
     outputs, captured = network.apply({"params": params}, x, capture_intermediates=True)
-    value = captured["intermediates"]["Dense_1"]["__call__"][0]
+    return outputs, captured["intermediates"]
+
+
+@pytest.mark.slow
+def test_dueling_is_the_value_plus_the_centred_advantage():
+    outputs, layers = outputs_of_layers(dueling=True)
+    value = layers["Dense_1"]["__call__"][0]
     # The mean over actions is the state's value.
     np.testing.assert_allclose(outputs.mean(axis=1, keepdims=True), value, rtol=1e-4, atol=1e-5)
 

@@ -8,12 +8,11 @@ from jaxrl.agents import make_agent
 from jaxrl.agents.pqn import agent as pqn
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import OptimizerConfig
-from jaxrl.networks.actors import init_params
-from jaxrl.networks.heads import ActionValueNetwork, NetworkConfig
+from jaxrl.networks.heads import ActionValueNetwork
 from jaxrl.networks.running_statistics import normalize
 from jaxrl.ops import optimizers
 from jaxrl.types import AXIS
-from tests.agents.test_c51 import SPEC, trajectory
+from tests.agents.test_c51 import SPEC, outputs_of_layers, trajectory
 from tests.conftest import catch_config
 
 
@@ -97,14 +96,8 @@ def test_targets_are_lambda_returns_of_the_best_values():
 
 @pytest.mark.slow
 def test_layers_are_normalized_over_their_channels():
-    config = NetworkConfig(torso="nips", layer_norm=True)
-    network = ActionValueNetwork(3, 1, config)
-    params = init_params(network, jax.random.key(0))
-    x = jnp.asarray(np.random.default_rng(0).random((2, 84, 84, 4)), jnp.float32)
-    _, captured = network.apply({"params": params}, x, capture_intermediates=True)
-    norms = [
-        v for k, v in captured["intermediates"]["Torso_0"].items() if k.startswith("LayerNorm")
-    ]
+    _, layers = outputs_of_layers(layer_norm=True)
+    norms = [v for k, v in layers["Torso_0"].items() if k.startswith("LayerNorm")]
     assert len(norms) == 3
     for norm in norms:
         out = norm["__call__"][0]

@@ -146,18 +146,18 @@ ONLINE = {"p": [0.0, LN3], "v": 2.0}
 # What acted, some updates ago: the uniform policy, and values 10 and 20.
 OLD_VALUE, OLD_LOG_PROB = np.array([10.0, 20.0]), np.log([0.5, 0.5])
 S, ACTION, REWARD = [1, 2, 3], [1, 0], [1.0, 2.0]
+POLICIES = {
+    "a2c": A2CConfig(),
+    "ppo": PPOConfig(rollout_length=2, num_minibatches=1),
+    "vtrace": VTraceConfig(rollout_length=5, window=2, num_minibatches=1),
+}
 
 
 @pytest.mark.usefixtures("strict_shapes")
 def test_acting_says_the_value_and_the_probability_of_its_action():
     keys = jax.random.split(jax.random.key(0), 8)
     observation = jnp.concatenate([stacks([2])[0]] * 8)
-    agents = {
-        "a2c": A2CConfig(),
-        "ppo": PPOConfig(rollout_length=2, num_minibatches=1),
-        "vtrace": VTraceConfig(rollout_length=5, window=2, num_minibatches=1),
-    }
-    for algorithm, settings in agents.items():
+    for algorithm, settings in POLICIES.items():
         agent, state = make(algorithm, settings)
         action, extras, *_ = agent.act(with_params(state, ONLINE).actor, observation, keys)
         assert set(action.tolist()) == {0, 1}
@@ -167,25 +167,21 @@ def test_acting_says_the_value_and_the_probability_of_its_action():
             close(extras.log_prob, np.log([0.1, 0.9])[action])
 
 
-def check_prediction(prediction, probabilities, value):
-    """Checks a prediction of two observations without a distribution of the return."""
-    close(prediction.probabilities, probabilities)
-    close(prediction.value, value)
-    assert prediction.distributions.shape == (2, 2, 0)
-    assert prediction.support.shape == (0,)
+def check_predictions(agents, params, observation, probabilities, value):
+    """Checks predictions of two observations, without distributions of the return."""
+    for algorithm, settings in agents.items():
+        agent, state = make(algorithm, settings)
+        prediction = agent.predict(with_params(state, params).actor, observation)
+        close(prediction.probabilities, probabilities)
+        close(prediction.value, value)
+        assert prediction.distributions.shape == (2, 2, 0)
+        assert prediction.support.shape == (0,)
 
 
 @pytest.mark.usefixtures("strict_shapes")
 def test_policies_predict_their_probabilities_and_values():
-    agents = {
-        "a2c": A2CConfig(),
-        "ppo": PPOConfig(rollout_length=2, num_minibatches=1),
-        "vtrace": VTraceConfig(rollout_length=5, window=2, num_minibatches=1),
-    }
-    for algorithm, settings in agents.items():
-        agent, state = make(algorithm, settings)
-        prediction = agent.predict(with_params(state, ONLINE).actor, stacks([1, 2])[:, 0])
-        check_prediction(prediction, [[0.25, 0.75], [0.1, 0.9]], [2.0, 4.0])
+    probabilities = [[0.25, 0.75], [0.1, 0.9]]
+    check_predictions(POLICIES, ONLINE, stacks([1, 2])[:, 0], probabilities, [2.0, 4.0])
 
 
 @pytest.mark.usefixtures("strict_shapes")
@@ -266,16 +262,19 @@ def test_a_second_epoch_of_ppo_goes_on_from_the_first():
     check(metrics, loss_policy=-(4 + 2 * policy * 4) / 2, loss_value=(4**2 + 3.8**2) / 4)
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+NORMALIZING = {
+    "a2c": (A2CConfig(2, gamma=0.5), a2c.Extras(OLD_VALUE)),
+    "ppo": (
+        PPOConfig(2, 0.5, epochs=1, num_minibatches=1),
+        ppo.Extras(OLD_VALUE, OLD_LOG_PROB),
+    ),
+}
+
+
+@pytest.mark.parametrize("algorithm", NORMALIZING)
 def test_a_loss_sees_the_statistics_of_acting(algorithm):
     """Those of an update's frames join them after it."""
-    settings, extras = {
-        "a2c": (A2CConfig(2, gamma=0.5), a2c.Extras(OLD_VALUE)),
-        "ppo": (
-            PPOConfig(2, 0.5, epochs=1, num_minibatches=1),
-            ppo.Extras(OLD_VALUE, OLD_LOG_PROB),
-        ),
-    }[algorithm]
+    settings, extras = NORMALIZING[algorithm]
     agent, state = make(algorithm, settings, NetworkConfig(normalize_observations=True))
     state = with_params(state, ONLINE)
     after, metrics = update(agent, state, played(S, ACTION, REWARD, extras))
@@ -289,16 +288,10 @@ def test_a_loss_sees_the_statistics_of_acting(algorithm):
     close(statistics.mean, np.full((*FRAME, 1), 1.5 / 255))
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+@pytest.mark.parametrize("algorithm", NORMALIZING)
 @pytest.mark.parametrize("skips", [True, False])
 def test_a_blank_frame_enters_the_statistics_unless_it_is_skipped(algorithm, skips):
-    settings, extras = {
-        "a2c": (A2CConfig(2, gamma=0.5), a2c.Extras(OLD_VALUE)),
-        "ppo": (
-            PPOConfig(2, 0.5, epochs=1, num_minibatches=1),
-            ppo.Extras(OLD_VALUE, OLD_LOG_PROB),
-        ),
-    }[algorithm]
+    settings, extras = NORMALIZING[algorithm]
     network = NetworkConfig(normalize_observations=True, skip_blank_frames=skips)
     agent, state = make(algorithm, settings, network)
     after, _ = update(agent, with_params(state, ONLINE), played([0, 2, 3], ACTION, REWARD, extras))
@@ -385,11 +378,8 @@ def test_action_values_predict_the_policy_of_evaluation():
         "nstep_q": NStepQConfig(evaluation_epsilon=0.2),
         "pqn": PQNConfig(evaluation_epsilon=0.2),
     }
-    for algorithm, settings in agents.items():
-        agent, state = make(algorithm, settings)
-        prediction = agent.predict(with_params(state, LEARNS).actor, stacks([1, 3])[:, 0])
-        # Action 1 is best; any action with probability 0.2.
-        check_prediction(prediction, [[0.1, 0.9], [0.1, 0.9]], [2.0, 6.0])
+    # Action 1 is best; any action with probability 0.2.
+    check_predictions(agents, LEARNS, stacks([1, 3])[:, 0], [[0.1, 0.9]] * 2, [2.0, 6.0])
 
 
 @pytest.mark.usefixtures("strict_shapes")

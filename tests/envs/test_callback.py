@@ -10,7 +10,6 @@ import pytest
 from jaxrl.agents import make_agent
 from jaxrl.cli.main import main
 from jaxrl.config.plan import resolve
-from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine
 from jaxrl.envs.envpool import engine as envpool_engine
@@ -19,18 +18,11 @@ from jaxrl.errors import EngineError, UserError
 from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import recipe_file
+from tests.envs import test_envpool
 from tests.envs.test_envpool import play, random_actions
 from tests.integration.test_devices import run
 
-BASE = Config().replaced(
-    game="space_invaders",
-    env={
-        "engine": "envpool",
-        "random_start_steps": 0,
-        "num_threads": 1,
-        "max_episode_steps": 150,
-    },
-)
+BASE = test_envpool.BASE.replaced(env={"max_episode_steps": 150})
 
 
 @pytest.mark.slow

@@ -83,16 +83,23 @@ def random_actions(steps, num_envs):
     return np.random.default_rng(0).integers(0, 4, (steps, num_envs))
 
 
+SHORT = BASE.replaced(env={"max_episode_steps": 10})
+
+
+def play_short_episodes():
+    """Actions, rows, time steps and stacks of 25 steps in episodes of 10, and EnvPool's answers."""
+    actions = random_actions(25, 2)
+    rows, timesteps, stacks, _ = play(SHORT, actions)
+    return actions, rows, timesteps, stacks, raw(SHORT, actions)[1]
+
+
 # --- the reset row -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.rotating(1)
 def test_the_row_after_an_end_is_a_dummy_and_is_marked():
-    config = BASE.replaced(env={"max_episode_steps": 10})
-    actions = random_actions(25, 2)
-    rows, timesteps, _, _ = play(config, actions)
-    _, answers = raw(config, actions)
+    actions, rows, timesteps, _, answers = play_short_episodes()
     ends = np.array([a[2] | a[3] for a in answers])
     expected = np.concatenate([np.zeros((1, 2), bool), ends[:-1]])
     assert expected.any()
@@ -102,7 +109,7 @@ def test_the_row_after_an_end_is_a_dummy_and_is_marked():
     # It really ignores its action: another action there changes nothing.
     others = np.where(expected, (actions + 1) % 4, actions)
     assert (others != actions).any()
-    _, changed, _, _ = play(config, others)
+    _, changed, _, _ = play(SHORT, others)
     np.testing.assert_array_equal(changed.frame, timesteps.frame)
 
 
@@ -126,10 +133,7 @@ def test_a_lost_life_resets_without_resetting_the_step_counter():
 @pytest.mark.slow
 @pytest.mark.rotating(1)
 def test_truncation_bootstraps_from_the_true_last_frame():
-    config = BASE.replaced(env={"max_episode_steps": 10})
-    actions = random_actions(25, 2)
-    rows, timesteps, stacks, _ = play(config, actions)
-    _, answers = raw(config, actions)
+    _, rows, timesteps, stacks, answers = play_short_episodes()
     truncated = np.array([a[3] for a in answers])
     assert truncated.any()
     np.testing.assert_array_equal(timesteps.truncated, truncated)

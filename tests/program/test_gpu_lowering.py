@@ -49,6 +49,13 @@ def recipe(name, **changes):
     return config.replaced(**{"game": "catch"} | changes, env=env, parallel=parallel)
 
 
+def pong(engine, interface, num_devices, **parallel):
+    """A2C on four games of Pong, by an interface of an engine."""
+    env = {"engine": engine, "interface": interface}
+    parallel["num_devices"] = num_devices
+    return recipe("a2c_fast", game="pong", num_envs=4, parallel=parallel, env=env)
+
+
 class Parts:
     """Of a recipe's program, with the shapes of its state."""
 
@@ -144,13 +151,7 @@ def test_a_gradient_is_taken_of_all_rows_at_once():
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_envpool_lowers_to_a_typed_call(num_devices):
     """A pool of its own for each device."""
-    config = recipe(
-        "a2c_fast",
-        game="pong",
-        num_envs=4,
-        parallel={"num_devices": num_devices},
-        env={"engine": "envpool", "interface": "xla"},
-    )
+    config = pong("envpool", "xla", num_devices)
     calls = [line for line in program(config).splitlines() if "EnvPool_" in line]
     for name in ("recv", "send"):
         matching = [line for line in calls if f"_{name}(" in line]
@@ -168,13 +169,7 @@ def test_envpool_lowers_to_a_typed_call(num_devices):
 def test_our_emulator_lowers_to_one_call_that_keeps_its_arrays(num_devices, monkeypatch):
     """With two devices each has separate games, by the same call."""
     monkeypatch.setattr(build_gpu, "kernels", lambda: build_gpu.Kernels(b"of no card", "no file"))
-    config = recipe(
-        "a2c_fast",
-        game="pong",
-        num_envs=4,
-        parallel={"num_devices": num_devices, "order": "strict"},
-        env={"engine": "atari2600", "interface": "xla"},
-    )
+    config = pong("atari2600", "xla", num_devices, order="strict")
     calls = [line for line in program(config).splitlines() if gpu_library.STEP in line]
     (attributes,) = {re.search(r"program = (\d+)", line)[1] for line in calls}
     assert int(attributes) > 0
@@ -197,13 +192,7 @@ def test_threads_lower_to_calls_on_the_stream(num_devices, monkeypatch):
     monkeypatch.setattr(emulator, "has_nvidia_gpu", lambda: True)
     pinned = []
     monkeypatch.setattr(library.Engine, "pin", lambda self, device: pinned.append(self.number))
-    config = recipe(
-        "a2c_fast",
-        game="pong",
-        num_envs=4,
-        parallel={"num_devices": num_devices},
-        env={"engine": "atari2600", "interface": "stream"},
-    )
+    config = pong("atari2600", "stream", num_devices)
     text = program(config)
     assert {*custom_calls(text)} <= {library.SEND, library.RECV, "Sharding"}
     for name in (library.SEND, library.RECV):

@@ -345,21 +345,25 @@ def wait_until(holds, process, seconds=120):
         time.sleep(0.05)
 
 
-def train_on(run_dir, log, *more):
-    arguments = ["--log.interval", "200", "--checkpoint.interval", "200", "--checkpoint.keep", "1"]
-    return begin(
-        "train", *SMALL, *arguments, "--total-steps", "1e6", "--run-dir", run_dir, *more,
-        stderr=log.open("w"),
-    )  # fmt: skip
+@contextmanager
+def training_on_small_disk(path, max_failures):
+    """A disk with a run that has its first checkpoint, the run's process and its log."""
+    log = path / "log"
+    arguments = ["--log.interval", "200", "--checkpoint.interval", "200", "--checkpoint.keep", "1",
+                 "--checkpoint.max-failures", max_failures]  # fmt: skip
+    with small_disk(path / "disk", 48) as disk:
+        process = begin(
+            "train", *SMALL, *arguments, "--total-steps", "1e6", "--run-dir", disk / "x",
+            stderr=log.open("w"),
+        )  # fmt: skip
+        wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
+        yield disk, process, log
 
 
 @pytest.mark.slow
 @pytest.mark.rotating(1)
 def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_path):
-    log = tmp_path / "log"
-    with small_disk(tmp_path / "disk", 48) as disk:
-        process = train_on(disk / "x", log, "--checkpoint.max-failures", "1000")
-        wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
+    with training_on_small_disk(tmp_path, "1000") as (disk, process, log):
         fill(disk / "ballast")
         wait_until(lambda: "could not be written: No space left" in log.read_text(), process)
         survivors = checkpoint_files.steps(disk / "x")
@@ -380,10 +384,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_until_there_is_room(tmp_p
 @pytest.mark.slow
 @pytest.mark.rotating(1)
 def test_a_disk_that_stays_full_ends_training_with_a_status_of_its_own(tmp_path):
-    log = tmp_path / "log"
-    with small_disk(tmp_path / "disk", 48) as disk:
-        process = train_on(disk / "x", log, "--checkpoint.max-failures", "3")
-        wait_until(lambda: checkpoint_files.steps(disk / "x"), process)
+    with training_on_small_disk(tmp_path, "3") as (disk, process, log):
         while process.poll() is None:  # also what failed saves give back
             fill(disk / "ballast")
             time.sleep(0.05)

@@ -15,18 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl.agents.a2c.settings import A2CConfig
-from jaxrl.agents.learner import (
-    Learner,
-    actor_outputs,
-    first_state,
-    network_objective,
-    policy_learner,
-    predict_policy,
-    update_once,
-)
+from jaxrl.agents.functions import actor_outputs, agent_of, first_state, predict_policy
+from jaxrl.agents.learner import Learner, network_objective, policy_learner, update_once
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.networks.core import core_of
 from jaxrl.ops import batches, distributions, returns
 from jaxrl.ops.gradients import row_weights
 from jaxrl.runtime.collectives import mean_over_devices
@@ -73,13 +65,8 @@ def make_batch(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Batch
     newest = batches.at(trajectory.observation, -1)
     bootstrap = actor_outputs(setup.learner, actor, newest).value
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
-    target = returns.n_step_return(
-        reward_t=trajectory.reward,
-        discount_t=trajectory.discount,
-        valid_t=trajectory.valid,
-        value=value,
-        gamma=setup.settings.gamma,
-    )
+    rows = returns.rows(trajectory)
+    target = returns.n_step_return(**rows, value=value, gamma=setup.settings.gamma)
     batch = Batch(
         batches.at(trajectory.observation, slice(-1)),
         trajectory.action,
@@ -119,14 +106,7 @@ def update(
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the A2C agent that `config.agent` describes."""
-    settings, learner = plan.config.agent, policy_learner(plan, spec)
+    settings = plan.config.agent
     assert isinstance(settings, A2CConfig)
-    setup = Setup(settings, learner)
-    return Agent(
-        init=partial(first_state, learner),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict_policy, learner),
-        rollout_length=settings.rollout_length,
-        core=core_of(plan.config.network),
-    )
+    setup = Setup(settings, policy_learner(plan, spec))
+    return agent_of(setup, first_state, act, update, predict_policy)

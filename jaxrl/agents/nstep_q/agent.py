@@ -20,18 +20,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl.agents.functions import actor_outputs, agent_of, predict_values, state_with_target
 from jaxrl.agents.learner import (
     Learner,
     TrainState,
-    actor_outputs,
     copy_target,
-    first_state,
     network_objective,
-    predict_values,
     target_interval,
     update_once,
     value_learner,
-    with_target,
 )
 from jaxrl.agents.nstep_q.settings import NStepQConfig
 from jaxrl.config.plan import Plan
@@ -59,11 +56,6 @@ class Batch(NamedTuple):
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
 
 
-def init(setup: Setup, key: jax.Array) -> AgentState:
-    """Returns the first state; the target network is a copy of the network."""
-    return with_target(first_state(setup.learner, key))
-
-
 def act(setup: Setup, actor: ActorState, observation: jax.Array, key: jax.Array) -> Choice:
     """Chooses epsilon-greedy actions; u8[E, 84, 84, 4], key[E] -> i32[E], no extras."""
     values = actor_outputs(setup.learner, actor, observation)
@@ -85,9 +77,7 @@ def targets(
     sarsa = config.target == "sarsa"
     value = distributions.select(values, action) if sarsa else values.max(axis=-1)
     return returns.lambda_return(
-        reward_t=trajectory.reward,
-        discount_t=trajectory.discount,
-        valid_t=trajectory.valid,
+        **returns.rows(trajectory),
         value=value,
         gamma=config.gamma,
         lambda_=1.0 if config.target == "n_step" else 0.0,
@@ -139,16 +129,10 @@ def update(
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the agent of the algorithm that `config.agent.target` names."""
-    settings, learner = plan.config.agent, value_learner(plan, spec)
+    settings = plan.config.agent
     assert isinstance(settings, NStepQConfig)
     epsilon = exploration.schedule(settings, plan.steps_per_update)
     every = target_interval(plan, settings.target_update_interval)
-    setup = Setup(settings, learner, epsilon, every)
-    return Agent(
-        init=partial(init, setup),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict_values, learner, settings.evaluation_epsilon),
-        rollout_length=settings.rollout_length,
-        skip=partial(copy_target, every=every),
-    )
+    setup = Setup(settings, value_learner(plan, spec), epsilon, every)
+    skip = partial(copy_target, every=every)
+    return agent_of(setup, state_with_target, act, update, predict_values, skip=skip)

@@ -13,20 +13,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl.agents.learner import (
-    Learned,
-    Learner,
-    actor_outputs,
-    descend,
-    first_state,
-    network_objective,
-    policy_learner,
-)
+from jaxrl.agents.functions import actor_outputs, agent_of, first_state
+from jaxrl.agents.learner import Learned, Learner, descend, network_objective, policy_learner
 from jaxrl.agents.ppo.settings import PPOConfig
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import ADAPTIVE_RATES
 from jaxrl.networks import heads
-from jaxrl.networks.core import core_of
 from jaxrl.networks.running_statistics import (
     RunningStatistics,
     from_returns,
@@ -114,7 +106,7 @@ class Rollout(NamedTuple):
 
 def init(setup: Setup, key: jax.Array) -> AgentState:
     """Returns the first state."""
-    actor, opt_state, memory = first_state(setup.learner, key)
+    actor, opt_state, memory = first_state(setup, key)
     value_statistics = new_statistics(()) if setup.settings.normalize_values else ()
     statistics = Statistics(actor.statistics, value_statistics)
     train_state = TrainState(opt_state, jnp.float32(setup.learner.learning_rate(0)))
@@ -151,9 +143,7 @@ def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rol
     bootstrap = to_returns(outputs_of(setup, actor, newest).value, value_statistics)
     value = jnp.concatenate([trajectory.extras.value, bootstrap[None]])
     advantage = returns.lambda_advantage(
-        reward_t=trajectory.reward,
-        discount_t=trajectory.discount,
-        valid_t=trajectory.valid,
+        **returns.rows(trajectory),
         value=value,
         gamma=settings.gamma,
         lambda_=settings.gae_lambda,
@@ -309,14 +299,7 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     assert isinstance(settings, PPOConfig)
     adaptive = plan.config.optimizer.schedule == "adaptive"
     setup = Setup(settings, policy_learner(plan, spec), adaptive)
-    return Agent(
-        init=partial(init, setup),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict, setup),
-        rollout_length=settings.rollout_length,
-        core=core_of(plan.config.network),
-    )
+    return agent_of(setup, init, act, update, predict)
 
 
 def update_value_statistics(

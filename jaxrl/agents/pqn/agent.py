@@ -15,16 +15,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl.agents.learner import (
-    Learned,
-    Learner,
-    actor_outputs,
-    descend,
-    first_state,
-    network_objective,
-    predict_values,
-    value_learner,
-)
+from jaxrl.agents.functions import actor_outputs, agent_of, first_state, predict_values
+from jaxrl.agents.learner import Learned, Learner, descend, network_objective, value_learner
 from jaxrl.agents.pqn.settings import PQNConfig
 from jaxrl.config.plan import Plan
 from jaxrl.networks.actors import next_actor
@@ -124,13 +116,8 @@ def update(
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the PQN agent that `config.agent` describes."""
-    settings, learner = plan.config.agent, value_learner(plan, spec)
+    settings = plan.config.agent
     assert isinstance(settings, PQNConfig)
-    setup = Setup(settings, learner, exploration.schedule(settings, plan.steps_per_update))
-    return Agent(
-        init=partial(first_state, learner),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict_values, learner, settings.evaluation_epsilon),
-        rollout_length=settings.rollout_length,
-    )
+    epsilon = exploration.schedule(settings, plan.steps_per_update)
+    setup = Setup(settings, value_learner(plan, spec), epsilon)
+    return agent_of(setup, first_state, act, update, predict_values)

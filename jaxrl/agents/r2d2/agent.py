@@ -18,21 +18,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl.agents.learner import (
-    Learner,
-    actor_outputs,
-    copy_target,
-    first_state,
-    value_learner,
-    with_target,
-)
+from jaxrl.agents.functions import actor_outputs, agent_of, state_with_target
+from jaxrl.agents.learner import Learner, copy_target, value_learner
 from jaxrl.agents.r2d2.settings import R2D2Config
 from jaxrl.agents.replay_learner import (
     ReplayLearned,
-    ReplayLearner,
+    ReplaySizes,
     descend_on_draw,
     learn_from,
-    make_replay_learner,
+    replay_sizes,
 )
 from jaxrl.config.plan import Plan
 from jaxrl.networks.actors import burn_in, forward
@@ -63,15 +57,11 @@ class Setup(NamedTuple):
     """The static parts of an R2D2 agent."""
 
     settings: R2D2Config
-    replay: ReplayLearner
+    learner: Learner
+    replay: ReplaySizes
     core: Core
     form: sequences.Form
     epsilon: Callable[[int], jax.Array]  # E -> f32[E]
-
-    @property
-    def learner(self) -> Learner:
-        """The learner of the network."""
-        return self.replay.learner
 
 
 class Batch(NamedTuple):
@@ -94,7 +84,7 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     spec, form, num_envs = setup.learner.spec, setup.form, setup.replay.num_envs
     rows = buffer.rows_per_env(setup.settings.replay_capacity, num_envs, form.stride)
     memory = sequences.new(spec.num_envs, rows, spec.frame_shape, setup.core, form)
-    return with_target(first_state(setup.learner, key))._replace(memory=memory)
+    return state_with_target(setup, key)._replace(memory=memory)
 
 
 def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
@@ -207,21 +197,15 @@ def gradient_step(
     return learned._replace(priorities=priorities)
 
 
-def num_gradient_steps(setup: Setup, memory: buffer.Replay) -> jax.Array:
-    """Returns the gradient steps i32[] of an update: 0 until the replay holds enough."""
-    enough = memory.steps[0] >= setup.settings.learning_starts / setup.replay.num_envs
-    return jnp.where(enough & sequences.has_any(memory, setup.form), setup.replay.num_batches, 0)
-
-
 def update(
     setup: Setup, state: AgentState, trajectory: Trajectory, key: jax.Array
 ) -> tuple[AgentState, Metrics]:
     """Adds a trajectory [T, E] to the replay and takes gradient steps on batches from it."""
     memory = sequences.add(state.memory, trajectory, setup.form)
     state = state._replace(memory=memory)
-    count = num_gradient_steps(setup, memory)
+    has_any = sequences.has_any(memory, setup.form)
     step = partial(gradient_step, setup, state.actor, memory)
-    new, metrics = learn_from(setup.replay, step, state, trajectory, count, key, SUMS)
+    new, metrics = learn_from(setup, step, state, trajectory, has_any, key, SUMS)
     epsilon = setup.epsilon(setup.learner.spec.num_envs).mean()
     return new, metrics | {
         "policy/epsilon": mean_over_devices(epsilon),
@@ -238,10 +222,10 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     assert isinstance(settings, R2D2Config)
     if core is None:
         raise ValueError("R2D2 needs a network with a core")
-    learner = value_learner(plan, spec)
     setup = Setup(
         settings=settings,
-        replay=make_replay_learner(plan, learner, settings.target_update_interval),
+        learner=value_learner(plan, spec),
+        replay=replay_sizes(plan, settings),
         core=core,
         form=sequences.Form(
             settings.burn_in, settings.sequence_length, settings.sequence_stride, spec.stack_size
@@ -250,13 +234,5 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
             settings.epsilon_base, settings.epsilon_exponent, plan.config.num_envs
         ),
     )
-    return Agent(
-        init=partial(init, setup),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict, setup),
-        rollout_length=settings.rollout_length,
-        interrupt=buffer.interrupt,
-        skip=partial(copy_target, every=setup.replay.target_interval),
-        core=core,
-    )
+    skip = partial(copy_target, every=setup.replay.target_interval)
+    return agent_of(setup, init, act, update, predict, interrupt=buffer.interrupt, skip=skip)

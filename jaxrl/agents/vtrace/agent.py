@@ -17,15 +17,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.agents.learner import (
-    Learned,
-    Learner,
-    actor_outputs,
-    descend,
-    first_state,
-    policy_learner,
-    predict_policy,
-)
+from jaxrl.agents.functions import actor_outputs, agent_of, first_state, predict_policy
+from jaxrl.agents.learner import Learned, Learner, descend, policy_learner
 from jaxrl.agents.vtrace.settings import VTraceConfig
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
@@ -87,7 +80,7 @@ def init(setup: Setup, key: jax.Array) -> AgentState:
     spec, core = setup.learner.spec, core_of(setup.learner.network.config)
     rows = buffer.rows_for_window(setup.steps_read, setup.settings.rollout_length)
     memory = buffer.new(spec.num_envs, rows, spec.frame_shape, Extras(jnp.float32), core)
-    return first_state(setup.learner, key)._replace(memory=memory)
+    return first_state(setup, key)._replace(memory=memory)
 
 
 def act(setup: Setup, actor: ActorState, observation: PyTree, key: jax.Array) -> Choice:
@@ -127,9 +120,7 @@ def loss(
     log_prob = distributions.select(log_policy, steps.action)
     ratio = jax.lax.stop_gradient(jnp.exp(log_prob - steps.extras.log_prob))
     target, advantage = returns.vtrace(
-        reward_t=steps.reward,
-        discount_t=steps.discount,
-        valid_t=steps.valid,
+        **returns.rows(steps),
         value=jax.lax.stop_gradient(outputs.value),
         ratio_t=ratio,
         gamma=config.gamma,
@@ -203,17 +194,9 @@ def update(
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the V-trace agent that `config.agent` describes."""
-    settings, learner = plan.config.agent, policy_learner(plan, spec)
+    settings = plan.config.agent
     assert isinstance(settings, VTraceConfig)
     final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
     entropy_coef = optax.linear_schedule(settings.entropy_coef, final_entropy, plan.num_updates)
-    setup = Setup(settings, learner, entropy_coef)
-    return Agent(
-        init=partial(init, setup),
-        act=partial(act, setup),
-        update=partial(update, setup),
-        predict=partial(predict_policy, learner),
-        rollout_length=settings.rollout_length,
-        interrupt=buffer.interrupt,
-        core=core_of(plan.config.network),
-    )
+    setup = Setup(settings, policy_learner(plan, spec), entropy_coef)
+    return agent_of(setup, init, act, update, predict_policy, interrupt=buffer.interrupt)

@@ -3,13 +3,13 @@
 import ctypes
 import functools
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxrl.envs.atari2600 import build, build_gpu, library
-from jaxrl.errors import DamagedError
+from jaxrl.envs.atari2600.library import pointer
 from jaxrl.runtime import native_library
 from jaxrl.types import TimeStep
 
@@ -26,17 +26,13 @@ class Sizes(NamedTuple):
     slot: int  # scratch of a thread that plays a row whole
 
 
-def _pointer(dtype: Any) -> Any:
-    return np.ctypeslib.ndpointer(dtype, flags="C_CONTIGUOUS")
-
-
 @functools.cache
 def load() -> ctypes.CDLL:
     """Loads the library, which is built on first use, and registers its custom call with XLA."""
     functions = native_library.loaded(build.gpu_library(), build.TITLE)
-    size, bytes_, count = ctypes.c_uint64, _pointer(np.uint8), ctypes.c_uint64
-    signatures: dict[str, tuple[Any, list[Any]]] = {
-        "jaxrl_gpu_sizes": (None, [count, _pointer(np.uint64)]),
+    size, bytes_, count = ctypes.c_uint64, pointer(np.uint8), ctypes.c_uint64
+    signatures: native_library.Signatures = {
+        "jaxrl_gpu_sizes": (None, [count, pointer(np.uint64)]),
         "jaxrl_gpu_program": (ctypes.c_int64, [ctypes.c_char_p, size, ctypes.c_char_p]),
         "jaxrl_gpu_world": (
             ctypes.c_uint8,
@@ -50,14 +46,12 @@ def load() -> ctypes.CDLL:
             ctypes.c_int32,
             [
                 *(bytes_, bytes_, count, size, bytes_, bytes_),
-                *[_pointer(np.float32)] * 2,
-                *[_pointer(np.bool_)] * 4,
+                *[pointer(np.float32)] * 2,
+                *[pointer(np.bool_)] * 4,
             ],
         ),
     }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(functions, name)
-        function.restype, function.argtypes = result, arguments
+    native_library.declare(functions, signatures)
     jax.ffi.register_ffi_target(STEP, jax.ffi.pycapsule(functions.jaxrl_gpu_step), platform="CUDA")
     return functions
 
@@ -124,12 +118,8 @@ def unpack(
     rows = jax.tree.map(np.empty_like, zeros)
     count, pixels = len(rows.reward), rows.frame[0].size
     size = sizes(pixels).game
-    if snapshots.shape != (count, size + pixels) or snapshots.dtype != np.uint8:
-        raise DamagedError(f"snapshots are u8[{count}, {size + pixels}], not "
-                           f"{snapshots.dtype}{list(snapshots.shape)}")  # fmt: skip
+    snapshots = library.checked(snapshots, (count, size + pixels))
     games = np.zeros((count, size), np.uint8)
-    snapshots = np.ascontiguousarray(snapshots)
     refusal = load().jaxrl_gpu_unpack(world, snapshots, count, pixels, games, *rows)
-    if refusal:
-        raise DamagedError(f"the games cannot go on: {library.REFUSALS[refusal]}")
+    library.check_refusal(refusal)
     return games, rows

@@ -50,7 +50,8 @@ class Rules(ctypes.Structure):
     )
 
 
-def _pointer(dtype: Any) -> Any:
+def pointer(dtype: Any) -> Any:
+    """Returns the type of the address of an array of numbers, one after the other."""
     return np.ctypeslib.ndpointer(dtype, flags="C_CONTIGUOUS")
 
 
@@ -58,24 +59,24 @@ def _pointer(dtype: Any) -> Any:
 def load() -> ctypes.CDLL:
     """Loads the library, which is built on first use, and registers its custom calls with XLA."""
     functions = native_library.loaded(build.library(), build.TITLE)
-    number, flag, bytes_ = ctypes.c_int64, ctypes.c_uint8, _pointer(np.uint8)
-    signatures: dict[str, tuple[Any, list[Any]]] = {
+    number, flag, bytes_ = ctypes.c_int64, ctypes.c_uint8, pointer(np.uint8)
+    signatures: native_library.Signatures = {
         "jaxrl_lines": (ctypes.c_int32, [ctypes.c_char_p]),
         "jaxrl_open": (
             number,
             [
                 *(ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(Rules)),
-                *(ctypes.c_int32, ctypes.c_int32, _pointer(np.uint64), _pointer(np.uint64)),
+                *(ctypes.c_int32, ctypes.c_int32, pointer(np.uint64), pointer(np.uint64)),
                 *(ctypes.c_uint64, ctypes.c_uint32),
             ],
         ),
         "jaxrl_close": (None, [number]),
         "jaxrl_pin": (ctypes.c_uint32, [number, ctypes.c_int32, ctypes.c_char_p]),
         "jaxrl_begin": (flag, [number, ctypes.c_uint32]),
-        "jaxrl_send_now": (flag, [number, _pointer(np.int32)]),
+        "jaxrl_send_now": (flag, [number, pointer(np.int32)]),
         "jaxrl_receive": (
             flag,
-            [number, bytes_, _pointer(np.float32), _pointer(np.float32), *[_pointer(np.bool_)] * 4],
+            [number, bytes_, pointer(np.float32), pointer(np.float32), *[pointer(np.bool_)] * 4],
         ),
         "jaxrl_render": (flag, [number, bytes_]),
         "jaxrl_save": (flag, [number, bytes_]),
@@ -89,9 +90,7 @@ def load() -> ctypes.CDLL:
         "jaxrl_game_needed": (ctypes.c_uint32, [ctypes.c_void_p]),
         "jaxrl_game_close": (None, [ctypes.c_void_p]),
     }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(functions, name)
-        function.restype, function.argtypes = result, arguments
+    native_library.declare(functions, signatures)
     for name, symbol, platform in (
         (SEND, functions.jaxrl_send, "cpu"),
         (RECV, functions.jaxrl_recv, "cpu"),
@@ -153,13 +152,9 @@ class Engine:
         Raises `DamagedError` if one of them was not written by this emulator for this game.
         """
         size = load().jaxrl_snapshot_size(self.number)
-        if snapshots.shape != (self.num_envs, size) or snapshots.dtype != np.uint8:
-            raise DamagedError(f"snapshots are u8[{self.num_envs}, {size}], not "
-                               f"{snapshots.dtype}{list(snapshots.shape)}")  # fmt: skip
         refusal = ctypes.c_int32()
-        self._call("load", np.ascontiguousarray(snapshots), ctypes.byref(refusal))
-        if refusal.value:
-            raise DamagedError(f"the games cannot go on: {REFUSALS[refusal.value]}")
+        self._call("load", checked(snapshots, (self.num_envs, size)), ctypes.byref(refusal))
+        check_refusal(refusal.value)
 
     def close(self) -> None:
         """Ends the threads, when they have played the step that is under way."""
@@ -169,6 +164,24 @@ class Engine:
         answer = getattr(load(), f"jaxrl_{name}")(self.number, *arguments)
         if answer in ANSWERS:
             raise EngineError(ANSWERS[answer])
+
+
+def checked(snapshots: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Returns snapshots u8[E, bytes] as C++ reads them.
+
+    Raises `DamagedError` if they have another type or shape.
+    """
+    if snapshots.shape != shape or snapshots.dtype != np.uint8:
+        raise DamagedError(
+            f"snapshots are u8{list(shape)}, not {snapshots.dtype}{list(snapshots.shape)}"
+        )
+    return np.ascontiguousarray(snapshots)
+
+
+def check_refusal(refusal: int) -> None:
+    """Raises `DamagedError` if C++ has refused snapshots."""
+    if refusal:
+        raise DamagedError(f"the games cannot go on: {REFUSALS[refusal]}")
 
 
 def rules(env: EnvConfig, actions: tuple[int, ...], presses_fire: bool) -> Rules:

@@ -4,7 +4,6 @@ import ctypes
 import functools
 import os
 import weakref
-from typing import Any
 
 import numpy as np
 
@@ -24,30 +23,21 @@ REFUSALS = {
 }
 
 ActionCodes = ctypes.c_uint8 * 18
+NUMBER_RULES = ("frame_skip", "noop_max", "max_frames", "stack", "height", "width", "mode")
+FLAG_RULES = (
+    "maxpool", "color", "fire_reset", "episodic_life", "life_loss_info", "reward_clip",
+    "same_step", "fast_resets", "shows_ram",
+)  # fmt: skip
 
 
 class VectorRules(ctypes.Structure):
     """Options of the environments; `VectorRules` of native/vector/environment.h."""
 
     _fields_ = (
-        ("frame_skip", ctypes.c_int32),
-        ("noop_max", ctypes.c_int32),
-        ("max_frames", ctypes.c_int32),
-        ("stack", ctypes.c_int32),
-        ("height", ctypes.c_int32),
-        ("width", ctypes.c_int32),
-        ("mode", ctypes.c_int32),
+        *((name, ctypes.c_int32) for name in NUMBER_RULES),
         ("difficulty", ctypes.c_uint32),
         ("repeat_probability", ctypes.c_float),
-        ("maxpool", ctypes.c_uint8),
-        ("color", ctypes.c_uint8),
-        ("fire_reset", ctypes.c_uint8),
-        ("episodic_life", ctypes.c_uint8),
-        ("life_loss_info", ctypes.c_uint8),
-        ("reward_clip", ctypes.c_uint8),
-        ("same_step", ctypes.c_uint8),
-        ("fast_resets", ctypes.c_uint8),
-        ("shows_ram", ctypes.c_uint8),
+        *((name, ctypes.c_uint8) for name in FLAG_RULES),
         ("num_actions", ctypes.c_uint8),
         ("actions", ActionCodes),
     )
@@ -97,7 +87,7 @@ def load() -> ctypes.CDLL:
     handle, flag = ctypes.c_void_p, ctypes.c_uint8
     size, count = ctypes.c_uint64, ctypes.c_uint32
     places, pointer = ctypes.POINTER(_Places), ctypes.c_void_p
-    signatures: dict[str, tuple[Any, list[Any]]] = {
+    signatures: native_library.Signatures = {
         "jaxrl_lines": (ctypes.c_int32, [ctypes.c_char_p]),
         "jaxrl_vector_open": (
             handle,
@@ -114,9 +104,7 @@ def load() -> ctypes.CDLL:
         "jaxrl_vector_save": (flag, [handle, pointer]),
         "jaxrl_vector_load": (ctypes.c_int32, [handle, pointer]),
     }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(functions, name)
-        function.restype, function.argtypes = result, arguments
+    native_library.declare(functions, signatures)
     return functions
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from jaxrl.errors import UserError
 from jaxrl.experiments.suite.plan import Kind, SuiteMember
-from jaxrl.runs.files import replace_text
+from jaxrl.runs.files import check_is_directory, replace_text
 
 RECORDS, LOGS, RUNS = PARTS = ("members", "logs", "runs")  # directories of a suite
 ATTEMPTS = 2  # attempts at a member that fails, each in another call
@@ -63,8 +63,7 @@ def write(output: Path, record: Record) -> None:
 
 def check_output(output: Path, size: str, machine: dict[str, Any]) -> None:
     """Refuses a directory that holds something else. Raises `UserError`."""
-    if output.exists() and not output.is_dir():
-        raise UserError(f"'{output}' is not a directory: choose another --output")
+    check_is_directory(output, "--output")
     if output.is_dir() and any(output.iterdir()) and not (output / RECORDS).is_dir():
         raise UserError(f"'{output}' holds no suite: choose another --output")
     for record in read(output).values():

@@ -13,12 +13,7 @@ F4 = """
 #pragma once
 #include "mappers/mapper.h"
 namespace jaxrl {
-inline constexpr Mapper kF4 = {
-    .banks = 8,
-    .end = 0xFF4,
-    .fits = [](const u8*, u64 size) { return size == 32768; },
-    .touch = choose_bank<0xFF4, 8>,
-};
+inline constexpr Mapper kF4 = kBanked<8, 0xFF4>;
 }  // namespace jaxrl
 """
 # A write below $40, which is the TIA's, chooses which of four slices of 2K is seen at $1000.

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "gpu/ffi_rows.h"
 #include "gpu/stream_calls.h"
 #include "vector/game_calls.h"
 #include "xla/ffi/api/ffi.h"
@@ -58,8 +59,6 @@ using Token = ffi::Buffer<ffi::U8>;
 using Actions = ffi::Buffer<ffi::S32>;
 using NewToken = ffi::ResultBuffer<ffi::U8>;
 using NewFrames = ffi::ResultBuffer<ffi::U8>;
-using Numbers = ffi::ResultBuffer<ffi::F32>;
-using Flags = ffi::ResultBuffer<ffi::PRED>;
 
 const char* const kClosed = "the engine of this program is closed";
 const char* const kForked =
@@ -139,16 +138,7 @@ ffi::Error recv_without_stream(i64 number, Token old, NewToken token, Arrays... 
 
 #define JAXRL_SEND .Attr<i64>("engine").Arg<Token>().Arg<Actions>().Ret<Token>()
 #define JAXRL_RECV \
-  .Attr<i64>("engine") \
-      .Arg<Token>() \
-      .Ret<Token>() \
-      .Ret<ffi::Buffer<ffi::U8>>() \
-      .Ret<ffi::Buffer<ffi::F32>>() \
-      .Ret<ffi::Buffer<ffi::F32>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>()
+  .Attr<i64>("engine").Arg<Token>().Ret<Token>().Ret<ffi::Buffer<ffi::U8>>() JAXRL_NUMBERS_AND_FLAGS
 #define JAXRL_ROWS NewFrames, Numbers, Numbers, Flags, Flags, Flags, Flags
 #define JAXRL_STREAM ffi::Ffi::Bind().Ctx<ffi::PlatformStream<DriverHandle>>()
 

@@ -9,7 +9,9 @@
 #include <mutex>
 #include <string>
 
+#include "env/rows.h"
 #include "gpu/driver.h"
+#include "gpu/ffi_rows.h"
 #include "gpu/layout.h"
 #include "gpu/world.h"
 #include "xla/ffi/api/ffi.h"
@@ -120,8 +122,6 @@ ffi::Error launch_all(i64 program, i64 chosen, DriverHandle context, DriverHandl
 // --- the call ------------------------------------------------------------------------------------
 
 using Bytes = ffi::Buffer<ffi::U8>;
-using Flags = ffi::ResultBuffer<ffi::PRED>;
-using Numbers = ffi::ResultBuffer<ffi::F32>;
 using NewBytes = ffi::ResultBuffer<ffi::U8>;
 using NewWords = ffi::ResultBuffer<ffi::U32>;
 
@@ -191,14 +191,7 @@ ffi::Error step_without_stream(Arguments... arguments) {
       .Arg<Bytes>() \
       .Arg<ffi::Buffer<ffi::S32>>() \
       .Ret<Bytes>() \
-      .Ret<Bytes>() \
-      .Ret<ffi::Buffer<ffi::F32>>() \
-      .Ret<ffi::Buffer<ffi::F32>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<ffi::Buffer<ffi::PRED>>() \
-      .Ret<Bytes>() \
+      .Ret<Bytes>() JAXRL_NUMBERS_AND_FLAGS.Ret<Bytes>() \
       .Ret<Bytes>() \
       .Ret<ffi::Buffer<ffi::U32>>()
 
@@ -300,13 +293,7 @@ i32 jaxrl_gpu_unpack(const World* world, const u8* snapshots, u64 count, u64 pix
     const Refusal refusal = load(bytes, size, world->cartridge, world->rules, games[env]);
     if (refusal != Refusal::kNone) return (i32)refusal;
     memcpy(frames + env * pixels, bytes + sizeof(Snapshot), pixels);
-    const Row& row = games[env].row;
-    reward[env] = row.reward;
-    score[env] = row.score;
-    terminated[env] = row.terminated;
-    truncated[env] = row.truncated;
-    game_over[env] = row.game_over;
-    reset[env] = row.reset;
+    put_row(games[env].row, env, reward, score, terminated, truncated, game_over, reset);
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// The televisions' 128 colors: COLUxx / 2 as red, green and blue, and as the gray of observations.
-// Measured from ALE's screens.
+// The televisions' 128 colors: COLUxx / 2 as red, green and blue, measured from ALE's screens; and
+// the grays of observations, which ALE computes from them.
 #pragma once
 
 #include "base/types.h"
@@ -7,17 +7,6 @@
 namespace jaxrl {
 
 // clang-format off: a hue is half a line, or two lines
-inline constexpr u8 kGrays[128] = {
-    0, 74, 111, 142, 170, 192, 214, 236, 64, 95, 122, 148, 172, 193, 214, 233,
-    63, 87, 110, 131, 150, 167, 184, 199, 59, 85, 107, 129, 148, 167, 183, 199,
-    44, 68, 90, 110, 128, 146, 161, 176, 51, 74, 95, 115, 132, 149, 164, 178,
-    39, 63, 85, 107, 125, 143, 159, 174, 22, 49, 73, 96, 116, 136, 153, 169,
-    17, 41, 64, 85, 104, 121, 137, 153, 32, 60, 85, 109, 130, 150, 168, 186,
-    40, 69, 95, 120, 141, 162, 182, 200, 43, 74, 101, 127, 151, 173, 193, 212,
-    40, 71, 98, 124, 147, 169, 189, 207, 41, 74, 104, 132, 157, 181, 203, 223,
-    47, 79, 107, 133, 157, 179, 200, 220, 47, 79, 107, 133, 157, 179, 200, 220,
-};
-
 inline constexpr u8 kColors[128][3] = {
     {0, 0, 0}, {74, 74, 74}, {111, 111, 111}, {142, 142, 142},
     {170, 170, 170}, {192, 192, 192}, {214, 214, 214}, {236, 236, 236},
@@ -51,17 +40,6 @@ inline constexpr u8 kColors[128][3] = {
     {160, 171, 79}, {183, 194, 95}, {204, 216, 110}, {224, 236, 124},
     {72, 44, 0}, {105, 77, 20}, {134, 106, 38}, {162, 134, 56},
     {187, 159, 71}, {210, 182, 86}, {232, 204, 99}, {252, 224, 112},
-};
-
-inline constexpr u8 kPalGrays[128] = {
-    0, 43, 82, 118, 151, 182, 210, 236, 0, 43, 82, 118, 151, 182, 210, 236,
-    90, 114, 136, 157, 175, 192, 208, 223, 74, 102, 127, 151, 172, 192, 211, 228,
-    64, 91, 116, 140, 161, 181, 199, 216, 61, 89, 114, 137, 159, 179, 197, 214,
-    36, 62, 87, 109, 129, 149, 166, 183, 64, 90, 114, 136, 156, 175, 192, 208,
-    44, 68, 90, 110, 129, 146, 162, 177, 48, 76, 101, 124, 146, 165, 184, 201,
-    39, 64, 87, 108, 127, 145, 161, 177, 32, 60, 85, 109, 131, 151, 169, 187,
-    30, 54, 77, 98, 117, 135, 151, 166, 16, 41, 64, 86, 105, 124, 141, 156,
-    0, 43, 82, 118, 151, 182, 210, 236, 0, 43, 82, 118, 151, 182, 210, 236,
 };
 
 inline constexpr u8 kPalColors[128][3] = {
@@ -100,20 +78,24 @@ inline constexpr u8 kPalColors[128][3] = {
 };
 // clang-format on
 
+constexpr u8 gray_of(const u8 (&color)[3]) {
+  return (u8)((2989 * color[0] + 5870 * color[1] + 1140 * color[2] + 5000) / 10000);
+}
+
 // A table by COLUxx, whose lowest bit counts for nothing, or says that PAL has lost its color.
 struct Palette {
   u8 of[256];
 };
 constexpr Palette gray_palette() {
   Palette palette{};
-  for (int color = 0; color < 256; color++) palette.of[color] = kGrays[color / 2];
+  for (int color = 0; color < 256; color++) palette.of[color] = gray_of(kColors[color / 2]);
   return palette;
 }
 // ALE's gray of a lost color is the blue of the next one.
 constexpr Palette pal_gray_palette() {
   Palette palette{};
   for (int color = 0; color < 128; color++) {
-    palette.of[2 * color] = kPalGrays[color];
+    palette.of[2 * color] = gray_of(kPalColors[color]);
     palette.of[2 * color + 1] = color < 127 ? kPalColors[color + 1][2] : 0;
   }
   return palette;
@@ -137,7 +119,7 @@ constexpr ColorPlanes color_planes(bool pal) {
     for (int color = 0; color < 256; color++) {
       const int half = color / 2;
       planes.of[plane][color] = !pal        ? kColors[half][plane]
-                                : color & 1 ? kPalGrays[half]
+                                : color & 1 ? gray_of(kPalColors[half])
                                             : kPalColors[half][plane];
     }
   return planes;

@@ -23,7 +23,7 @@ using OneByOne = Plain;
 template <bool outside = false>
 inline u32 play_plainly(Machine& machine, u32 most) {
   Cpu& cpu = machine.console->cpu;
-  OneByOne processor{machine, loaded(cpu), cpu.pc};
+  OneByOne processor{{machine, loaded(cpu), cpu.pc}};
   u32 played = 0;
   while (played < most && !machine.frame_over) {
     processor.play_one();

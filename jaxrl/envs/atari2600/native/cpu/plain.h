@@ -8,14 +8,11 @@
 #include "bus/machine.h"
 #include "cpu/opcodes.h"
 #include "cpu/operations.h"
+#include "cpu/processor.h"
 
 namespace jaxrl {
 
-struct Plain {
-  Machine& machine;
-  Registers r;
-  u32 pc;
-
+struct Plain : Processor {
   // From RAM, where programs that it plays often are, without the memory map.
   u8 fetch() {
     const u32 address = pc++ & 0xFFFF;
@@ -26,20 +23,6 @@ struct Plain {
   u32 fetch_word() {
     const u32 low = fetch();
     return low | (u32)fetch() << 8;
-  }
-  void pass(u32 cycles) { machine.console->cycle += (i32)cycles; }
-  void push(u32 value) {
-    write_memory(machine, 0x100 + r.sp, (u8)value);
-    r.sp = (r.sp - 1) & 0xFF;
-  }
-  u32 pull() {
-    r.sp = (r.sp + 1) & 0xFF;
-    return read_memory(machine, 0x100 + r.sp);
-  }
-  // The first pull of an instruction: the processor reads the stack once before it moves on.
-  u32 pull_first() {
-    read_memory(machine, 0x100 + r.sp);
-    return pull();
   }
 
   // Returns the address that an instruction names.

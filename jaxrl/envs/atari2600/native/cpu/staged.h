@@ -12,6 +12,7 @@
 #include "bus/machine.h"
 #include "cpu/opcodes.h"
 #include "cpu/operations.h"
+#include "cpu/processor.h"
 
 namespace jaxrl {
 
@@ -63,27 +64,9 @@ inline constexpr Stages kStages[256] = {
 #define JAXRL_BRANCHES(DO) DO(BCC) DO(BCS) DO(BEQ) DO(BMI) DO(BNE) DO(BPL) DO(BVC) DO(BVS)
 // clang-format on
 
-struct Staged {
-  Machine& machine;
-  Registers r;
-  u32 pc;
-
+struct Staged : Processor {
   u32 read(u32 address) { return read_memory(machine, address); }
   u32 fetch() { return read(pc++ & 0xFFFF); }
-  void pass(u32 cycles) { machine.console->cycle += (i32)cycles; }
-  void push(u32 value) {
-    write_memory(machine, 0x100 + r.sp, (u8)value);
-    r.sp = (r.sp - 1) & 0xFF;
-  }
-  u32 pull() {
-    r.sp = (r.sp + 1) & 0xFF;
-    return read(0x100 + r.sp);
-  }
-  // The first pull of an instruction: the processor reads the stack once before it moves on.
-  u32 pull_first() {
-    read(0x100 + r.sp);
-    return pull();
-  }
 
   // Returns the address that an instruction names.
   u32 address_of(const Stages& stages) {

@@ -50,6 +50,16 @@ struct RowArrays {
   void *frames, *reward, *score, *terminated, *truncated, *game_over, *reset;
 };
 
+inline void put_row(const Row& row, size_t env, float* reward, float* score, u8* terminated,
+                    u8* truncated, u8* game_over, u8* reset) {
+  reward[env] = row.reward;
+  score[env] = row.score;
+  terminated[env] = row.terminated;
+  truncated[env] = row.truncated;
+  game_over[env] = row.game_over;
+  reset[env] = row.reset;
+}
+
 struct Copy {
   void* to;
   const void* from;
@@ -91,12 +101,7 @@ struct Rows {
     return {reward[env], score[env], terminated[env], truncated[env], game_over[env], reset[env]};
   }
   void put(size_t env, const Row& row) {
-    reward[env] = row.reward;
-    score[env] = row.score;
-    terminated[env] = row.terminated;
-    truncated[env] = row.truncated;
-    game_over[env] = row.game_over;
-    reset[env] = row.reset;
+    put_row(row, env, reward, score, terminated, truncated, game_over, reset);
   }
 };
 

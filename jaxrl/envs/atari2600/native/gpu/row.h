@@ -84,7 +84,7 @@ struct RowPlay {
   bool play_line() {
     Cpu& cpu = console().cpu;
     const i32 end = console().cycle - console().cycle % kCyclesPerLine + kCyclesPerLine;
-    OneByOne processor{machine, loaded(cpu), cpu.pc};
+    OneByOne processor{{machine, loaded(cpu), cpu.pc}};
     while (console().cycle < end && played < kMostInstructions && !machine.frame_over) {
       processor.play_one();
       played++;

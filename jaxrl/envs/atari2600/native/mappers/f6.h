@@ -6,23 +6,7 @@
 
 namespace jaxrl {
 
-inline constexpr Mapper kF6 = {
-    .banks = 4,
-    .end = 0xFF6,
-    .fits = [](const u8*, u64 size) { return size == 16384; },
-    .touch = choose_bank<0xFF6, 4>,
-};
-
-inline constexpr Mapper kF6WithRam = {
-    .banks = 4,
-    .first = superchip::kEnd,
-    .end = 0xFF6,
-    .ram = superchip::kBytes,
-    .fits = [](const u8* image,
-               u64 size) { return size == 16384 && superchip::leaves_room(image, size); },
-    .touch = choose_bank<0xFF6, 4>,
-    .read = superchip::read,
-    .write = superchip::write,
-};
+inline constexpr Mapper kF6 = kBanked<4, 0xFF6>;
+inline constexpr Mapper kF6WithRam = superchip::added_to<kF6>();
 
 }  // namespace jaxrl

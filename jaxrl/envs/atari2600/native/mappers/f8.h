@@ -6,25 +6,12 @@
 
 namespace jaxrl {
 
-inline constexpr Mapper kF8 = {
-    .banks = 2,
-    .end = 0xFF8,
-    .fits = [](const u8*, u64 size) { return size == 8192; },
-    .touch = choose_bank<0xFF8, 2>,
-    .reset = begin_in_second,
-};
+constexpr Mapper begun_in_second(Mapper mapper) {
+  mapper.reset = [](CartridgeState& state) { state.bank = 1; };
+  return mapper;
+}
 
-inline constexpr Mapper kF8WithRam = {
-    .banks = 2,
-    .first = superchip::kEnd,
-    .end = 0xFF8,
-    .ram = superchip::kBytes,
-    .fits = [](const u8* image,
-               u64 size) { return size == 8192 && superchip::leaves_room(image, size); },
-    .touch = choose_bank<0xFF8, 2>,
-    .read = superchip::read,
-    .write = superchip::write,
-    .reset = begin_in_second,
-};
+inline constexpr Mapper kF8 = begun_in_second(kBanked<2, 0xFF8>);
+inline constexpr Mapper kF8WithRam = superchip::added_to<kF8>();
 
 }  // namespace jaxrl

@@ -76,8 +76,14 @@ inline bool choose_bank(CartridgeState& state, u32 offset) {
   return true;
 }
 
-// Lets a cartridge begin in its last bank of two.
-inline void begin_in_second(CartridgeState& state) { state.bank = 1; }
+// Banks of 4K, which hot spots from an offset to the end choose.
+template <u32 number, u32 hot_spots>
+inline constexpr Mapper kBanked = {
+    .banks = number,
+    .end = hot_spots,
+    .fits = [](const u8*, u64 size) { return size == number * kImage; },
+    .touch = choose_bank<hot_spots, number>,
+};
 
 // Returns whether one of these sequences of bytes is somewhere in an image. Their last byte is a 0,
 // which does not count.

@@ -24,4 +24,18 @@ inline bool leaves_room(const u8* image, u64 size) {
   return true;
 }
 
+// A scheme of whole banks with this RAM.
+template <const Mapper& scheme>
+constexpr Mapper added_to() {
+  Mapper mapper = scheme;
+  mapper.first = kEnd;
+  mapper.ram = kBytes;
+  mapper.fits = [](const u8* image, u64 size) {
+    return scheme.fits(image, size) && leaves_room(image, size);
+  };
+  mapper.read = read;
+  mapper.write = write;
+  return mapper;
+}
+
 }  // namespace jaxrl::superchip
