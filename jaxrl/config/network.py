@@ -20,10 +20,10 @@ class NetworkConfig:
 
     torso: Annotated[str, TORSOS] = "nature"
     """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015);
-    gamma: 5 convolutions with kernels of 3 x 3, 512 units; hadamax, gamma_hadamax: products of two
-    convolutions each, then max pooling, in the shapes of nature and gamma, 512 units (Kooi 2025);
-    impala: residual network of 15 convolutions, 256 units (Espeholt 2018); or the name of another
-    package's"""
+    gamma: 5 convolutions with kernels of 3 x 3, 512 units; hadamax: products of two convolutions
+    each, then max pooling, in the shapes of nature, 512 units (Kooi 2025); gamma_hadamax: the same
+    in the shapes of gamma; impala: residual network of 15 convolutions, 256 units (Espeholt 2018);
+    or the name of another package's"""
     first_stride: Annotated[int, Ge(1), Le(8)] = 4  # the kernel has 8 pixels
     """nips, nature: stride of the first convolution; GA3C's larger networks have 3, 2 or 1"""
     extra_layers: Annotated[int, Ge(0), Le(16)] = 0

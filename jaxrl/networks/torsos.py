@@ -97,9 +97,9 @@ def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
 
 
 def embedded(config: NetworkConfig, x: jax.Array) -> jax.Array:
-    """Returns the outputs of the layer above the convolutions, activated; f32 in a module.
+    """Activates the outputs of the layer above the convolutions, by groups if so configured.
 
-    Groups of them are softmaxes if so configured.
+    Returns float32; in a module.
     """
     if config.simplicial_groups:
         groups, temperature = config.simplicial_groups, config.simplicial_temperature

@@ -102,7 +102,7 @@ def test_the_program_of_every_recipe_lowers(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("value_loss", ["hl_gauss", "two_hot"])
 def test_distributions_and_simplices_lower(value_loss):
-    """The Gaussian's integral, which some platforms compute by a call, is none here."""
+    """The Gaussian's integral needs no custom call."""
     network = {"torso": "gamma_hadamax", "dueling": True, "simplicial_groups": 64}
     config = recipe("pqn_hadamax", network=network, agent={"value_loss": value_loss})
     assert custom_calls(program(config)) == []

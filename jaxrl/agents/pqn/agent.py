@@ -10,7 +10,7 @@ with vₜ = maxₐ q(sₜ, a) by the network that played, R_T = v_T, and no grad
 
 L = mean over valid rows of -Σᵢ pᵢ(Rₜ) log softmax(l(sₜ, aₜ))ᵢ,  q(s, a) = Σᵢ zᵢ softmax(l(s, a))ᵢ
 
-with the histogram p(Rₜ) on the support z (`ops.histograms`). The rest stays as it is.
+with the histogram p(Rₜ) on the support z (`ops.histograms`) and the same Rₜ.
 """
 
 from collections.abc import Callable
