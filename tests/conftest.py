@@ -92,6 +92,7 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
         "one_step_q": copies,
         "sarsa": copies,
         "pqn": explores | {"rollout_length": 16, "num_minibatches": 4},
+        "pqn_hadamax": explores | {"rollout_length": 16, "num_minibatches": 4},
     }
     defaults: dict[str, Any] = {
         "game": "catch",

@@ -43,7 +43,7 @@ def test_a_learning_rate_scales_from_the_environments_of_the_file(tmp_path):
         ({"game": "pogn"}, "unknown game 'pogn': did you mean pong"),
         (
             {"network": {"torso": "natur"}},
-            "network.torso = 'natur': must be one of nips, nature, gamma, impala",
+            "network.torso = 'natur': must be one of nips, nature, gamma, hadamax, gamma_hadamax, ",
         ),
         (
             {"agent": {"target": "sarza"}},

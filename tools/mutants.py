@@ -78,6 +78,19 @@ pqn-no-bootstrap: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acte
 pqn-older-steps: agents/test_updates.py::test_pqn_keeps_the_values_of_what_acted
     objective, learned, batch, rate) =>
     objective, Learned(actor.params, learned.opt_state), batch, rate)
+hl-gauss-ratio-ignored:
+    agents/test_updates.py::test_pqn_learns_distributions_from_histograms_of_its_targets
+    deviation=settings.sigma_ratio * width => deviation=width
+hl-gauss-values-at-edges:
+    agents/test_updates.py::test_pqn_learns_distributions_from_histograms_of_its_targets
+    support = histograms.centers(edges) => support = edges[1:]
+hl-gauss-bootstraps-from-logits:
+    agents/test_updates.py::test_pqn_learns_distributions_from_histograms_of_its_targets
+    bootstrap = setup.head.values(newest).max(axis=-1) =>
+    bootstrap = newest.reshape(len(newest), -1).max(axis=-1)
+hl-gauss-acts-by-logits:
+    agents/test_updates.py::test_pqn_learns_distributions_from_histograms_of_its_targets
+    values=partial(histograms.mean, support=support) => values=lambda logits: logits.mean(axis=-1)
 # agents/a2c/agent.py
 a2c-no-bootstrap: agents/test_updates.py::test_a2c_keeps_the_values_of_what_acted
     bootstrap[None]] => 0 * bootstrap[None]]
@@ -398,7 +411,25 @@ spectral-norm-of-the-stem:
     networks/test_impala.py::test_the_kernels_of_residual_blocks_have_a_spectral_norm_of_one
     y = Conv(self.filters, 3, form, init)(x) =>
     y = Conv(self.filters, 3, form, init, self.config.spectral_norm)(x)
+hadamax-factors-added: networks/test_hadamax.py::test_a_block_by_hand
+    window_max_pool(factor() * factor(), => window_max_pool(factor() + factor(),
+hadamax-one-factor-squared: networks/test_hadamax.py::test_a_block_by_hand
+    window_max_pool(factor() * factor(), => window_max_pool(factor() ** 2,
+hadamax-surplus-first: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
+    y[:, first:, first:]) => y[:, : x.shape[1], : x.shape[2]])
+hadamax-rectified: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
+    activation = nn.gelu if config.torso in HADAMAX else nn.relu => activation = nn.relu
+hadamax-not-normalized: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
+    return activation(normalized(config, x)) => return normalized(config, activation(x))
 # networks/layers.py
+window-pool-last-left-out: networks/test_hadamax.py::test_pooling_by_hand
+    around[axis] = (missing // 2, missing - missing // 2) => around[axis] = (missing, 0)
+window-pool-of-zeros: networks/test_hadamax.py::test_pooling_by_hand
+    constant_values=-jnp.inf) => constant_values=0)
+simplices-of-the-wrong-axis: networks/test_hadamax.py::test_simplicial_embeddings_by_hand
+    jax.nn.softmax(split / temperature, axis=-1) => jax.nn.softmax(split / temperature, axis=-2)
+simplices-without-temperature: networks/test_hadamax.py::test_simplicial_embeddings_by_hand
+    jax.nn.softmax(split / temperature, axis=-1) => jax.nn.softmax(split, axis=-1)
 spectral-norm-without-gradient:
     networks/test_impala.py::test_the_largest_singular_value_and_its_gradient
     return jnp.sum(u[:, None] * matrix * v) => return jnp.sum(u[:, None] * fixed * v)
@@ -413,6 +444,18 @@ munchausen-no-clip: ops/test_munchausen.py::test_hand_worked_log_policy_and_bonu
 munchausen-no-entropy:
     ops/test_munchausen.py::test_the_soft_bootstrap_of_values_is_their_soft_maximum
     soft = x - scaled.reshape(*scaled.shape, *quantiles) => soft = x
+# ops/histograms.py
+hl-gauss-sigma-ignored: ops/test_histograms.py::test_hand_worked_gaussian
+    clipped[:, None]) / deviation) => clipped[:, None]))
+hl-gauss-tails-kept: ops/test_histograms.py::test_gaussian_equals_scipy
+    return jnp.diff(below) / (below[:, -1:] - below[:, :1]) => return jnp.diff(below)
+hl-gauss-no-clip: ops/test_histograms.py::test_targets_beyond_the_edges_are_taken_at_them
+    clipped = jnp.clip(target, edges[0], edges[-1]) => clipped = target
+hl-gauss-middles-at-edges: ops/test_histograms.py::test_the_mean_of_a_gaussian_is_the_target
+    return (edges[:-1] + edges[1:]) / 2 => return edges[:-1]
+hl-gauss-loss-turned: ops/test_histograms.py::test_cross_entropy_by_hand_and_by_optax
+    return -jnp.sum(target * jax.nn.log_softmax(logits), axis=-1) =>
+    return -jnp.sum(jax.nn.softmax(logits) * jnp.log(target + 1e-9), axis=-1)
 # ops/quantiles.py
 quantile-levels-turned: ops/test_quantiles.py::test_hand_worked_loss
     weight = jnp.abs(levels[..., None] - (delta < 0)) =>

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 
 from jaxrl import extensions
-from jaxrl.config.bounds import Count, CountOrZero, Names
+from jaxrl.config.bounds import Count, CountOrZero, Names, Positive
 
-TORSOS = Names(("nips", "nature", "gamma", "impala"), extensions.TORSOS)
+TORSOS = Names(("nips", "nature", "gamma", "hadamax", "gamma_hadamax", "impala"), extensions.TORSOS)
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,10 @@ class NetworkConfig:
 
     torso: Annotated[str, TORSOS] = "nature"
     """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015);
-    gamma: 5 convolutions with kernels of 3 x 3, 512 units; impala: residual network of 15
-    convolutions, 256 units (Espeholt 2018); or the name of another package's"""
+    gamma: 5 convolutions with kernels of 3 x 3, 512 units; hadamax: products of two convolutions
+    each, then max pooling, in the shapes of nature, 512 units (Kooi 2025); gamma_hadamax: the same
+    in the shapes of gamma; impala: residual network of 15 convolutions, 256 units (Espeholt 2018);
+    or the name of another package's"""
     first_stride: Annotated[int, Ge(1), Le(8)] = 4  # the kernel has 8 pixels
     """nips, nature: stride of the first convolution; GA3C's larger networks have 3, 2 or 1"""
     extra_layers: Annotated[int, Ge(0), Le(16)] = 0
@@ -37,6 +39,11 @@ class NetworkConfig:
     units: CountOrZero = 0
     """units of the layer above the convolutions, without a core of each stream; 0 takes the
     torso's"""
+    simplicial_groups: CountOrZero = 0
+    """equal groups of that layer's units; a group's activation is a softmax, a point of a simplex
+    (Lavoie 2023, Obando-Ceron 2025); 0: none"""
+    simplicial_temperature: Positive = 1.0
+    """temperature of that softmax: a smaller one brings the points nearer to corners"""
     init: Literal["orthogonal", "uniform"] = "orthogonal"
     """orthogonal: gain sqrt(2), policy 0.01, value 1; uniform: +-1/sqrt(fan in), as Torch 7"""
     dueling: bool = False

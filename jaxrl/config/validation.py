@@ -5,8 +5,15 @@ import typing
 from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
 from jaxrl.config import bounds
+from jaxrl.config.algorithm_base import divisors
 from jaxrl.config.algorithms import that
-from jaxrl.config.convolutions import HAS_FIRST_STRIDE, IMPALA_FILTERS, convolutions
+from jaxrl.config.convolutions import (
+    HADAMAX,
+    HAS_FIRST_STRIDE,
+    IMPALA_FILTERS,
+    pixels_left,
+    units_above,
+)
 from jaxrl.config.network import TORSOS
 from jaxrl.config.plan import resolve, scaled_learning_rate
 from jaxrl.config.schema import ADAPTIVE_RATES, Config, EnvConfig
@@ -56,6 +63,7 @@ def check(config: Config) -> None:
     config.agent.check(config.num_envs)
     _check_network(config)
     _check_frames(config)
+    _check_simplices(config)
     extensions.sinks(config.log.sinks)  # who asks for a broken one gets its error
     resolve(config, config.parallel.num_devices)
 
@@ -127,14 +135,14 @@ def _check_frames(config: Config) -> None:
         return
     if network.first_stride != 4 and network.torso not in HAS_FIRST_STRIDE:
         raise UserError(f"network.first_stride: {network.torso} has strides of its own; drop it")
+    if network.extra_layers and network.torso in HADAMAX:
+        raise UserError(f"network.extra_layers: {network.torso} has none; drop it")
     for name in ("frame_height", "frame_width"):
-        length = getattr(env, name)
-        for _, size, stride, padding in convolutions(network)[0]:
-            length = (length + 2 * padding - size) // stride + 1
-        if length < 1:
+        if pixels_left(network, getattr(env, name)) < 1:
+            fewer = "" if network.torso in HADAMAX else ", or fewer of network.extra_layers"
             raise UserError(
                 f"env.{name} = {getattr(env, name)}: nothing is left of it after the convolutions "
-                f"of {network.torso}: take larger frames, or fewer of network.extra_layers"
+                f"of {network.torso}: take larger frames{fewer}"
             )
 
 
@@ -173,6 +181,21 @@ def _check_network(config: Config) -> None:
         raise UserError(
             f"network.noisy = true: {algorithm} explores otherwise; only "
             f"{listed(that('can_be_noisy'))} can"
+        )
+
+
+def _check_simplices(config: Config) -> None:
+    """Refuses groups that do not divide their layer, of any torso."""
+    groups = config.network.simplicial_groups
+    if not groups:
+        return
+    units = units_above(config.network)
+    allowed = divisors(units)[:-1] or [0]  # those of one unit would be constant
+    if groups not in allowed:
+        near = min(allowed, key=lambda n: abs(n - groups))
+        raise UserError(
+            f"network.simplicial_groups = {groups}: must divide the {units} units of the layer "
+            f"above the convolutions (network.units) into groups of two or more: take {near}"
         )
 
 

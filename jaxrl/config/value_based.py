@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction as Ratio
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Gt, Le
+from annotated_types import Ge, Gt, Le
 
 from jaxrl.config.algorithm_base import (
     STACK_SIZE,
@@ -22,7 +22,22 @@ from jaxrl.config.bounds import INT32, Count, Fraction, LongCount, LongCountOrZe
 from jaxrl.errors import UserError
 
 Intensity = Annotated[float, Gt(0), INT32]
+Atoms = Annotated[int, Ge(2), INT32]
 LEAST_SPREAD = 10  # environments that have the shares 0.4, 0.3 and 0.3
+
+
+def check_support(v_min: float, v_max: float, num_atoms: int) -> None:
+    """Refuses a support whose atoms float32 cannot tell apart. Raises `UserError`."""
+    if not -1e6 <= v_min < v_max <= 1e6:
+        raise UserError(
+            f"agent.v_min = {v_min} must be below agent.v_max = {v_max}, both within a million"
+        )
+    spacing = (v_max - v_min) / (num_atoms - 1)
+    if spacing < 1e-5 * max(abs(v_min), abs(v_max)):
+        raise UserError(
+            f"agent.v_min = {v_min} and agent.v_max = {v_max} are too close for "
+            f"agent.num_atoms = {num_atoms}"
+        )
 
 
 @dataclass(frozen=True)

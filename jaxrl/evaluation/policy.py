@@ -149,8 +149,9 @@ class Policy:
     def distribution(
         self, observation: np.ndarray, state: RecurrentState | None = None
     ) -> Distribution:
-        """Returns the distribution of each action's return, of C51 and Rainbow.
+        """Returns the distribution of each action's return.
 
+        C51 and Rainbow learn it, and PQN with `agent.value_loss` of distributions.
         Raises `UserError` if the policy has none.
         """
         prediction = self._predicted(observation, state)

@@ -6,12 +6,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl.config.convolutions import units_above
 from jaxrl.config.network import NetworkConfig
 from jaxrl.kernels.convolution import Pixels
 from jaxrl.networks.convolution import multiplies_bfloat16
 from jaxrl.networks.core import RecurrentCore
 from jaxrl.networks.layers import Dense
-from jaxrl.networks.torsos import Torso, activated, dense, features
+from jaxrl.networks.torsos import Torso, activated, dense, embedded, features
 from jaxrl.ops import batches, quantiles
 from jaxrl.types import PyTree, RecurrentObservation
 
@@ -151,7 +152,7 @@ class QuantileNetwork(nn.Module):
         have their mean weights. The quantiles of an observation share its noise.
         """
         config, noise = self.config, None
-        x, units = features(config, self.planes, x)
+        x, units = features(config, self.planes, x), units_above(config)
         if keys is None:
             level = jnp.tile(quantiles.midpoints(self.num_quantiles), (len(x), 1))
         else:
@@ -165,8 +166,8 @@ class QuantileNetwork(nn.Module):
         x = x[:, None] * embedding  # [B, N, F]
 
         def stream(outputs: int, number: int) -> jax.Array:
-            hidden = activated(config, dense(config, units, 2**0.5, number, x, noise, half))
-            return dense(config, outputs, 1.0, number + 2, hidden.astype(jnp.float32), noise)
+            hidden = embedded(config, dense(config, units, 2**0.5, number, x, noise, half))
+            return dense(config, outputs, 1.0, number + 2, hidden, noise)
 
         value = stream(self.num_actions, 0)
         if config.dueling:

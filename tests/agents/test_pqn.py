@@ -18,7 +18,7 @@ from tests.conftest import catch_config
 
 def test_hand_worked_loss():
     rows = pqn.Batch(jnp.zeros(2), jnp.array([1, 0]), jnp.array([3.0, 1.0]), jnp.array([0.5, 0.5]))
-    total, parts = pqn.loss(jnp.array([[9.0, 1.0], [2.0, 9.0]]), rows)
+    total, parts = pqn.loss(pqn.plain_values(), jnp.array([[9.0, 1.0], [2.0, 9.0]]), rows)
     assert float(total) == 0.5 * (0.5 * 4 + 0.5 * 1)
     assert float(parts["value/q"]) == 1.5
 

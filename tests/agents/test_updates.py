@@ -408,6 +408,47 @@ def test_pqn_keeps_the_values_of_what_acted():
     close(after.actor.params["w"], [1.3125 + RATE * 5.9375 / 2, 2.1 + RATE * 0.8])
 
 
+# Of the targets -0.25 and 0.5 on the atoms, or in the bins around, -1, 0 and 1: shares of the
+# neighbors; or with σ = 0.75 the distances of the edges ±0.5 and ±1.5 by Φ: of -0.25
+# Φ(-5/3, -1/3, 1, 7/3) = 0.047790, 0.369441, 0.841345, 0.990185; of 0.5
+# Φ(-8/3, -4/3, 0, 4/3) = 0.003830, 0.091211, 0.5, 0.908789.
+TWO_HOT = [[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]]
+GAUSSIAN = [
+    [0.321651 / 0.942395, 0.471904 / 0.942395, 0.148840 / 0.942395],
+    [0.087381 / 0.904959, 0.408789 / 0.904959, 0.408789 / 0.904959],
+]
+
+
+@pytest.mark.parametrize(
+    ("value_loss", "end", "histograms"), [("two_hot", 1.0, TWO_HOT), ("hl_gauss", 1.5, GAUSSIAN)]
+)
+@pytest.mark.usefixtures("strict_shapes")
+def test_pqn_learns_distributions_from_histograms_of_its_targets(value_loss, end, histograms):
+    settings = PQNConfig(
+        gamma=0.5, rollout_length=2, q_lambda=0.5, epochs=1, num_minibatches=1, num_atoms=3,
+        value_loss=value_loss, v_min=-end, v_max=end, evaluation_epsilon=0.2,
+    )  # fmt: skip
+    agent, state = make("pqn", settings)
+    state = with_params(state, LEARNS_C51)
+    # Means -0.5 and 0.4: action 1 is best.
+    prediction = agent.predict(state.actor, stacks([1])[:, 0])
+    close(prediction.distributions, [[[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]])
+    close(prediction.support, [-1.0, 0.0, 1.0])
+    close(prediction.value, [0.4])
+    close(prediction.probabilities, [[0.1, 0.9]])
+    _, extras, _ = agent.act(state.actor, stacks([1])[:, 0], jax.random.split(jax.random.key(0), 1))
+    close(extras.value, [0.4])
+    # R₁ = 0.3 + 0.5 · 0.4 = 0.5;  R₀ = -0.475 + 0.5 · (0.5 · 0.4 + 0.5 · 0.5) = -0.25.
+    data = played([1, 1, 1], [0, 1], [-0.475, 0.3], pqn.Extras(np.array([9.0, 0.4])))
+    after, metrics = update(agent, state, data)
+    taken = np.array([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]])
+    loss = -(np.array(histograms) * np.log(taken)).sum(-1).mean()
+    check(metrics, value_target=0.125, value_q=-0.05, loss_cross_entropy=loss)
+    # The slope of logits is the difference of the distributions, here of half the rows each.
+    step = RATE * (np.array(histograms) - taken) / 2
+    close(after.actor.params["w"], LEARNS_C51["w"] + step)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "settings", "extras", "loss"),
     [

@@ -66,7 +66,8 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--total-steps"], "--total-steps needs a value"),
         (
             ["train", "--network.torso", "resnet"],
-            "network.torso = 'resnet': must be one of nips, nature, gamma, impala; no installed",
+            "network.torso = 'resnet': must be one of nips, nature, gamma, hadamax, "
+            "gamma_hadamax, impala; no installed",
         ),
         (["train", "--algorithm", "ppo"], "take one of configs/, as --config ppo"),
         (

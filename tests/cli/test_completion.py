@@ -40,7 +40,10 @@ def test_the_script_is_valid(script):
         (["train", "--optimizer.le"], ["--optimizer.learning-rate"]),
         (["train", "--optimizer.no-e"], ["--optimizer.no-eps-inside-root"]),
         (["train", "--game", "pon"], ["pong"]),
-        (["train", "--network.torso", ""], ["nips", "nature", "gamma", "impala"]),
+        (
+            ["train", "--network.torso", ""],
+            ["nips", "nature", "gamma", "hadamax", "gamma_hadamax", "impala"],
+        ),
         (["train", "--seed", ""], []),
         (["train", "--agent.gae"], ["--agent.gae-lambda"]),  # PPO's
         (["train", "--config", "ppo_"], ["ppo_breakout", "ppo_lstm", "ppo_pong"]),

@@ -263,6 +263,9 @@ def of(algorithm, agent=(), **changes):
         (of("c51", {"target_update_interval": 10**12}), "agent.target_update_interval"),
         (of("c51", {"v_min": 10 - 1e-9}), "too close"),
         (of("c51", {"v_max": 1e39}), "within a million"),
+        (of("pqn", {"value_loss": "hl_gauss", "v_min": 10.0}), "below agent.v_max"),
+        (of("pqn", {"value_loss": "two_hot", "v_max": -10 + 1e-9}), "too close"),
+        (of("pqn", {"sigma_ratio": 0.0}), "agent.sigma_ratio = 0.0: must lie between 0.01 and 100"),
         (of("c51", {"training_intensity": 2.0e9}), "too large"),
         (of("a2c", {"rollout_length": 2**30}), "must be below 2147483648"),
         # 2^31 - 1 = 429,496,729 x 5 + 2 steps of an environment, in whole updates; of each of 16.

@@ -110,6 +110,10 @@ def test_stacks_come_back_from_a_replay_of_other_frames():
         # 84 -> 42 -> 21 -> 19 -> 9 -> 7, and one layer more.
         ({"torso": "gamma"}, (84, 84), 7 * 7 * 64),
         ({"torso": "gamma", "extra_layers": 1}, (84, 84), 5 * 5 * 64),
+        # 84 -> 21 -> 11 -> 11, 40 -> 10 -> 5 -> 5: the borders are padded.
+        ({"torso": "hadamax"}, (84, 40), 11 * 5 * 64),
+        # 84 -> 42 -> 21 -> 19 -> 9 -> 7, 44 -> 22 -> 11 -> 9 -> 4 -> 2: they are not.
+        ({"torso": "gamma_hadamax"}, (84, 44), 7 * 2 * 64),
     ],
 )
 def test_networks_follow(network, shape, units):
@@ -136,6 +140,18 @@ def test_networks_follow(network, shape, units):
         ({}, {"torso": "gamma", "max_pool": 6}, "max_pool = 6: only impala has it"),
         ({}, {"torso": "gamma", "first_stride": 2}, "gamma has strides of its own; drop it"),
         ({"env": {"frame_height": 24}}, {"torso": "gamma"}, "nothing is left of it after"),
+        ({}, {"torso": "hadamax", "first_stride": 2}, "hadamax has strides of its own; drop it"),
+        ({}, {"torso": "gamma_hadamax", "extra_layers": 1}, "gamma_hadamax has none; drop it"),
+        (
+            {"env": {"frame_height": 28}},
+            {"torso": "gamma_hadamax"},
+            "convolutions of gamma_hadamax: take larger frames$",
+        ),
+        ({}, {"simplicial_groups": 9}, "must divide the 256 units .* take 8"),
+        ({}, {"torso": "hadamax", "simplicial_groups": 512}, "the 512 units .* take 256"),
+        ({}, {"units": 30, "simplicial_groups": 20}, "the 30 units .* take 15"),
+        ({}, {"units": 1, "simplicial_groups": 1}, "into groups of two or more: take 0"),
+        ({}, {"simplicial_temperature": 0.0}, "simplicial_temperature = 0.0: must be above 0"),
         (
             {},
             {"normalize_observations": False, "skip_blank_frames": True},

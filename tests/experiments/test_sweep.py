@@ -156,7 +156,10 @@ def test_the_groups_of_games():
         ("{one} --set optimizer.learning_rate=1,-1", "learning_rate = -1.0: must be at least 0"),
         ("{one} --set num_envs=16,many", "num_envs = 'many': must be a whole number"),
         ("{one} --set num_envs=16,2.5", "num_envs = 2.5: must be a whole number"),
-        ("{one} --set network.torso=resnet", "must be one of nips, nature, gamma, impala"),
+        (
+            "{one} --set network.torso=resnet",
+            "must be one of nips, nature, gamma, hadamax, gamma_hadamax, impala",
+        ),
         ("{one} --set num_envs=16,,32", "--set num_envs=16,,32: a value is empty"),
         ("{one} --set num_envs=", "a value is empty"),
         ("{one} --set num_envs", "must be KEY=VALUE,VALUE"),

@@ -61,10 +61,22 @@ SETTINGS = {
     },
     "sarsa": {"target_update_interval": 160, "epsilon_spread": False},
     "pqn": {"rollout_length": 8},
+    "pqn_hadamax": {"rollout_length": 8, "value_loss": "hl_gauss"},
     "ppo_lstm": {"rollout_length": 8, "num_minibatches": 2},
     "vtrace_lstm_cpu": {"num_minibatches": 2, "window": 8, "burn_in": 3},
 }
 NOISY = ("rainbow", "btr_fast")
+# Without LayerNorm, which makes rounding a thousand times as large where pixels have no light, and
+# outputs therefore no variance.
+NETWORKS = {
+    "pqn_hadamax": {
+        "torso": "hadamax",
+        "layer_norm": False,
+        "dueling": True,
+        "units": 64,
+        "simplicial_groups": 8,
+    }
+}
 
 
 def train(recipe, num_devices, order, turns, groups=1):
@@ -79,8 +91,8 @@ def train(recipe, num_devices, order, turns, groups=1):
     optimizer = dataclasses.replace(
         config.optimizer, name="rmsprop", learning_rate=1.3e-3, initial_scale=1.0, decay=0.99
     )
-    network = dataclasses.replace(config.network, torso="nips", noisy=recipe in NOISY)
-    return run(dataclasses.replace(config, optimizer=optimizer, network=network), turns)
+    network = {"torso": "nips", "noisy": recipe in NOISY} | NETWORKS.get(recipe, {})
+    return run(dataclasses.replace(config, optimizer=optimizer).replaced(network=network), turns)
 
 
 def run(config, turns):
@@ -126,6 +138,7 @@ def states_of(end):
         ("btr_fast", "strict", 12, 2),
         ("rainbow", "strict", 12, 2),
         ("pqn", "strict", 6, 1),
+        ("pqn_hadamax", "strict", 3, 1),
         ("ppo_lstm", "strict", 6, 1),
         ("vtrace_lstm_cpu", "overlapped", 30, 2),
         ("r2d2_fast", "strict", 10, 1),

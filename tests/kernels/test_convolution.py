@@ -225,7 +225,13 @@ def test_what_does_not_fit_is_left_to_xla():
 
 @pytest.mark.parametrize(
     "torso",
-    ["nips", *(pytest.param(t, marks=pytest.mark.slow) for t in ("nature", "gamma", "impala"))],
+    [
+        "nips",
+        *(
+            pytest.param(t, marks=pytest.mark.slow)
+            for t in ("nature", "gamma", "hadamax", "gamma_hadamax", "impala")
+        ),
+    ],
 )
 @pytest.mark.parametrize("normalized", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_gradients_of_networks_equal_those_of_products(torso, normalized, monkeypatch):

@@ -70,7 +70,10 @@ def test_on_a_cpu_the_gradient_has_no_convolution():
 
 @pytest.mark.parametrize(
     ("torso", "parameters"),
-    [("nips", 677_943), ("nature", 1_687_719), ("gamma", 1_726_359), ("impala", 1_091_031)],
+    [
+        *(("nips", 677_943), ("nature", 1_687_719), ("gamma", 1_726_359), ("impala", 1_091_031)),
+        *(("hadamax", 4_124_999), ("gamma_hadamax", 1_842_983)),
+    ],
 )
 @pytest.mark.parametrize("init", ["orthogonal", "uniform"])
 def test_torsos_have_the_published_sizes(torso, parameters, init):
@@ -81,6 +84,8 @@ def test_torsos_have_the_published_sizes(torso, parameters, init):
     # nature: 8*8*4*32+32 + 4*4*32*64+64 + 3*3*64*64+64 + 3136*512+512 + 512*7+7
     # impala: (9*4*16+16 + 4*(9*16*16+16)) + (9*16*32+32 + 4*(9*32*32+32)) + 5*(9*32*32+32)
     #         + 11*11*32*256+256 + 256*7+7
+    # hadamax: 2 of each convolution of nature's + 11*11*64*512+512 + 512*7+7
+    # gamma_hadamax: 2 of each convolution of gamma's + 3136*512+512 + 512*7+7
     assert sum(x.size for x in jax.tree.leaves(params)) == parameters
     outputs = jax.eval_shape(network.apply, {"params": params}, jnp.zeros((2, 84, 84, 4)))
     assert outputs.logits.shape == (2, 6)

@@ -9,7 +9,7 @@ import pytest
 from jaxrl import extensions
 from jaxrl.cli.options import options_of
 from jaxrl.config import needs
-from jaxrl.config.network import NetworkConfig
+from jaxrl.config.network import TORSOS, NetworkConfig
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table
 from jaxrl.config.validation import check
@@ -129,8 +129,8 @@ def test_a_torso_may_refuse_in_its_own_words(register):
 def test_without_its_package_the_message_names_the_entry_point(register):
     register("other", of("x"))
     wanted = (
-        "network.torso = 'mine': must be one of nips, nature, gamma, impala, other; no installed "
-        "package registers it in jaxrl.torsos"
+        "network.torso = 'mine': must be one of nips, nature, gamma, hadamax, gamma_hadamax, "
+        "impala, other; no installed package registers it in jaxrl.torsos"
     )
     with pytest.raises(UserError) as error:
         from_table({"network": {"torso": "mine"}})
@@ -143,7 +143,8 @@ def test_without_its_package_the_message_names_the_entry_point(register):
 def test_the_help_lists_it_and_a_policy_says_that_it_needs_it(register):
     register("mine", of("x"))
     (option,) = [one for one in options_of(NetworkConfig) if "--torso" in one.names]
-    assert option.choices == ("nips", "nature", "gamma", "impala", "mine")
+    assert option.choices == (*TORSOS.builtin, "mine")
+    assert TORSOS.builtin == ("nips", "nature", "gamma", "hadamax", "gamma_hadamax", "impala")
     config = Config(network=NetworkConfig(torso="mine"))
     assert needs.described(config) == ["mine of jaxrl.torsos (of-mine 0.1)"]
     assert needs.described(Config()) == []

@@ -107,6 +107,15 @@ def test_the_program_of_every_recipe_lowers(name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("value_loss", ["hl_gauss", "two_hot"])
+def test_distributions_and_simplices_lower(value_loss):
+    """The Gaussian's integral needs no custom call."""
+    network = {"torso": "gamma_hadamax", "dueling": True, "simplicial_groups": 64}
+    config = recipe("pqn_hadamax", network=network, agent={"value_loss": value_loss})
+    assert custom_calls(program(config)) == []
+
+
+@pytest.mark.slow
 @pytest.mark.rotating(4)
 @pytest.mark.parametrize(
     "name",
@@ -114,7 +123,10 @@ def test_the_program_of_every_recipe_lowers(name):
         # Those that GPUs train with the networks of the papers, and large batches.
         *("vtrace", "rainbow", "c51_large", "dqn_large"),
         # Every algorithm and every torso.
-        *(pytest.param(name, marks=pytest.mark.slow) for name in (*ONE_OF_EACH, "impala")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (*ONE_OF_EACH, "impala", "pqn_gamma", "pqn_hadamax")
+        ),
     ],
 )
 def test_every_algorithm_lowers_in_half_precision(name):

@@ -14,7 +14,7 @@ from jaxrl.program.program import make_program
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.types import WINDOW
 from tests.conftest import catch_config, planned
-from tests.integration.test_devices import SETTINGS
+from tests.integration.test_devices import NETWORKS, SETTINGS
 
 SEEDS = (3, 1)
 
@@ -24,7 +24,8 @@ def config_of(recipe, num_devices=1, order="strict"):
     optimizer = {"name": "rmsprop", "learning_rate": 1.3e-3, "initial_scale": 1.0, "decay": 0.99}
     parallel = {"num_devices": num_devices, "order": order}
     config = catch_config(recipe, SETTINGS[recipe], num_envs=8, parallel=parallel)
-    return config.replaced(optimizer=optimizer, network={"torso": "nips"})
+    network = {"torso": "nips"} | NETWORKS.get(recipe, {})
+    return config.replaced(optimizer=optimizer, network=network)
 
 
 def build(config, seeds):
@@ -77,6 +78,7 @@ def test_members_equal_runs_alone():
         ("rainbow", "strict", 12, 1),
         ("btr_fast", "strict", 12, 1),
         ("pqn", "strict", 4, 1),
+        ("pqn_hadamax", "strict", 2, 1),
         ("a2c_fast", "strict", 12, 2),
         ("vtrace_cpu", "overlapped", 12, 2),
     ],
