@@ -331,9 +331,18 @@ best-of-first-games:
 middle-half-is-wider: analysis/test_statistics.py::test_aggregates_are_those_of_rliable
     0.25, axis=-1 => 0.2, axis=-1
 # networks/torsos.py
+bfloat16-not-in-convolutions:
+    kernels/test_dense.py::test_every_layer_below_the_heads_multiplies_bfloat16
+    form = Form(stride, padding, rectify=not config.layer_norm, bfloat16=half) =>
+    form = Form(stride, padding, rectify=not config.layer_norm)
 planes-ignored:
     envs/test_colors.py::test_every_agents_first_layer_has_a_channel_for_each_plane_of_each_frame
     x = planes_last(x, planes) => x = x
+# envs/atari2600/native/engine/engine.h
+engine-threads-on-one-core:
+    envs/atari2600/test_engine.py::test_as_many_threads_as_cores_keep_to_one_each
+    if (one_a_core) keep_to_core(threads_.back(), thread); =>
+    if (one_a_core) keep_to_core(threads_.back(), 0);
 # kernels/native/tiles.h
 kernels-never-rectify:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64

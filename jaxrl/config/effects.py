@@ -73,6 +73,21 @@ RULES = (
         "agent.entropy_coef = 0 has nothing to lower",
     ),
     Rule(
+        ("agent.num_atoms", "agent.v_min", "agent.v_max", "agent.sigma_ratio"),
+        _agent("value_loss", "squared"),
+        "agent.value_loss = 'squared' has no bins",
+    ),
+    Rule(
+        ("agent.sigma_ratio",),
+        _agent("value_loss", "two_hot"),
+        "only agent.value_loss = 'hl_gauss' has a width",
+    ),
+    Rule(
+        ("network.simplicial_temperature",),
+        lambda config: not config.network.simplicial_groups,
+        "network.simplicial_groups = 0 has no softmax",
+    ),
+    Rule(
         ("network.core_units", "network.core_inputs", "network.core_resets"),
         _has_no_core,
         "network.core = 'none'",

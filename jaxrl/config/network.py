@@ -72,8 +72,8 @@ class NetworkConfig:
     a life is lost, too"""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """type of the layers below the heads; products of bfloat16 are summed in float32; parameters,
-    heads and losses are float32 always. On a CPU only what convolutions multiply is rounded, where
-    the processor has such products (AVX512_BF16); elsewhere float32 takes their place"""
+    heads and losses are float32 always. On a CPU what our kernels multiply is rounded, all else is
+    float32, and float32 takes its place where the processor has no AVX512_BF16"""
 
     @property
     def remembers(self) -> bool:

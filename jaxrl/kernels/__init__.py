@@ -1,1 +1,1 @@
-"""Convolutions for CPUs, in C++."""
+"""Convolutions, pooling and fully connected layers for CPUs, in C++."""

@@ -52,11 +52,6 @@ def output_shape(x: jax.Array | Pixels, kernel: jax.Array, form: Form) -> tuple[
     return x.shape[0], rows, columns, filters
 
 
-def _attributes(form: Form, kernel: jax.Array) -> dict[str, Any]:
-    return form._replace(bfloat16=form.bfloat16 and kernel.shape[-2] % 2 == 0)._asdict()
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
 def convolution(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form) -> jax.Array:
     """Computes a layer: f32[B, H, W, C], f32[K, K, C, F], f32[F] -> f32[B, H', W', F].
 
@@ -64,6 +59,14 @@ def convolution(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form:
     K) // S + 1. `fits` must hold. The order of all sums is fixed, whatever the number of threads.
     Products of bfloat16 take pairs of channels: with an odd number of them they are of float32.
     """
+    pairs = kernel.shape[-2] % 2 == 0
+    return _convolution(x, kernel, bias, form._replace(bfloat16=form.bfloat16 and pairs))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _convolution(
+    x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form
+) -> jax.Array:
     shape = jax.ShapeDtypeStruct(output_shape(x, kernel, form), jnp.float32)
     if min(shape.shape[1:]) < 1:
         raise ValueError(f"images {x.shape[1:3]} are too small for a kernel of {kernel.shape[0]}")
@@ -75,17 +78,17 @@ def convolution(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form:
             kernel,
             bias,
             limit=np.float32(CLIP),
-            **_attributes(form, kernel),
+            **form._asdict(),
         )
     else:
-        (y,) = library.call(library.FORWARD, [shape], x, kernel, bias, **_attributes(form, kernel))
+        (y,) = library.call(library.FORWARD, [shape], x, kernel, bias, **form._asdict())
     return y
 
 
 def _forward(
     x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form
 ) -> tuple[jax.Array, Any]:
-    y = convolution(x, kernel, bias, form)
+    y = _convolution(x, kernel, bias, form)
     return y, (x, kernel, y if form.rectify else None)
 
 
@@ -96,7 +99,7 @@ def _backward(form: Form, residuals: Any, gradient: jax.Array) -> tuple[Any, jax
     shapes = [
         jax.ShapeDtypeStruct(shape, kernel.dtype) for shape in (kernel.shape, kernel.shape[3:])
     ]
-    attributes = _attributes(form, kernel)
+    attributes = form._asdict()
     if isinstance(x, Pixels):
         return None, *library.call(
             library.WEIGHTS_BYTES, shapes, *x, y, gradient, limit=np.float32(CLIP), **attributes
@@ -114,9 +117,9 @@ def _gradient_of_inputs(
         kernel = jnp.pad(kernel, ((0, 0), (0, 0), (0, missing), (0, 0)))
         return _gradient_of_inputs(form, x, kernel, y, gradient)[..., :channels]
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    attributes = _attributes(form, kernel)
+    attributes = form._asdict()
     (of_inputs,) = library.call(library.INPUTS, [shape], x, kernel, y, gradient, **attributes)
     return of_inputs
 
 
-convolution.defvjp(_forward, _backward)
+_convolution.defvjp(_forward, _backward)

@@ -6,7 +6,7 @@ import jax
 
 from jaxrl.analysis import curves
 from jaxrl.evaluation import evaluate
-from jaxrl.formatting import shell_word
+from jaxrl.formatting import games, shell_word
 from jaxrl.runs import evaluation_record, layout
 from jaxrl.runtime import processes
 from jaxrl.training.display import Display
@@ -29,13 +29,15 @@ def finish_runs(
 def finish(session: TrainingSession, actor: ActorState, step: int) -> None:
     """Evaluates and draws a run that has reached its end."""
     config, run_dir, display = session.config, session.run_dir, session.display
-    if games := config.evaluation.episodes:
+    if episodes := config.evaluation.episodes:
         # Games may be long: half an hour on the console each.
-        with display.busy(f"{session.name}evaluating {games} games", announced=True) as activity:
+        with display.busy(
+            f"{session.name}evaluating {games(episodes)}", announced=True
+        ) as activity:
             actor = jax.device_put(jax.device_get(actor), jax.local_devices()[0])
             protocol = evaluation_record.protocol_of(config)
             result = evaluate.evaluate(
-                config, actor, protocol, games, step=step,
+                config, actor, protocol, episodes, step=step,
                 show=lambda ended: activity.update(f"{ended} ended"),
             )  # fmt: skip
         try:

@@ -43,6 +43,17 @@ CASES = [
     ("r2d2", "agent", {"epsilon_exponent": 3.0, "epsilon_base": 0.0}, "all powers of"),
     ("ppo", "agent", {"kl_target": 0.02}, "only optimizer.schedule = 'adaptive' aims at it"),
     ("vtrace", "agent", {"entropy_schedule": "linear", "entropy_coef": 0.0}, "nothing to lower"),
+    ("pqn", "agent", {"num_atoms": 21}, "agent.value_loss = 'squared' has no bins"),
+    ("pqn", "agent", {"v_min": -5.0}, "has no effect: agent.value_loss = 'squared' has no bins"),
+    ("pqn", "agent", {"v_max": 5.0}, "agent.value_loss = 'squared' has no bins"),
+    ("pqn", "agent", {"sigma_ratio": 0.5}, "agent.value_loss = 'squared' has no bins"),
+    (
+        "pqn",
+        "agent",
+        {"value_loss": "two_hot", "sigma_ratio": 0.5},
+        "only agent.value_loss = 'hl_gauss' has a width",
+    ),
+    ("pqn", "network", {"simplicial_temperature": 0.5}, "simplicial_groups = 0 has no softmax"),
     ("a2c", "network", {"core_units": 64}, "network.core_units = 64 has no effect: network.core ="),
     ("a2c", "network", {"core_inputs": False}, "network.core_inputs = false has no effect"),
     ("ppo", "network", {"core_resets": "life"}, "network.core_resets = life has no effect"),
@@ -70,7 +81,7 @@ def test_a_setting_without_an_effect_is_said(algorithm, section, changes, told):
 
 def test_every_rule_is_tried_and_names_settings_that_are_there():
     tried = {f"{section}.{key}" for _, section, changes, _ in CASES for key in changes}
-    algorithms = ("a2c", "ppo", "vtrace", "dqn", "r2d2")
+    algorithms = ("a2c", "ppo", "vtrace", "dqn", "r2d2", "pqn")
     known = {
         key
         for algorithm in algorithms

@@ -30,10 +30,10 @@ def recorded(run_dir):
     return lines, json.loads(evaluation.read_text()) if evaluation.exists() else None
 
 
-SEEDS = (*range(4, 10), 21, 22, 23)  # of V-trace on Pong
+SEEDS = {700_000: (*range(4, 10), 21, 22, 23), 900_000: (31, 32, 33, 41, 42, 43)}  # on Pong
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [seed for seeds in SEEDS.values() for seed in seeds])
 def test_a_row_of_pong_is_what_was_measured(seed):
     lines, evaluation = recorded(RUNS / f"pong/pong-vtrace_cpu-seed{seed}")
     *thresholds, end, noop, minutes = row_of("pong", f"seed {seed}, ")
@@ -43,6 +43,7 @@ def test_a_row_of_pong_is_what_was_measured(seed):
         assert numbers(cell)[:1] == steps[:1], mean
     assert numbers(end) == [round(lines[-1]["return_mean"], 1)]
     assert numbers(minutes)[0] == round(lines[-1]["seconds"] / 60, 1)
+    assert lines[-1]["step"] == next(steps for steps, seeds in SEEDS.items() if seed in seeds)
     if evaluation is None:
         assert seed == 7  # whose evaluation was not kept
     else:
@@ -109,11 +110,13 @@ def test_scores_are_those_of_the_trials_and_of_the_pages_of_seeds():
     assert numbers(minutes) == [min(taken), max(taken)]
     scores = [numbers(cell)[0] for cell in TRIALS["ppo-pong-evaluations"]["rows"][0][1:]]
     assert numbers(noop) == [min(scores), max(scores)]
-    _, minutes, end, noop, *_ = row_of("results", "`vtrace_cpu`, [Pong]")
-    seeds = [row_of("pong", f"seed {seed}, ")[-3:] for seed in SEEDS]
-    for shown, cells in zip((end, noop, minutes), zip(*seeds, strict=True), strict=True):
-        values = [numbers(cell)[0] for cell in cells]
-        assert numbers(shown) == [min(values), max(values)]
+    for steps, of_steps in SEEDS.items():
+        start = f"`vtrace_cpu`, [Pong](pong.md) | {steps:,} |"
+        _, minutes, end, noop, *_ = row_of("results", start)
+        seeds = [row_of("pong", f"seed {seed}, ")[-3:] for seed in of_steps]
+        for shown, cells in zip((end, noop, minutes), zip(*seeds, strict=True), strict=True):
+            values = [numbers(cell)[0] for cell in cells]
+            assert numbers(shown) == [min(values), max(values)]
     start = "`vtrace_cpu`, [Breakout](breakout.md) | 2,000,000"
     _, minutes, end, noop, *_ = row_of("results", start)
     seeds = [row_of("breakout", f"seed {seed} |") for seed in (1, 2, 3)]

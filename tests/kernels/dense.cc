@@ -69,12 +69,24 @@ void check(const Dense& layer) {
   }
 }
 
+// Parts of more rows than products of them fit 32 bits.
+void check_parts() {
+  int next = 0, total = 1'000'000'000;
+  in_even_parts(total, 500'000'000 / 3, [&](int from, int count) {
+    if (from != next || count < 1 || count > 500'000'000 / 3) wrong++;
+    next = from + count;
+  });
+  if (next != total) wrong++;
+}
+
 }  // namespace
 
 int main() {
+  check_parts();
   // Above and below what other threads are woken for; batches of one tile and of more, odd ones.
   for (const Dense& layer : {Dense{1, kPanel, kPanel}, Dense{15, 3 * kPanel, 2 * kPanel},
-                             Dense{29, 5 * kPanel, 4 * kPanel}, Dense{131, 512, 256}}) {
+                             Dense{29, 5 * kPanel, 4 * kPanel}, Dense{131, 512, 256},
+                             Dense{2 * kRows + 3, kPanel, kPanel}}) {
     check<Singles>(layer);
     check<Pairs>(layer);
   }

@@ -106,10 +106,13 @@ def test_products_of_bfloat16_are_exact_but_for_their_factors(case):
 
 
 def test_an_odd_number_of_channels_has_products_of_float32():
-    case = LAYERS[8]
-    given = arrays(*case[:-1])
-    half = convolution(*given, case[-1]._replace(bfloat16=True))
-    np.testing.assert_array_equal(half, convolution(*given, case[-1]))
+    *sizes, form = LAYERS[8]
+    half, single = (
+        with_gradients(lambda *given, f=form: convolution(*given, f), arrays(*sizes))
+        for form in (form._replace(bfloat16=True), form)
+    )
+    for one, other in zip(half, single, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def assert_nothing_wrong(source, tmp_path, *flags):

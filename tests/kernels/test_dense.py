@@ -1,13 +1,16 @@
 """Fully connected layers by the kernels equal products in float64."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl.config.network import NetworkConfig
+from jaxrl.config.network import TORSOS, NetworkConfig
 from jaxrl.kernels import dense, library
-from jaxrl.networks.heads import ActionValueNetwork, QuantileNetwork
+from jaxrl.networks.actors import init_params
+from jaxrl.networks.heads import ActionValueNetwork, PolicyValueNetwork, QuantileNetwork
 from jaxrl.networks.layers import Dense, multiplied
 
 
@@ -44,12 +47,28 @@ def test_a_product_and_its_gradients_equal_float64(batch, inputs, outputs, bfloa
         np.testing.assert_allclose(mine, exact, rtol=0, atol=4e-6 * np.abs(exact).max())
 
 
-def test_members_of_a_population_equal_layers_alone():
-    x, weights, _ = arrays(5, 64, 32)
-    both = jnp.stack([weights, 2 * weights])
-    together = jax.vmap(dense.product, (None, 0))(x, both)
-    for one, of in zip(together, both, strict=True):
-        np.testing.assert_array_equal(one, dense.product(x, of))
+@pytest.mark.parametrize("axes", [(None, 0), (0, None), (0, 0)])
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_members_of_a_population_equal_layers_alone(axes, bfloat16):
+    x, weights, gradient = arrays(5, 64, 32)
+    factors = [
+        array if axis is None else jnp.stack([array, array[::-1]])
+        for array, axis in zip((x, weights), axes, strict=True)
+    ]
+    gradients = jnp.stack([gradient, 3 * gradient])
+
+    def with_gradients(x, weights, gradient):
+        y, pullback = jax.vjp(lambda x, weights: dense.product(x, weights, bfloat16), x, weights)
+        return y, *pullback(gradient)
+
+    together = jax.vmap(with_gradients, (*axes, 0))(*factors, gradients)
+    for i in (0, 1):
+        member = [
+            array if axis is None else array[i] for array, axis in zip(factors, axes, strict=True)
+        ]
+        alone = with_gradients(*member, gradients[i])
+        for one, of in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(one[i], of)
 
 
 def test_what_does_not_fit_is_left_to_xla():
@@ -72,6 +91,25 @@ def test_a_layer_has_the_parameters_of_flax_and_its_outputs(monkeypatch):
     np.testing.assert_allclose(ours, layer.apply({"params": params}, x), atol=1e-6)
     weights = params["Dense_0"]
     np.testing.assert_allclose(ours, x @ weights["kernel"] + weights["bias"], atol=1e-6)
+
+
+@pytest.mark.parametrize("torso", sorted(TORSOS.builtin))
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_every_layer_below_the_heads_multiplies_bfloat16(torso, layer_norm, monkeypatch):
+    monkeypatch.setattr(library, "multiplies_bfloat16", lambda: True)
+    images = jax.ShapeDtypeStruct((2, 84, 84, 4), jnp.float32)
+
+    def precisions(dtype):
+        network = PolicyValueNetwork(4, NetworkConfig(torso, dtype=dtype, layer_norm=layer_norm))
+        params = jax.eval_shape(lambda: init_params(network, jax.random.key(0)))
+        apply = jax.jit(lambda params, x: network.apply({"params": params}, x).value)
+        text = apply.lower(params, images).as_text()
+        return re.findall(r"@(jaxrl_(?:convolution|dense)\b).*?bfloat16 = (true|false)", text)
+
+    half = precisions("bfloat16")
+    assert {name for name, _ in half} == {"jaxrl_convolution", "jaxrl_dense"}
+    assert {on for _, on in half} == {"true"}
+    assert precisions("float32") == [(name, "false") for name, _ in half]
 
 
 def test_heads_multiply_float32(monkeypatch):

@@ -66,8 +66,8 @@ def _difference(ours: Any, theirs: Any) -> float:
 
 
 @contextlib.contextmanager
-def xla_convolutions() -> Iterator[None]:
-    """Makes networks use XLA's convolution on CPUs too, of images that XLA has normalized."""
+def xla_layers() -> Iterator[None]:
+    """Makes networks use XLA's layers on CPUs too, of images that XLA has normalized."""
     modules: tuple[Any, Any] = layers, library
     before = modules[0].layer, modules[1].lanes
     by_xla = partial(convolution.product_layer, conv=convolution.xla_convolution)
@@ -94,7 +94,7 @@ def compare() -> Answer:
     on_cpu = device.platform == "cpu"
     exact, rounded = {}, {}
     for torso in TORSOS:
-        with xla_convolutions():
+        with xla_layers():
             expected = _gradient(torso, cpu, "highest")
         exact[torso] = _difference(_gradient(torso, device, "highest"), expected)
         if not on_cpu:

@@ -1,7 +1,7 @@
 """Counts the arithmetic of a configuration by XLA's cost analysis; nothing is compiled or run.
 
 The analysis reads the programs of an action and of one gradient step, made for shapes alone. Two
-things are changed for it. Convolutions are XLA's: our kernels in C++ are calls, which count as
+things are changed for it. Layers are XLA's: our kernels in C++ are calls, which count as
 nothing. Loops are written out: of a loop the analysis counts one round.
 """
 
@@ -18,7 +18,7 @@ from jaxrl.atari.games import atari_games, full_actions, minimal_actions
 from jaxrl.config.algorithm_base import EpochsConfig
 from jaxrl.config.plan import Plan, resolve
 from jaxrl.config.schema import Config
-from jaxrl.experiments.doctor.gradients import xla_convolutions
+from jaxrl.experiments.doctor.gradients import xla_layers
 from jaxrl.experiments.price.table import Price
 from jaxrl.networks.core import first_observation
 from jaxrl.runtime.mesh import REPLICATED, make_mesh, map_over_devices
@@ -33,7 +33,7 @@ def count(config: Config) -> Price:
     """
     plan = _plan(config)
     single = _plan(_one_gradient(config))
-    with xla_convolutions(), _written_out():
+    with xla_layers(), _written_out():
         act, update = _flops(single)
     learn = update * single.num_learners / _transitions(single)
     learned = plan.gradient_steps * _transitions(plan) / plan.steps_per_update

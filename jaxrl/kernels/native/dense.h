@@ -20,10 +20,19 @@ constexpr int kPanel = 2 * kLanes;  // columns of a tile
 // Calls work(from, to) for parts of a range, on all threads if they are worth waking.
 template <typename Pool, typename Work>
 void for_ranges(Pool& pool, const Dense& layer, int64_t count, Work work) {
-  const int parts =
-      layer.multiplications() < kShared ? 1 : std::min<int64_t>(count, 4 * pool.num_threads());
+  const int parts = layer.multiplications() < kShared ? 1 : std::min(count, 4 * num_threads(pool));
   in_parallel(pool, parts,
               [=](int part) { work(count * part / parts, count * (part + 1) / parts); });
+}
+
+// Rows of a batch at a time: they bound the memory of pairs, which threads keep.
+constexpr int64_t kRows = 2048;
+
+// Calls work(first row, layer of some rows) for a batch.
+template <typename Work>
+void in_blocks_of_rows(const Dense& layer, Work work) {
+  for (int64_t first = 0; first < layer.batch; first += kRows)
+    work(first, Dense{std::min(kRows, layer.batch - first), layer.inputs, layer.outputs});
 }
 
 // A panel of some lines of weights, as factors that lie one after the other. A batch of one tile
@@ -44,49 +53,60 @@ std::pair<const float*, long> panel_of(const Dense& layer, const float* weights)
 
 // y = x W.
 template <typename Op, typename Pool>
-void dense_outputs(Pool& pool, const Dense& layer, const float* x, const float* weights, float* y) {
-  const int depth = static_cast<int>(layer.inputs / Op::kPer);
-  const Left left{neighbors<Op>(layer.batch * layer.inputs, x), depth, 1, 0, depth};
-  for_ranges(pool, layer, layer.outputs / kPanel, [=](int64_t from, int64_t to) {
-    for (int64_t f = from * kPanel; f < to * kPanel; f += kPanel) {
-      const auto [panel, width] = panel_of<Op>(layer, weights + f);
-      product_rows<Op, 2>(static_cast<int>(layer.batch), left, panel, width, Finish{}, y + f,
-                          layer.outputs);
-    }
+void dense_outputs(Pool& pool, const Dense& whole, const float* x, const float* weights, float* y) {
+  in_blocks_of_rows(whole, [&](int64_t first, const Dense& layer) {
+    const int rows = static_cast<int>(layer.batch);
+    const int depth = static_cast<int>(layer.inputs / Op::kPer);
+    const float* factors = neighbors<Op>(rows * layer.inputs, x + first * layer.inputs);
+    const Left left{factors, depth, 1, 0, depth};
+    float* to = y + first * layer.outputs;
+    for_ranges(pool, layer, layer.outputs / kPanel, [=](int64_t from, int64_t end) {
+      for (int64_t f = from * kPanel; f < end * kPanel; f += kPanel) {
+        const auto [panel, width] = panel_of<Op>(layer, weights + f);
+        product_rows<Op, 2>(rows, left, panel, width, Finish{}, to + f, layer.outputs);
+      }
+    });
   });
 }
 
 // The gradient of x by that of y: times the turned W.
 template <typename Op, typename Pool>
-void dense_inputs_gradient(Pool& pool, const Dense& layer, const float* weights,
+void dense_inputs_gradient(Pool& pool, const Dense& whole, const float* weights,
                            const float* gradient, float* of_inputs) {
-  const int depth = static_cast<int>(layer.outputs / Op::kPer);
-  const Left left{neighbors<Op>(layer.batch * layer.outputs, gradient), depth, 1, 0, depth};
-  for_ranges(pool, layer, layer.inputs / kPanel, [=](int64_t from, int64_t to) {
-    float* panel = scratch<9>(depth * kPanel);
-    for (int64_t c = from * kPanel; c < to * kPanel; c += kPanel) {
-      const float* lines = neighbors<Op, 10>(kPanel * layer.outputs, weights + c * layer.outputs);
-      transpose(kPanel, depth, lines, depth, panel, kPanel);
-      product_rows<Op, 2>(static_cast<int>(layer.batch), left, panel, kPanel, Finish{},
-                          of_inputs + c, layer.inputs);
-    }
+  in_blocks_of_rows(whole, [&](int64_t first, const Dense& layer) {
+    const int rows = static_cast<int>(layer.batch);
+    const int depth = static_cast<int>(layer.outputs / Op::kPer);
+    const float* factors = neighbors<Op>(rows * layer.outputs, gradient + first * layer.outputs);
+    const Left left{factors, depth, 1, 0, depth};
+    float* to = of_inputs + first * layer.inputs;
+    for_ranges(pool, layer, layer.inputs / kPanel, [=](int64_t from, int64_t end) {
+      float* panel = scratch<9>(depth * kPanel);
+      for (int64_t c = from * kPanel; c < end * kPanel; c += kPanel) {
+        const float* lines = neighbors<Op, 10>(kPanel * layer.outputs, weights + c * layer.outputs);
+        transpose(kPanel, depth, lines, depth, panel, kPanel);
+        product_rows<Op, 2>(rows, left, panel, kPanel, Finish{}, to + c, layer.inputs);
+      }
+    });
   });
 }
 
 // The gradient of W by that of y.
 template <typename Op, typename Pool>
-void dense_weights_gradient(Pool& pool, const Dense& layer, const float* x, const float* gradient,
+void dense_weights_gradient(Pool& pool, const Dense& whole, const float* x, const float* gradient,
                             float* of_weights) {
-  const int pixels = static_cast<int>((layer.batch + Op::kPer - 1) / Op::kPer);
-  const float* left = lines_of_rows<Op, 6>(layer.batch, layer.inputs, x);
-  const float* right = lines_of_rows<Op>(layer.batch, layer.outputs, gradient);
-  for_ranges(pool, layer, layer.inputs, [=](int64_t from, int64_t to) {
-    in_even_parts(static_cast<int>(to - from), kMostRows<2>, [=](int first, int count) {
-      const int64_t c = from + first;
-      for (int64_t f = 0; f < layer.outputs; f += kPanel)
-        add_outer_rows<Op, 2>(count, Left{left + c, layer.inputs, 1, 0, 0}, pixels, right + f,
-                              layer.outputs, 0, false, of_weights + c * layer.outputs + f,
-                              layer.outputs);
+  in_blocks_of_rows(whole, [&](int64_t first, const Dense& layer) {
+    const int pixels = static_cast<int>((layer.batch + Op::kPer - 1) / Op::kPer);
+    const float* left = lines_of_rows<Op, 6>(layer.batch, layer.inputs, x + first * layer.inputs);
+    const float* right =
+        lines_of_rows<Op>(layer.batch, layer.outputs, gradient + first * layer.outputs);
+    for_ranges(pool, layer, layer.inputs, [=](int64_t from, int64_t end) {
+      in_even_parts(static_cast<int>(end - from), kMostRows<2>, [=](int line, int count) {
+        const int64_t c = from + line;
+        for (int64_t f = 0; f < layer.outputs; f += kPanel)
+          add_outer_rows<Op, 2>(count, Left{left + c, layer.inputs, 1, 0, 0}, pixels, right + f,
+                                layer.outputs, 0, first > 0, of_weights + c * layer.outputs + f,
+                                layer.outputs);
+      });
     });
   });
 }

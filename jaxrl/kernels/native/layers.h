@@ -47,7 +47,7 @@ constexpr int kParts = 16;
 // Parts that write results of their own: enough that threads of different speed end together.
 template <typename Pool>
 int shares_of(double work, int64_t images, Pool& pool) {
-  return parts_of(work, images, 4 * pool.num_threads());
+  return parts_of(work, images, 4 * num_threads(pool));
 }
 
 // Calls work(part, from, to) for parts of the images, on all threads.

@@ -1,12 +1,13 @@
 // Numbers of float32 as pairs of bfloat16, each pair in the bits of a float.
 #pragma once
 
+#include <cstring>
+
 #include "lanes.h"
 
 namespace jaxrl {
 
 typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
-typedef uint16_t AnywhereHalves __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
 
 // The nearest numbers of bfloat16, of two equally near the even one; what is not a number stays so.
 inline Bits halves(Lanes x) {
@@ -28,13 +29,9 @@ void each_lanes(long count, const float* x, Work work) {
 
 // Pairs each of `count` numbers, which are even, with the next one.
 inline void pair_neighbors(long count, const float* x, float* pairs) {
-  auto* to = reinterpret_cast<uint16_t*>(pairs);
   each_lanes(count, x, [&](long i, int lanes, Lanes values) {
     const Halves some = __builtin_convertvector(halves(values), Halves);
-    if (lanes == kLanes)
-      *reinterpret_cast<AnywhereHalves*>(to + i) = some;
-    else
-      for (int k = 0; k < lanes; k++) to[i + k] = some[k];
+    memcpy(reinterpret_cast<char*>(pairs) + 2 * i, &some, 2 * lanes);
   });
 }
 

@@ -12,12 +12,18 @@ namespace jaxrl {
 // Below it other threads would be woken for less than they take to come.
 constexpr double kShared = 4e6;  // multiplications
 
+// Threads of a pool; XLA's says 0 where it does not know.
+template <typename Pool>
+int64_t num_threads(const Pool& pool) {
+  return std::max(static_cast<int64_t>(pool.num_threads()), int64_t{1});
+}
+
 // Calls work(part) for each part. The caller takes parts too, and waits only for those that others
 // have begun, so it ends also where no other thread ever comes. A pool has num_threads() and
 // Schedule(task), as XLA's has.
 template <typename Pool>
 void in_parallel(Pool& pool, int parts, std::function<void(int)> work) {
-  const int threads = static_cast<int>(std::min<int64_t>(pool.num_threads(), parts));
+  const int threads = static_cast<int>(std::min(num_threads(pool), static_cast<int64_t>(parts)));
   if (threads <= 1) {
     for (int part = 0; part < parts; part++) work(part);
     return;

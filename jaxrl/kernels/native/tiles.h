@@ -159,10 +159,10 @@ constexpr auto outers(std::integer_sequence<int, M...>) {
 // Calls work(from, count) for parts of nearly equal size, of `most` at most.
 template <typename Work>
 void in_even_parts(int total, int most, Work work) {
-  const int parts = (total + most - 1) / most;
-  for (int i = 0; i < parts; i++) {
-    const int from = total * i / parts;
-    work(from, total * (i + 1) / parts - from);
+  const int64_t parts = (total + static_cast<int64_t>(most) - 1) / most;
+  for (int64_t i = 0; i < parts; i++) {
+    const int from = static_cast<int>(total * i / parts);
+    work(from, static_cast<int>(total * (i + 1) / parts) - from);
   }
 }
 

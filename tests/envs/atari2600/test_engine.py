@@ -407,3 +407,22 @@ def test_envpool_is_what_it_is_compared_with():
     pool = make_pool(config.game, config.env, 1, 1, num_threads=1)
     assert pool.config["noop_max"] == 1
     pool.close()
+
+
+def cores_of_threads(num_threads):
+    """Returns the cores of each thread that an engine starts and that keeps to one."""
+    before = set(os.listdir("/proc/self/task"))
+    engine = make_engine(BASE.replaced(env={"num_threads": num_threads}), 4)
+    engine.init(1)
+    started = set(os.listdir("/proc/self/task")) - before
+    cores = [os.sched_getaffinity(int(thread)) for thread in started]
+    engine.close()
+    assert len(started) >= num_threads
+    return sorted(min(allowed) for allowed in cores if len(allowed) == 1)
+
+
+def test_as_many_threads_as_cores_keep_to_one_each():
+    """Of more threads than cores none is bound: the system shares the cores among them."""
+    cores = sorted(os.sched_getaffinity(0))
+    assert cores_of_threads(len(cores)) == cores
+    assert len(cores) == 1 or not cores_of_threads(len(cores) + 1)
