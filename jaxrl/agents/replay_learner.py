@@ -23,7 +23,7 @@ from jaxrl.types import ActorState, AgentState, Mean, Metrics, PyTree, Trajector
 
 
 class ReplaySizes(NamedTuple):
-    """How many environments fill a replay, and how often it is learned from."""
+    """Numbers of environments that fill a replay, and of steps that learn from it."""
 
     num_envs: int  # over all devices
     num_batches: int  # gradient steps of an update

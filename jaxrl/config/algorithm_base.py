@@ -1,8 +1,9 @@
 """The questions that the host asks of an algorithm's settings, and the usual answers."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from jaxrl.config.bounds import Count, CountOrZero, Fraction
 from jaxrl.errors import UserError
@@ -72,6 +73,14 @@ class AlgorithmConfig:
     def steps_per_row(self) -> int:
         """Observations that one row of a gradient shows to the network."""
         return 1
+
+    def transitions_per_row(self, sequences: bool) -> int:
+        """Returns the transitions that a row of a gradient, or a whole sequence, learns from."""
+        return self.rollout_length if sequences else 1
+
+    def with_one_gradient(self) -> Self:
+        """Returns the settings with one gradient step to an update."""
+        return self
 
     @property
     def needs_core(self) -> str:
@@ -151,6 +160,10 @@ class EpochsConfig(AlgorithmConfig):
     def gradient_steps(self, num_envs: int) -> int:
         """Returns the gradient steps of one update."""
         return self.epochs * self.num_minibatches
+
+    def with_one_gradient(self) -> Self:
+        """Returns the settings with one gradient step to an update, on the whole rollout."""
+        return dataclasses.replace(self, epochs=1, num_minibatches=1)
 
     def batch_per_learner(self, sizes: Sizes) -> int:
         """Returns the rows of one learner's minibatch; of whole sequences, their number."""

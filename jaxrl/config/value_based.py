@@ -138,6 +138,10 @@ class ReplayConfig(AlgorithmConfig):
         """Transitions that one item of a batch trains on."""
         return 1
 
+    def transitions_per_row(self, sequences: bool) -> int:
+        """Returns the transitions of an item of a batch."""
+        return self.steps_per_item
+
     def gradient_steps(self, num_envs: int) -> int:
         """Returns the gradient steps of one update."""
         played = num_envs * self.rollout_length

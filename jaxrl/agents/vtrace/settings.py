@@ -1,8 +1,9 @@
 """Settings of V-trace."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from jaxrl.config.algorithm_base import STACK_SIZE, AlgorithmConfig, Sizes, check_one_of, divisors
 from jaxrl.config.bounds import Count, CountOrZero, Fraction, Unlimited, Weight
@@ -54,6 +55,14 @@ class VTraceConfig(AlgorithmConfig):
     def gradient_steps(self, num_envs: int) -> int:
         """Returns the gradient steps of one update."""
         return self.updates_per_rollout
+
+    def with_one_gradient(self) -> Self:
+        """Returns the settings with one gradient step to an update."""
+        return dataclasses.replace(self, updates_per_rollout=1)
+
+    def transitions_per_row(self, sequences: bool) -> int:
+        """Returns the transitions of a window."""
+        return self.window
 
     def batch_per_learner(self, sizes: Sizes) -> int:
         """Returns the windows of one learner's minibatch."""

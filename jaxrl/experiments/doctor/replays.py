@@ -24,7 +24,7 @@ class Room(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What the replay of a configuration takes of one memory of the machine."""
+    """Memory that the replay of a configuration takes on the device or on the host."""
 
     name: str  # the configuration's
     need: float  # bytes
@@ -50,15 +50,15 @@ def room(machine: Mapping[str, Any]) -> Room | None:
 
 def recipes() -> dict[str, Config]:
     """Returns the configurations with a replay by stem; files that are none are left out."""
-    found = {}
+    configs = {}
     for stem, path in toml.stems().items():
         try:
             config = toml.load(path)
         except UserError:  # `jaxrl configs` names it
             continue
         if config.agent.remembers_past:
-            found[stem] = config
-    return found
+            configs[stem] = config
+    return configs
 
 
 def needs(name: str, config: Config, room: Room) -> list[Need]:
@@ -75,10 +75,10 @@ def needs(name: str, config: Config, room: Room) -> list[Need]:
         where = "of host memory" + ", half of it for checkpoints" * saved
         return [need((1 + saved) * size, room.host, where, size)]
     where = "on the device" if number == 1 else "on each device"
-    found = [need(size / number, room.device, where, size / number)]
+    memories = [need(size / number, room.device, where, size / number)]
     if saved:
-        found.append(need(size, room.host, "of host memory for checkpoints", 0.0))
-    return found
+        memories.append(need(size, room.host, "of host memory for checkpoints", 0.0))
+    return memories
 
 
 def check_replays(machine: Mapping[str, Any], configs: Mapping[str, Config]) -> Check:

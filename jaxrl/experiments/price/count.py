@@ -6,6 +6,7 @@ nothing. Loops are written out: of a loop the analysis counts one round.
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -15,7 +16,6 @@ import jax.numpy as jnp
 
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import atari_games, full_actions, minimal_actions
-from jaxrl.config.algorithm_base import EpochsConfig
 from jaxrl.config.plan import Plan, resolve
 from jaxrl.config.schema import Config
 from jaxrl.experiments.doctor.gradients import xla_layers
@@ -46,20 +46,13 @@ def _plan(config: Config) -> Plan:
 
 def _one_gradient(config: Config) -> Config:
     """Returns the configuration with one gradient step to an update, in one pass."""
-    if isinstance(config.agent, EpochsConfig):
-        config = config.replaced(agent={"epochs": 1, "num_minibatches": 1})
-    elif hasattr(config.agent, "updates_per_rollout"):
-        config = config.replaced(agent={"updates_per_rollout": 1})
+    config = dataclasses.replace(config, agent=config.agent.with_one_gradient())
     return config.replaced(agent={"micro_batch": _plan(config).batch_per_learner})
 
 
 def _transitions(plan: Plan) -> int:
     """Returns the transitions that a gradient step of every learner learns from."""
-    agent = plan.config.agent
-    if agent.steps_per_row > 1:  # windows: without the burn-in and the step after the last
-        each = agent.steps_per_row - 1 - getattr(agent, "burn_in", 0)
-    else:
-        each = agent.rollout_length if plan.config.network.remembers else 1
+    each = plan.config.agent.transitions_per_row(plan.config.network.remembers)
     return plan.batch_per_learner * plan.num_learners * each
 
 
