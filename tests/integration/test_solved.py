@@ -17,8 +17,10 @@ from jaxrl.runtime.mesh import make_mesh
 from tests.conftest import catch_config
 
 # With exploration over by step 3,000, or two epochs, seeds of PQN stall by the rounding of their
-# machine. With six, the seeds 0 to 7 end at 0.98 or more; on another machine one did not.
+# machine. With a constant rate what they have learned comes and goes, so that on another machine
+# two seeds of two ended at 0.6; to 0, seeds 1 to 4 of each loss end at 0.98 or more.
 PQN = {"epsilon_decay_steps": 16_000, "epochs": 6}
+PQN_RATE = {"learning_rate": 5e-4, "schedule": "linear"}
 
 
 @pytest.mark.slow
@@ -57,6 +59,7 @@ def test_solves_catch(recipe, steps, network, settings):
         total_steps=steps,
         env={"frame_height": 44, "frame_width": 44},  # a quarter of the work
         agent=settings,
+        optimizer=PQN_RATE if recipe == "pqn" else {},
     )
     smaller = dataclasses.replace(config.network, **({"torso": "nips"} | network))
     config = dataclasses.replace(config, network=smaller)
@@ -102,7 +105,7 @@ def test_pqn_with_other_encoders_solves_catch(recipe, pixels, network, settings)
         env={"frame_height": pixels, "frame_width": pixels},
         agent={"epsilon_decay_steps": 6000, "epochs": 4} | settings,
         total_steps=24_000,
-        optimizer={"learning_rate": 1e-3},
+        optimizer={"learning_rate": 1e-3, "schedule": "linear"},
     )
     assert_solved(config.replaced(network=network), 1)
 
