@@ -2,9 +2,8 @@
 
 import typing
 
-from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
-from jaxrl.config import bounds
+from jaxrl.config import bounds, extensions
 from jaxrl.config.algorithm_base import divisors
 from jaxrl.config.algorithms import that
 from jaxrl.config.convolutions import (

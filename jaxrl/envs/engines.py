@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, atari_games
+from jaxrl.config import extensions
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.config.variations import shown

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl import extensions
+from jaxrl.config import extensions
 from jaxrl.config.convolutions import (
     CONVOLUTIONS,
     HADAMAX,
