@@ -2,7 +2,7 @@
 
 from jax.sharding import Mesh
 
-from jaxrl.config.plan import Plan, resolve
+from jaxrl.config.plan import Plan, resolve, with_learners
 from jaxrl.config.schema import Config
 from jaxrl.envs import check_engine, check_starts_many, choose_engine
 from jaxrl.networks.torsos import check_torso
@@ -30,4 +30,5 @@ def plan_training(config: Config, members: int = 1) -> tuple[Plan, Mesh]:
     mesh = make_mesh(config.parallel.num_devices)
     plan = resolve(config, mesh.size, env)
     memory_budget.check_memory(plan, mesh, members)
-    return plan, mesh
+    # What was open is written down, and stays when the run is resumed.
+    return plan.of(with_learners(config, mesh.size)), mesh
