@@ -15,11 +15,8 @@ from jaxrl.training import memory_budget
 def plan_training(config: Config, members: int = 1) -> tuple[Plan, Mesh]:
     """Returns the plan of a validated configuration, and the devices to train on.
 
-    The emulator is built if it has to be. Raises `UserError` where the run cannot train here.
-
-    Args:
-      config: a run's configuration.
-      members: runs of other seeds that train together, each of the same sizes.
+    `members` runs of different seeds train together, each of the same sizes. The emulator is built
+    if it has to be. Raises `UserError` where the run cannot train here.
     """
     env = choose_engine(config.game, config.env)
     check_engine(config.game, env)

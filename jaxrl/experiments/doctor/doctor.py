@@ -10,15 +10,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 from jaxrl.config.schema import Config
-from jaxrl.experiments.doctor.host_checks import (
-    Check,
-    check_compilers,
-    check_cores,
-    check_devices,
-    check_disk,
-    check_memory,
-    check_versions,
-)
+from jaxrl.experiments.doctor import host_checks
+from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.experiments.doctor.machine import Machine
 from jaxrl.experiments.doctor.protocol import PROBES, Answer, ask
 from jaxrl.experiments.doctor.replays import check_replays, recipes
@@ -74,13 +67,13 @@ def diagnose(
     Yields:
       Each check as soon as it is done.
     """
-    yield check_devices(machine)
-    yield check_versions(machine)
-    yield check_cores(machine)
-    yield check_compilers(machine)
-    yield check_memory(machine)
+    yield host_checks.check_devices(machine)
+    yield host_checks.check_versions(machine)
+    yield host_checks.check_cores(machine)
+    yield host_checks.check_compilers(machine)
+    yield host_checks.check_memory(machine)
     yield check_replays(dataclasses.asdict(machine), recipes() if configs is None else configs)
-    yield check_disk(machine, directory)
+    yield host_checks.check_disk(machine, directory)
     answers: dict[str, Answer] = {}
     # Without devices each of the other probes would hang.
     names = tuple(PROBES) if machine.platform is not None else ("EnvPool",)
