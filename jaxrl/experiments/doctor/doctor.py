@@ -56,16 +56,13 @@ def diagnose(
     show: Callable[[str], None],
     configs: Mapping[str, Config] | None = None,
 ) -> Generator[Check, None, None]:
-    """Runs every check.
+    """Runs every check, and yields each as soon as it is done.
 
     Args:
       machine: described without its devices in this process (`describe_apart`).
       directory: directory that runs are to be written to.
       show: called with the name of each slow check.
       configs: those whose replays are to fit, by name; default is every one that has a replay.
-
-    Yields:
-      Each check as soon as it is done.
     """
     yield host_checks.check_devices(machine)
     yield host_checks.check_versions(machine)
