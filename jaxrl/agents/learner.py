@@ -100,12 +100,8 @@ def update_once(
 ) -> tuple[AgentState, Metrics]:
     """Takes the gradient step of an update that has one; returns its sums with norm and rate.
 
-    Args:
-      learner: the agent's.
-      state: before the update; `train_state` is the optimizer's state.
-      trajectory: [T, E], the batch's source.
-      objective: as `descend` takes it.
-      batch: arrays [B, ...].
+    The state's `train_state` is the optimizer's; the batch [B, ...] comes from the trajectory
+    [T, E], and the objective is as `descend` takes it.
     """
     actor, rate = state.actor, learner.learning_rate(state.actor.updates)
     before = Learned(actor.params, state.train_state)
@@ -170,12 +166,7 @@ def target_interval(plan: Plan, steps: int) -> int:
 
 
 def copy_target(state: AgentState, every: int) -> AgentState:
-    """Copies the parameters into the target network in each `every`-th update.
-
-    Args:
-      state: whose `train_state` has `target_params`.
-      every: updates between two copies; the first falls on update 0.
-    """
+    """Copies the parameters into `train_state.target_params` in each `every`-th update, from 0."""
     target_params = optax.periodic_update(
         state.actor.params, state.train_state.target_params, state.actor.updates, every
     )

@@ -13,11 +13,9 @@ from jaxrl.analysis.drawing import COLORS, GRAY, legend_beside, line_style, new_
 def draw_throughput(
     axes: Sequence["matplotlib.axes.Axes"], rates: dict[int, dict[str, float]]
 ) -> None:
-    """Draws steps per second of each load into two axes: in total, and per environment.
+    """Draws steps per second into two axes: of all environments, and of each.
 
-    Args:
-      axes: two.
-      rates: number of environments -> load -> agent steps per second.
+    `rates` maps numbers of environments to loads to agent steps per second.
     """
     import matplotlib.ticker
 
@@ -44,13 +42,7 @@ def draw_throughput(
 
 
 def throughput(rates: dict[int, dict[str, float]], target: Path, title: str) -> None:
-    """Writes a PNG of steps per second of each load, in total and per environment (CuLE, figure 2).
-
-    Args:
-      rates: number of environments -> load -> agent steps per second.
-      target: the PNG. Raises `UserError` if it cannot be written.
-      title: names the measurement.
-    """
+    """Writes a PNG of `draw_throughput` (CuLE, figure 2). Raises as `files.writing` does."""
     figure = new_figure(10, 4)
     draw_throughput(figure.subplots(1, 2), rates)
     figure.suptitle(title, fontsize="medium")
@@ -80,10 +72,8 @@ def draw_scaling(
 ) -> None:
     """Draws steps per second against devices into two axes: in total, and as a share of the ideal.
 
-    Args:
-      axes: two.
-      rates: label -> number of devices -> agent steps per second. Each label needs a rate of 1
-        device: the ideal is its multiple.
+    `rates` maps labels to numbers of devices to agent steps per second. Each label needs a rate of
+    1 device: the ideal is its multiple.
     """
     for number, (label, by_devices) in enumerate(rates.items()):
         devices = sorted(by_devices)

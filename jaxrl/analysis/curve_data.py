@@ -75,11 +75,9 @@ def time_to_score(run_dirs: Iterable[Path], scores: Sequence[float]) -> "pandas.
     table = []
     for run_dir in run_dirs:
         rows = metrics.read(run_dir)
-        early = metrics.covers_first_games(rows, settings_by_key(run_dir))
-        marked = zip(rows, early, strict=True)
-        fair = [row for row, first in marked if row["return_mean"] is not None and not first]
+        means = metrics.fair_means(rows, settings_by_key(run_dir))
         for score in scores:
-            reached = next((row for row in fair if row["return_mean"] >= score), None)
+            reached = metrics.first_reaching(rows, means, score)
             when = (reached["step"], reached["frames"], reached["seconds"] / 60) if reached else ()
             table.append([run_dir.name, score, *(when or (None, None, None))])
     columns = ["run", "score", "step", "frames", "minutes"]

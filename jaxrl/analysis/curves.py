@@ -8,7 +8,7 @@ number of lines, and the label of the axis then shows it.
 import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,26 @@ BANDS = "bands from lowest to highest"  # in a legend that all panels share
 CIRCLES = {label: f"circle: {' '.join(label.split())}" for label in (EARLY, UNKNOWN)}
 
 
+class View(NamedTuple):
+    """What curves are drawn against, and how smooth."""
+
+    axis: Axis
+    smooth: int  # lines that are averaged
+    unit: Unit
+
+    @property
+    def returns_label(self) -> str:
+        """The label of the axis of returns."""
+        smoothed = f",\ntrailing mean of {self.smooth} lines" if self.smooth > 1 else ""
+        return f"return, mean of the last {WINDOW} games{smoothed}"
+
+
+def _view(run_dirs: Iterable[Path], axis: Axis, smooth: int) -> View:
+    """Returns the view whose unit fits the longest of the runs."""
+    ends = [row[axis] for run_dir in run_dirs for row in metrics.read(run_dir)[-1:]]
+    return View(axis, smooth, unit_of(axis, max(ends, default=0.0)))
+
+
 def draw(
     axes: "matplotlib.axes.Axes", run_dirs: list[Path], axis: Axis = "frames", smooth: int = 1
 ) -> None:
@@ -62,8 +82,8 @@ def draw_seeds(
 
     `order` lists labels in the order of their colors; pictures side by side then agree.
     """
-    unit = _common_unit([run_dir for group in groups for run_dir in group.run_dirs], axis)
-    if _draw(axes, groups, axis, smooth, order, unit):
+    view = _view([run_dir for group in groups for run_dir in group.run_dirs], axis, smooth)
+    if _draw(axes, groups, view, order):
         legend_beside(axes)
 
 
@@ -89,28 +109,22 @@ def comparison(
         return _many_games(groups, games, columns[0], smooth)
     figure = new_figure(0.8 + 4.4 * len(columns), 0.4 + max(3.4, 2.7 * len(games)))
     grid = figure.subplots(len(games), len(columns), squeeze=False, sharey="row")
-    units = {axis: _common_unit(run_dirs, axis) for axis in columns}
+    views = [_view(run_dirs, axis, smooth) for axis in columns]
     for row, game in zip(grid, games, strict=True):
         game_groups = [group for group in groups if group.game == game]
-        for axes, axis in zip(row, columns, strict=True):
-            _draw(axes, game_groups, axis, smooth, order, units[axis])
+        for axes, view in zip(row, views, strict=True):
+            _draw(axes, game_groups, view, order)
         for axes in row[1 if len(games) == 1 else 0 :]:
             axes.set_ylabel("")
         row[0].set_title(game, loc="left", fontweight="bold", parse_math=False)
     for axes in grid[:-1].flat:
         axes.set_xlabel("")
     if len(games) > 1:
-        figure.supylabel(_returns_label(smooth), fontsize="medium")
+        figure.supylabel(views[0].returns_label, fontsize="medium")
     if alone:
         _name_run(grid[0, 0], run_dirs[0])
     _legend_of_games(figure, dict(zip(games, grid[:, 0], strict=True)), common)
     return figure
-
-
-def _common_unit(run_dirs: Iterable[Path], axis: Axis) -> Unit:
-    """Returns the unit of an axis that fits the longest of the runs."""
-    ends = [row[axis] for run_dir in run_dirs for row in metrics.read(run_dir)[-1:]]
-    return unit_of(axis, max(ends, default=0.0))
 
 
 def _legend_of_games(
@@ -153,16 +167,16 @@ def _many_games(
     rows = -(-len(games) // COLUMNS)
     figure = new_figure(3 * COLUMNS, 0.6 + 2.1 * rows)
     panels = list(figure.subplots(rows, COLUMNS, squeeze=False).flat)
-    unit = _common_unit([run_dir for group in groups for run_dir in group.run_dirs], axis)
+    view = _view([run_dir for group in groups for run_dir in group.run_dirs], axis, smooth)
     for axes, game in zip(panels, games, strict=False):
-        _draw(axes, [group for group in groups if group.game == game], axis, smooth, order, unit)
+        _draw(axes, [group for group in groups if group.game == game], view, order)
         axes.set_title(game, parse_math=False)
         axes.set(xlabel="", ylabel="")
     for axes in panels[len(games) :]:
         axes.set_axis_off()
     for axes in panels[max(0, len(games) - COLUMNS) : len(games)]:  # a legend is below the figure
-        axes.set_xlabel(unit.label)
-    figure.supylabel(_returns_label(smooth), fontsize="medium")
+        axes.set_xlabel(view.unit.label)
+    figure.supylabel(view.returns_label, fontsize="medium")
     lines = {label: Line2D([], [], **line_style(n)) for n, label in enumerate(order)}
     seeds = any(len(group.run_dirs) > 1 for group in groups)
     legend_below(figure, lines, f"means of seeds, {BANDS}; " * seeds + CIRCLES[EARLY])
@@ -190,22 +204,17 @@ def _name_run(axes: "matplotlib.axes.Axes", run_dir: Path) -> None:
 
 
 def _draw(
-    axes: "matplotlib.axes.Axes",
-    groups: Sequence[RunGroup],
-    axis: Axis,
-    smooth: int,
-    order: Sequence[str],
-    unit: Unit,
+    axes: "matplotlib.axes.Axes", groups: Sequence[RunGroup], view: View, order: Sequence[str]
 ) -> bool:
     """Draws groups into axes with labels, without a legend; returns whether there is a curve."""
     order = list(dict.fromkeys([*order, *(group.label for group in groups)]))
     lines = {group.label: line_style(order.index(group.label)) for group in groups}
     for group in groups:
-        _draw_group(axes, group, axis, smooth, lines[group.label], unit)
+        _draw_group(axes, group, view, lines[group.label])
     colors = {path: lines[group.label]["color"] for group in groups for path in group.run_dirs}
-    _mark_early(axes, colors, axis, smooth, unit)
-    axes.set_xlabel(unit.label)
-    axes.set_ylabel(_returns_label(smooth))
+    _mark_early(axes, colors, view)
+    axes.set_xlabel(view.unit.label)
+    axes.set_ylabel(view.returns_label)
     axes.grid(alpha=0.3)
     if not _has_curve(axes):
         explain(axes, _no_curve_text(list(colors)))
@@ -214,15 +223,10 @@ def _draw(
 
 
 def _draw_group(
-    axes: "matplotlib.axes.Axes",
-    group: RunGroup,
-    axis: Axis,
-    smooth: int,
-    line: dict[str, Any],
-    unit: Unit,
+    axes: "matplotlib.axes.Axes", group: RunGroup, view: View, line: dict[str, Any]
 ) -> None:
     """Draws one curve, or the seeds that have one, their mean and their band."""
-    points = {run_dir: curve(run_dir, axis, smooth, unit) for run_dir in group.run_dirs}
+    points = {run_dir: curve(run_dir, *view) for run_dir in group.run_dirs}
     drawn = [run_dir for run_dir, (x, _) in points.items() if x]
     label = _label(group, len(drawn))
     if len(drawn) < 2:
@@ -233,7 +237,7 @@ def _draw_group(
         x, y = points[run_dir]
         marker = "." if len(x) == 1 else None
         axes.plot(x, y, **line, marker=marker, linewidth=0.7, alpha=0.45)
-    seeds = band(drawn, axis, smooth, unit)
+    seeds = band(drawn, *view)
     if not seeds.x.size:
         axes.plot([], [], label=f"{label},\nwhich have no range in common", **line)
         return
@@ -258,9 +262,7 @@ def _label(group: RunGroup, drawn: int) -> str:
     return f"{group.label}: {'mean of ' * (drawn > 1)}{share} {noun}"
 
 
-def _mark_early(
-    axes: "matplotlib.axes.Axes", colors: dict[Path, Any], axis: Axis, smooth: int, unit: Unit
-) -> None:
+def _mark_early(axes: "matplotlib.axes.Axes", colors: dict[Path, Any], view: View) -> None:
     """Draws a circle at each mean of first games, with one entry in the legend."""
     marks: dict[str, Any] = {"s": 14, "facecolors": "white", "linewidths": 0.8, "zorder": 3}
     any_early, all_known = False, True
@@ -268,7 +270,7 @@ def _mark_early(
         rows, settings = metrics.read(run_dir), settings_by_key(run_dir)
         lines = zip(rows, metrics.covers_first_games(rows, settings), strict=True)
         early = [first for row, first in lines if row["return_mean"] is not None]
-        x, y = (np.asarray(values)[early] for values in curve(run_dir, axis, smooth, unit))
+        x, y = (np.asarray(values)[early] for values in curve(run_dir, *view))
         if any(early):
             axes.scatter(x, y, edgecolors=color, **marks)
             any_early = True
@@ -293,12 +295,6 @@ def _no_curve_text(run_dirs: list[Path]) -> str:
             owner = f" of {run_dir.name}" * (len(run_dirs) > 1)
             lines.append(f"evaluation{owner}: mean score {mean:.1f}")
     return "\n".join(lines)
-
-
-def _returns_label(smooth: int) -> str:
-    """Returns the label of the axis of returns."""
-    smoothed = f",\ntrailing mean of {smooth} lines" if smooth > 1 else ""
-    return f"return, mean of the last {WINDOW} games{smoothed}"
 
 
 def _has_curve(axes: "matplotlib.axes.Axes") -> bool:

@@ -64,13 +64,7 @@ def legend_beside(axes: "matplotlib.axes.Axes", **options: Any) -> "matplotlib.l
 def legend_below(
     figure: "matplotlib.figure.Figure", entries: dict[str, Any], title: str = ""
 ) -> "matplotlib.legend.Legend":
-    """Adds a legend for all axes below them, and makes the figure as much higher.
-
-    Args:
-      figure: with constrained layout.
-      entries: label -> line or marker.
-      title: heading of the legend.
-    """
+    """Adds a legend, of lines or markers by label, below all axes; the figure grows as much."""
     width, height = figure.get_size_inches()
     most = int(CHARACTERS * width) - 8  # characters of a line, beside the marker
     labels = [textwrap.fill(" ".join(label.split()), most) for label in entries]

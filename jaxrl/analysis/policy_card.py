@@ -16,12 +16,9 @@ from jaxrl.runs.files import read_object
 
 
 def card(run_dir: Path, name: str, step: int) -> str:
-    """Returns the card of a run's policy.
+    """Returns the card of a run's policy in the file `name`, which was trained for `step` steps.
 
-    Args:
-      run_dir: the run's directory; evaluations of other steps are left out.
-      name: the policy's file, for the examples.
-      step: agent steps that the policy was trained for.
+    Evaluations of other steps are left out.
     """
     config = load_config(run_dir)
     lines = [

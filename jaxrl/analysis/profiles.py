@@ -17,10 +17,8 @@ THRESHOLDS = 200  # points of a profile
 def draw(scores: dict[str, GameScores], protocol: str, target: Path) -> None:
     """Writes a PNG of the aggregates of each configuration and their performance profiles.
 
-    Args:
-      scores: configuration -> game -> human-normalized scores.
-      protocol: name and conditions of the evaluations' protocol.
-      target: the PNG. Raises `UserError` if it cannot be written, or there is nothing to draw.
+    `scores` are human-normalized, by configuration and game; `protocol` names the evaluations' and
+    its conditions. Raises `UserError` if there are none, and as `files.writing` does.
     """
     if not scores:
         raise UserError("no game has a published human score: there is nothing to draw")

@@ -144,9 +144,7 @@ def compare(first: GameScores, second: GameScores, seed: int = 0) -> Comparison:
 def probability_of_improvement(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:
     """Returns P(X > Y) + P(X = Y) / 2 of two scores of the same game, averaged over games.
 
-    Args:
-      x: scores f[..., n] of each game.
-      y: scores f[..., m] of each game, in the same order.
+    `x` has scores f[..., n] of each game, `y` f[..., m], in the same order.
     """
     games = [
         np.mean((a[..., :, None] > b[..., None, :]) + 0.5 * (a[..., :, None] == b[..., None, :]),

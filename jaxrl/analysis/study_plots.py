@@ -65,14 +65,7 @@ class Scale(NamedTuple):
 
 
 def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Path) -> None:
-    """Draws the value of each trial, and the best so far.
-
-    Args:
-      trials: a search's trials, in their order; the first is the recipe itself.
-      maximize: whether higher values are better.
-      label: of the objective.
-      target: PNG to write.
-    """
+    """Draws the objective `label` of each trial, and the best so far; the first is the recipe."""
     figure = new_figure(8, 4)
     axes: Any = figure.subplots()
     valued = [(trial.number, trial.value) for trial in trials if trial.value is not None]
@@ -102,11 +95,7 @@ def history(trials: Sequence[StudyTrial], maximize: bool, label: str, target: Pa
 def importance(shares: dict[str, Importance], trials: int, label: str, target: Path) -> None:
     """Draws how much each key matters for good values, the most important on top.
 
-    Args:
-      shares: name of a key -> its share, with the interval.
-      trials: with a value, from which the shares are estimated.
-      label: of the objective.
-      target: PNG to write.
+    `trials` had a value, and gave the shares.
     """
     figure = new_figure(8, 1.7 + 0.4 * max(len(shares), 2))
     axes: Any = figure.subplots()

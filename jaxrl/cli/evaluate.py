@@ -15,12 +15,11 @@ from jaxrl.cli.parsing import (
     at_least,
     check_runs,
     check_target,
-    checkpoint_step,
 )
 from jaxrl.errors import StorageError, UserError
 from jaxrl.formatting import games
 from jaxrl.runs import layout
-from jaxrl.runs.checkpoint_files import lacks_checkpoints
+from jaxrl.runs.checkpoint_files import lacks_checkpoints, named
 from jaxrl.runs.paths import expand, is_policy
 
 if TYPE_CHECKING:
@@ -162,8 +161,7 @@ def _played(run_dir: Path, arguments: Evaluate) -> "Evaluation":
     """Plays games with a run."""
     from jaxrl.evaluation import evaluate as evaluation
 
-    chosen = checkpoint_step(run_dir, arguments.checkpoint)
-    config, actor, step = evaluation.load_actor(run_dir, chosen)
+    config, actor, step = evaluation.load_actor(run_dir, named(run_dir, arguments.checkpoint))
     if arguments.epsilon is not None:
         config = evaluation.replace_epsilon(config, arguments.epsilon)
     assert arguments.protocol is not None

@@ -15,9 +15,9 @@ class Games(Listing):
 
 def games(arguments: Games) -> int:
     """Prints the games that can be trained on."""
-    from jaxrl import extensions
     from jaxrl.atari.games import CATCH_GAMES, atari_games, known_games, minimal_actions
     from jaxrl.atari.scores import reference_scores
+    from jaxrl.config import extensions
 
     if arguments.names:
         print("\n".join((*known_games(), *extensions.all_games())))

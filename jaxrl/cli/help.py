@@ -22,11 +22,9 @@ BREAKABLE = str.maketrans({"\N{NON-BREAKING HYPHEN}": "-", "\N{NO-BREAK SPACE}":
 
 
 def page(part: Any, command: str) -> str:
-    """Returns the help of a command.
+    """Returns the help of a command: of its dataclass, or an instance that has the defaults.
 
-    Args:
-      part: its dataclass, whose `first_options` come first, or an instance that has the defaults.
-      command: its name.
+    Its `first_options` come first.
     """
     width = max(shutil.get_terminal_size().columns, NARROWEST)
     listed = list(options_of(part))

@@ -37,11 +37,9 @@ def refuse_repeated(kind: type, argv: Sequence[str]) -> None:
 
 
 def sentence(error: Any, options: Sequence[str]) -> str:
-    """Returns the sentence about one of tyro's errors, which are known by the class's name.
+    """Returns the sentence about an error of tyro's hook, whose private class is known by its name.
 
-    Args:
-      error: an event of tyro's hook; its classes are private.
-      options: the command's, as they are typed.
+    `options` are the command's, as they are typed.
     """
     match type(error).__name__:
         case "UnrecognizedArgs":

@@ -51,9 +51,7 @@ def missing_devices(error: BaseException) -> UserError | None:
 def run_together(launch: Launch, work: Callable[[bool], int]) -> int:
     """Joins the processes that train together, runs `work` in each, and returns its exit status.
 
-    Args:
-      launch: how this process finds the others.
-      work: takes whether this process is alone, and returns the exit status.
+    `work` takes whether this process is alone.
     """
     from jaxrl.runtime import processes
 

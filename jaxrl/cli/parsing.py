@@ -159,11 +159,7 @@ def _config_file(argv: Sequence[str]) -> Path | None:
 def _read(kind: Any, command: str, argv: Sequence[str], default: Any = None) -> Any:
     """Calls tyro, and raises `UserError` where it would draw a box.
 
-    Args:
-      kind: the command's dataclass.
-      command: with its configuration, for messages.
-      argv: the command line.
-      default: an instance whose values are the defaults; None for those of the dataclass.
+    `command` has its configuration, for messages; `default` is an instance with the defaults.
     """
     part = kind if default is None else default
     if not set(FLAGS).isdisjoint(argv):
@@ -216,13 +212,6 @@ def check_target(target: Path, suffixes: tuple[str, ...]) -> None:
         if error.errno in STORAGE_ERRORS:  # no mistake of the user
             raise
         raise UserError(f"'{target.parent}' may not be written: write elsewhere") from None
-
-
-def checkpoint_step(run_dir: Path, word: str | None) -> int | None:
-    """Returns the agent step that --checkpoint names; None for the newest. Raises `UserError`."""
-    from jaxrl.runs import checkpoint_files
-
-    return checkpoint_files.named(run_dir, word)
 
 
 def check_runs(run_dirs: Sequence[Path], command: str, least: int = 1) -> list[Path]:

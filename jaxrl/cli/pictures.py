@@ -15,10 +15,10 @@ from jaxrl.cli.parsing import (
     at_least,
     check_runs,
     check_target,
-    checkpoint_step,
 )
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
+from jaxrl.runs.checkpoint_files import named
 from jaxrl.runs.metrics import lacks_lines
 from jaxrl.runs.paths import is_policy, run_dir_of, select
 
@@ -62,7 +62,7 @@ def play(arguments: Play) -> int:
     of_policy = Path(f"{run_dir.name}.mp4") if run_dir != arguments.run else None
     target = arguments.output or of_policy or run_dir / layout.VIDEO
     check_target(target, (".mp4", ".gif"))
-    config, actor, step = load_actor(run_dir, checkpoint_step(run_dir, arguments.checkpoint))
+    config, actor, step = load_actor(run_dir, named(run_dir, arguments.checkpoint))
     protocol = arguments.protocol or protocol_of(config)
     score, length, over = record(
         config,

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import tyro
 
-from jaxrl.cli.parsing import Listing, RunDir, check_runs, check_target, checkpoint_step
+from jaxrl.cli.parsing import Listing, RunDir, check_runs, check_target
 from jaxrl.errors import UserError
 from jaxrl.formatting import shell_word
 from jaxrl.policies import SUFFIX, policies
+from jaxrl.runs.checkpoint_files import named
 from jaxrl.runs.paths import run_dir_of
 
 Target = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY.safetensors")]
@@ -47,7 +48,7 @@ def export(arguments: Export) -> int:
     from jaxrl.runs import evaluation_record, policy_file
     from jaxrl.runs.files import writing
 
-    policy = load_policy(run_dir, checkpoint_step(run_dir, arguments.checkpoint))
+    policy = load_policy(run_dir, named(run_dir, arguments.checkpoint))
     with writing(card) as temporary:  # neither is there without the other
         temporary.write_text(policy_card.card(run_dir, target.name, policy.step), encoding="utf-8")
         policy_file.write(target, run_dir, policy.actor, policy.step)

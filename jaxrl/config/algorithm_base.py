@@ -106,12 +106,9 @@ class AlgorithmConfig:
         return False
 
     def memory_refused(self, need: str, free: str, fits: int) -> UserError:
-        """Returns the error of a memory that needs more than is free.
+        """Returns the error of a memory that needs more than is free, where `fits` are transitions.
 
-        Args:
-          need: gigabytes and where they lie, for the message.
-          free: gigabytes, for the message.
-          fits: transitions for which there is room.
+        `need` and `free` are gigabytes, as the message has them.
         """
         return UserError(
             f"the agent's memory needs {need}, and {free} are free: {fits:,} transitions would fit"

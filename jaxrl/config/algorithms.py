@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-from jaxrl import extensions
+from jaxrl.config import extensions
 from jaxrl.config.algorithm_base import AlgorithmConfig
 from jaxrl.errors import UserError
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from jaxrl import extensions
+from jaxrl.config import extensions
 from jaxrl.errors import UserError
 
 

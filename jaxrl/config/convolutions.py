@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from jaxrl import extensions
+from jaxrl.config import extensions
 from jaxrl.config.network import NetworkConfig
 
 

@@ -9,12 +9,7 @@ USABLE = 0.9  # share of the free memory; the rest is for networks and batches
 
 
 def transition_bytes(frame_shape: tuple[int, int], state: float = 0.0) -> float:
-    """Returns the bytes of one transition.
-
-    Args:
-      frame_shape: pixels, height x width.
-      state: numbers of the recurrent state that are stored for each transition, if any are.
-    """
+    """Returns the bytes of a transition with `state` numbers of the recurrent state, if any."""
     recall = RECALL + STATE_NUMBER * state if state else 0
     return frame_shape[0] * frame_shape[1] + BESIDE + recall
 

@@ -2,8 +2,8 @@
 
 from importlib.metadata import EntryPoint, entry_points
 
-from jaxrl import extensions
 from jaxrl.atari.games import known_games
+from jaxrl.config import extensions
 from jaxrl.config.algorithms import SHIPPED
 from jaxrl.config.network import TORSOS
 from jaxrl.config.schema import Config

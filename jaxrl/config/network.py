@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 
-from jaxrl import extensions
+from jaxrl.config import extensions
 from jaxrl.config.bounds import Count, CountOrZero, Names, Positive
 
 TORSOS = Names(("nips", "nature", "gamma", "hadamax", "gamma_hadamax", "impala"), extensions.TORSOS)

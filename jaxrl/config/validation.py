@@ -2,9 +2,8 @@
 
 import typing
 
-from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, known_games
-from jaxrl.config import bounds
+from jaxrl.config import bounds, extensions
 from jaxrl.config.algorithm_base import divisors
 from jaxrl.config.algorithms import that
 from jaxrl.config.convolutions import (
@@ -107,12 +106,11 @@ def _check_engine(config: Config) -> None:
         near = nearest(engine, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"must be one of {', '.join(known)}"
         raise UserError(f"env.engine = {engine}: {hint}")
-    plays = game in extensions.games(engine) if engine in others else game in known_games()
-    if not plays and engine != "auto":
-        raise UserError(f"env.engine = {engine}: does not play {game}; leave it at auto")
     if engine in others:
-        return
-    if engine != "auto" and (engine == "catch") != (game in CATCH_GAMES):
+        plays = game in extensions.games(engine)
+    else:
+        plays = game in known_games() and (engine == "catch") == (game in CATCH_GAMES)
+    if not plays and engine != "auto":
         raise UserError(f"env.engine = {engine}: does not play {game}; leave it at auto")
 
 

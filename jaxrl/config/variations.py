@@ -16,15 +16,10 @@ UNSAFE = re.compile(r"[^\w.+-]")  # in names of files
 
 
 def check_key(config: Config, key: str, where: str, elsewhere: dict[str, str]) -> None:
-    """Refuses a key that the configuration does not have, or that is given otherwise.
+    """Refuses a dotted key that the configuration does not have, or that is given otherwise.
 
-    Args:
-      config: a configuration of the algorithm whose keys are meant.
-      key: dotted, as in TOML.
-      where: the user wrote it, for the message.
-      elsewhere: keys that may not vary, each with the way to give it.
-
-    Raises `UserError`.
+    `elsewhere` has keys that may not vary, each with the way to give it. Raises `UserError`, which
+    begins with `where` the user wrote the key.
     """
     if key in elsewhere:
         raise UserError(f"{where}: {key} cannot vary here: {elsewhere[key]}")

@@ -114,13 +114,8 @@ def _start(
     """Starts a game in each environment and plays up to `max_steps` random steps in it.
 
     Each environment plays a separate random number of steps, so their games end at different times.
-
-    Args:
-      rules: the game's.
-      numbers: i64[E], of the environments among all of their run.
-      seeds: u32[E], seed of environment 0 of each environment's run.
-      max_steps: most random steps.
-      frame_shape: pixels of a frame.
+    `numbers` i64[E] are those among all environments of a run, `seeds` u32[E] those of its
+    environment 0.
     """
     roots = jax.vmap(jax.random.fold_in)(jax.vmap(jax.random.key)(seeds), numbers)
     split = jax.vmap(lambda root: jax.random.split(root, 3))(roots)

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from jaxrl import extensions
 from jaxrl.atari.games import CATCH_GAMES, atari_games
+from jaxrl.config import extensions
 from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config, EnvConfig
 from jaxrl.config.variations import shown
@@ -39,12 +39,8 @@ def make_engine(
 def make_engines(plan: Plan, num_local_devices: int = 1, members: int = 1) -> tuple[EnvEngine, ...]:
     """Returns one engine for each of `parallel.groups`, which share a device's environments.
 
-    An engine holds as many for each of the `members` of a population.
-
-    Args:
-      plan: whose `env` is that of `choose_engine`.
-      num_local_devices: devices of this process.
-      members: runs that train together.
+    An engine holds as many for each of the `members` of a population. The plan's `env` is that of
+    `choose_engine`.
     """
     groups = plan.config.parallel.groups
     num_envs = members * plan.envs_per_device // groups

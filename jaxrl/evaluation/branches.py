@@ -89,15 +89,10 @@ class _Branch(NamedTuple):
 
 
 def start(config: Config, actor: ActorState, protocol: str, seed: int = 0) -> tuple[Player, Moment]:
-    """Starts a game, and returns its player and its first decision.
+    """Starts a game by a protocol, and returns its player and its first decision.
 
-    Args:
-      config: configuration of the run that trained the policy.
-      actor: the trained policy.
-      protocol: a name of `evaluation_record.PROTOCOLS`.
-      seed: seed of the game and the actions.
-
-    Raises `UserError` if the engine cannot save its games.
+    `config` is that of the run that trained the policy. Raises `UserError` if the engine cannot
+    save its games.
     """
     check_protocol(protocol)
     setup = set_up(config, protocol, 1)

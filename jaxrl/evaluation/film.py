@@ -23,12 +23,8 @@ TO_MP4 = ("-vcodec", "libx264", "-pix_fmt", "yuv420p", "-crf", "25", "-f", "mp4"
 def write(target: Path, pictures: Iterable[np.ndarray], speed: float) -> None:
     """Writes a GIF that repeats, or an mp4, by the suffix; each picture as soon as it is drawn.
 
-    Args:
-      target: the mp4 or GIF.
-      pictures: u8[H, W, 3], at least one, all of the same even sides.
-      speed: pictures per second.
-
-    Raises as `files.writing` does, and `StorageError` where the encoder fails.
+    There is at least one picture u8[H, W, 3], all have the same even sides, and `speed` of them
+    fill a second. Raises as `files.writing` does, and `StorageError` where the encoder fails.
     """
     with writing(target) as temporary:
         if target.suffix == ".gif":

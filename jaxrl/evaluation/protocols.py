@@ -125,9 +125,7 @@ class GameRow(NamedTuple):
 
 def newest_row(state: RolloutState) -> GameRow:
     """Waits for environment 0, and returns the row that its last step led to."""
-    timestep = state.timestep
-    fields = (timestep.score, timestep.terminated, timestep.truncated, timestep.game_over,
-              timestep.reset)  # fmt: skip
+    fields = (getattr(state.timestep, name) for name in GameRow._fields)
     return GameRow(*(np.asarray(field)[0].item() for field in fields))
 
 

@@ -173,11 +173,7 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Returns the agent steps per second of every load, in each repeat.
 
-    Args:
-      loads: loads to time, by name.
-      seconds: duration of one repeat of one load, about.
-      repeats: repeats of every load, after a warm-up.
-      show: called with the name of each load that is timed.
+    A repeat of a load takes `seconds`, about, and follows a warm-up; `show` gets a line for each.
     """
     counts: dict[str, int] = {}
     for name, load in loads.items():
@@ -205,16 +201,9 @@ def measure(
     profile: Path | None = None,
     only: Sequence[str] = LOADS,
 ) -> dict[str, Rate]:
-    """Times every load.
+    """Times the loads of `only` as `take_turns` does; Catch has no `loop`.
 
-    Args:
-      config: configuration to play and to train.
-      seconds: duration of one repeat of one load, about.
-      repeats: repeats of every load, after a warm-up.
-      display: shows the progress.
-      profile: directory for a trace of one more repeat of `training`, by JAX's profiler.
-      only: the loads to time; Catch has no `loop`.
-
+    JAX's profiler writes a trace of one more repeat of `training` into the directory `profile`.
     Raises `UserError` where a device runs out of memory.
     """
     plan = prepare(config)

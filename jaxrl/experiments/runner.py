@@ -116,13 +116,7 @@ class Turn(NamedTuple):
 def turns(
     entries: Mapping[str, T], display: "Display", stop: SignalRelay
 ) -> Iterator[tuple[Turn, T]]:
-    """Yields each entry of a plan with its turn, in order, until a signal comes.
-
-    Args:
-      entries: by the names that are printed.
-      display: prints the lines.
-      stop: relay that knows of a signal.
-    """
+    """Yields each entry of a plan with its turn, in order, until a signal comes."""
     for number, (name, entry) in enumerate(entries.items(), start=1):
         if stop.signal is not None:
             return
@@ -156,10 +150,7 @@ def command(member: Member) -> list[str]:
 def train(member: Member, stop: SignalRelay, look: Callable[[], None] | None = None) -> int:
     """Trains a member to its end and returns its exit status, as a shell has it.
 
-    Args:
-      member: to train; tried again where its emulators were lost.
-      stop: relay of signals to its process.
-      look: called about once a second meanwhile.
+    It is tried again where its emulators were lost; `look` is called about once a second.
     """
     for _ in range(1 + RETRIES):
         status = _process(member, stop, look)

@@ -39,11 +39,9 @@ NOTHING = Traffic(0.0, 0.0)
 
 
 def traffic(program: str, gradient_steps: int = 1) -> Traffic:
-    """Reads the collectives of one update out of a compiled program, with all its loops' rounds.
+    """Reads the collectives of one update out of HLO text, whose outermost loop is over updates.
 
-    Args:
-      program: HLO text (`compiled.as_text()`), whose outermost loop is over updates.
-      gradient_steps: rounds of inner loops whose number the compiler does not know.
+    All rounds of loops count: `gradient_steps` where the compiler does not know their number.
     """
     bodies: dict[str, list[str]] = {}
     entry, name = "", ""

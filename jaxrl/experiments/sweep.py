@@ -27,13 +27,9 @@ Row = dict[str, Any]  # the object of one member in sweep.json
 
 
 def run(members: list[Member], root: Path, display: "Display", stop: SignalRelay) -> list[Row]:
-    """Trains the members that are not done, one after another; returns the rows of sweep.json.
+    """Trains the members that are not done, in their order; returns the rows of sweep.json.
 
-    Args:
-      members: in their order.
-      root: directory of the sweep; sweep.json in it is rewritten after every member.
-      display: shows each member.
-      stop: relay of signals, which end it early.
+    That file, in the sweep's directory `root`, is rewritten after every member.
     """
     for member in members:
         if is_locked(member.run_dir):  # a killed sweep's member takes a moment to save
@@ -88,12 +84,9 @@ def _rest(rows: Collection[Row]) -> str:
 
 
 def describe(member: Member, status: str, exit_status: int | None = None) -> Row:
-    """Returns the object of a member in sweep.json.
+    """Returns the object of a member in sweep.json; its exit status if this sweep trained it.
 
-    Args:
-      member: a member of the sweep.
-      status: new, begun, done, failed or stopped.
-      exit_status: that its process ended with; None where this sweep started none.
+    Its status is new, begun, done, failed or stopped.
     """
     from jaxrl.runs import evaluation_record
 

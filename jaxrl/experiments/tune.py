@@ -91,13 +91,8 @@ def search(
 ) -> Config:
     """Returns the configuration whose knobs train fastest.
 
-    Args:
-      config: configuration that the first candidate is compared with.
-      knobs: names in KNOBS, tried in this order.
-      seconds: duration of one repeat of one candidate, about.
-      repeats: repeats of each candidate, in turns with the best so far.
-      report: called with every trial.
-      display: shows the progress.
+    The knobs of KNOBS are tried in their order, each candidate in turns of `seconds` with the best
+    so far, which is `config` at first. `report` is called with every trial.
     """
     with display.busy("start: starting and compiling"):
         best = bench.make_load(bench.prepare(config), "training")
@@ -136,10 +131,7 @@ def search(
 def summarize(config: Config, knobs: Sequence[str], trials: Sequence[Trial]) -> list[str]:
     """Returns a line for each knob: the value that is the best, and by how much it is faster.
 
-    Args:
-      config: the first configuration.
-      knobs: names in KNOBS.
-      trials: all reported trials, also those of a search that was stopped.
+    `config` is the first configuration; the search of the trials may have been stopped.
     """
     return [
         _outcome(knob, value_of(config, KNOBS[knob]), [t for t in trials if t.knob == knob])

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl import extensions
+from jaxrl.config import extensions
 from jaxrl.config.convolutions import (
     CONVOLUTIONS,
     HADAMAX,
@@ -159,10 +159,7 @@ def foreign_features(config: NetworkConfig, x: jax.Array) -> jax.Array:
 def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int], planes: int = 1) -> None:
     """Raises `UserError` if another package's torso cannot be trained; computes nothing.
 
-    Args:
-      config: the network's.
-      image_shape: height, width and number of the frames that the agent sees at once.
-      planes: planes of a frame, as `EnvSpec` has them.
+    `image_shape` is the height, width and number of the frames that the agent sees at once.
     """
     if config.torso in TORSOS.builtin:
         return

@@ -44,7 +44,7 @@ class Learners(NamedTuple):
 def make_learners(plan: Plan, agent: Agent) -> Learners:
     """Makes the configured learners; `agent` is made for the environments of one learner."""
     if not plan.config.parallel.sync_every:
-        return Learners(agent, _same, lambda _, after: after, _same, updates_between_merges=1)
+        return unmerged(agent)
     count = plan.num_learners // plan.num_devices
     return Learners(
         agent=_joint_agent(agent, count),
@@ -55,8 +55,13 @@ def make_learners(plan: Plan, agent: Agent) -> Learners:
     )
 
 
-def _same(value: Any) -> Any:
-    return value
+def unmerged(agent: Agent) -> Learners:
+    """Returns an agent as one learner for all devices, or as learners that stay apart."""
+
+    def same(value: Any) -> Any:
+        return value
+
+    return Learners(agent, same, lambda _, after: after, same, updates_between_merges=1)
 
 
 def _spread(count: int, state: AgentState) -> AgentState:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from jaxrl.program.async_learners import Learners, split_envs
+from jaxrl.program.async_learners import Learners, split_envs, unmerged
 from jaxrl.runtime.mesh import REPLICATED, SHARDED, map_over_devices, put
 from jaxrl.types import AXIS, ActorState, Agent, AgentState, LoopState, Metrics, PyTree, Trajectory
 
@@ -42,11 +42,7 @@ def make_members(agent: Agent, count: int) -> Learners:
         update=partial(_update, agent, count),
         interrupt=partial(_interrupt, agent, count),
     )
-    return Learners(joint, _same, lambda _, after: after, _same, updates_between_merges=1)
-
-
-def _same(value: Any) -> Any:
-    return value
+    return unmerged(joint)
 
 
 # --- trees of members -----------------------------------------------------------------------------

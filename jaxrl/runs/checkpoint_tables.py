@@ -69,10 +69,6 @@ def unflatten(template: PyTree, table: dict[str, jax.Array]) -> PyTree:
     return jax.tree_util.tree_map_with_path(find, template)
 
 
-def _whole(table: dict[str, PyTree]) -> ocp.args.CheckpointArgs:
-    return ocp.args.StandardRestore(table)
-
-
 def _part(table: dict[str, PyTree]) -> ocp.args.CheckpointArgs:
     """Reads the arrays of the table, which may be some of those in the checkpoint."""
 
@@ -92,7 +88,8 @@ def restore(
     Raises `UserError` if the checkpoint has other arrays than the templates.
     """
     arguments = {
-        name: (_part if name in parts else _whole)(flatten(tree)) for name, tree in tables.items()
+        name: (_part if name in parts else ocp.args.StandardRestore)(flatten(tree))
+        for name, tree in tables.items()
     }
     options = ocp.CheckpointManagerOptions(read_only=True, lightweight_initialize=True)
     with (

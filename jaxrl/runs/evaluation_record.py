@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl import extensions
 from jaxrl.atari.games import atari_games, known_games
 from jaxrl.atari.scores import human_normalized
+from jaxrl.config import extensions
 from jaxrl.config.schema import Config
 from jaxrl.errors import StorageError, UserError
 from jaxrl.formatting import fault, games, shell_word

@@ -75,12 +75,9 @@ def hold_lock(run_dir: Path, option: str = "--run-dir") -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_directory(directory: Path, option: str, parts: Sequence[str] = ()) -> Iterator[None]:
-    """Makes a directory with its parts, and holds its lock. Raises `UserError`.
+    """Makes the directory of a sweep, a search or a suite with its parts, and holds its lock.
 
-    Args:
-      directory: a sweep's, a search's or a suite's.
-      option: the command's option that chooses another directory.
-      parts: directories within it.
+    Raises `UserError`; `option` chooses another directory.
     """
     with contextlib.ExitStack() as lock:
         try:

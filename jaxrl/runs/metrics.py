@@ -37,11 +37,8 @@ def covers_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> 
 
     Games began together where the row's `new_games` is 1. Rows of older versions lack it: there
     they did with every session, whose first row has `compile_seconds`, except Catch's, because no
-    other games could be saved.
-
-    Args:
-      rows: the rows of metrics.jsonl.
-      settings: the run's, by key; without a number of environments all rows count as early.
+    other games could be saved. Where the settings have no number of environments, every row counts
+    as early.
     """
     num_envs, restarted = num_envs_in(settings), settings.get("game") not in CATCH_GAMES
     if num_envs is None:
@@ -53,6 +50,23 @@ def covers_first_games(rows: list[dict[str, Any]], settings: dict[str, Any]) -> 
         ended = int(row.get("episodes") or 0)
         early.append(ended - before < games_needed(num_envs))
     return early
+
+
+def fair_means(rows: list[dict[str, Any]], settings: dict[str, Any]) -> list[float | None]:
+    """Returns the mean return of each row; None also where it covers first games.
+
+    Those favor short games, the more the more environments there are.
+    """
+    early = covers_first_games(rows, settings)
+    return [None if first else row["return_mean"] for row, first in zip(rows, early, strict=True)]
+
+
+def first_reaching(
+    rows: list[dict[str, Any]], means: list[float | None], score: float
+) -> dict[str, Any] | None:
+    """Returns the first row whose mean is at or above a score; None if there is none."""
+    pairs = zip(rows, means, strict=True)
+    return next((row for row, mean in pairs if mean is not None and mean >= score), None)
 
 
 def read(run_dir: Path) -> list[dict[str, Any]]:
@@ -135,8 +149,6 @@ def make_row(values: dict[str, Any]) -> Row:
 
 def open_sink(run_dir: Path, rows: list[Row], say: Callable[[str], None]) -> RowFile:
     """Returns metrics.jsonl as a sink, which begins with the given rows."""
-    return RowFile(run_dir / layout.METRICS, rows, _line, say)
-
-
-def _line(row: Row) -> bytes:
-    return (json.dumps(row) + "\n").encode()
+    return RowFile(
+        run_dir / layout.METRICS, rows, lambda row: (json.dumps(row) + "\n").encode(), say
+    )

@@ -38,15 +38,10 @@ TEXTS = [layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.EVALUATION, *E
 
 
 def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
-    """Writes the policy of a run to a file, whole or not at all.
+    """Writes the policy of a run, trained for `step` agent steps, to a file, whole or not at all.
 
-    Args:
-      target: file to write, which must not exist.
-      run_dir: the run's directory; evaluations of other steps than `step` are left out.
-      actor: the policy.
-      step: agent steps that it was trained for.
-
-    Raises `UserError` if the file exists, and as `files.writing` does.
+    Evaluations of other steps are left out. Raises `UserError` if the file exists, and as
+    `files.writing` does.
     """
     if target.exists():
         raise UserError(f"'{target}' exists: choose another name")
@@ -124,6 +119,10 @@ def _damaged(path: Path, wrong: str) -> DamagedError:
     return DamagedError(f"the policy '{path}' is damaged ({wrong}): take another copy of it")
 
 
+def _unfit(path: Path, wrong: str) -> UserError:
+    return UserError(f"'{path}' does not fit its configuration: {wrong}")
+
+
 def _arrays(file: Any) -> dict[str, np.ndarray]:
     """Reads all arrays. Raises `ValueError` for one of a type that NumPy does not have."""
     try:
@@ -142,15 +141,13 @@ def restore(path: Path, template: PyTree) -> tuple[PyTree, int]:
         table = {}
         for name, leaf in checkpoint_tables.flatten(template).items():
             if name not in names:
-                raise UserError(f"'{path}' does not fit its configuration: it has no '{name}'")
-            piece = file.get_slice(name)
-            if tuple(piece.get_shape()) != leaf.shape:
-                raise UserError(f"'{path}' does not fit its configuration: '{name}' has shape "
-                                f"{tuple(piece.get_shape())}, not {leaf.shape}")  # fmt: skip
+                raise _unfit(path, f"it has no '{name}'")
+            shape = tuple(file.get_slice(name).get_shape())  # before the array is read
+            if shape != leaf.shape:
+                raise _unfit(path, f"'{name}' has shape {shape}, not {leaf.shape}")
             array = file.get_tensor(name)
             if array.dtype != leaf.dtype:
-                raise UserError(f"'{path}' does not fit its configuration: '{name}' is "
-                                f"{array.dtype}, not {leaf.dtype}")  # fmt: skip
+                raise _unfit(path, f"'{name}' is {array.dtype}, not {leaf.dtype}")
             table[name] = jax.device_put(array, leaf.sharding)
         return checkpoint_tables.unflatten(template, table), int(texts["step"])
 

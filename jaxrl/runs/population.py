@@ -18,12 +18,9 @@ from jaxrl.runs.files import replace_text
 
 
 def configs_of(config: Config, seeds: Sequence[int], root: Path) -> tuple[Config, ...]:
-    """Returns the configuration of each member. Raises `UserError` where they cannot be one.
+    """Returns the configuration of each member, in the population's directory `root`.
 
-    Args:
-      config: configuration of all members, with the default seed.
-      seeds: the members' seeds.
-      root: directory of the population.
+    That of all members has the default seed. Raises `UserError` where they cannot train together.
     """
     if len(seeds) < 2:
         raise UserError(f"--seeds {' '.join(map(str, seeds))}: must be two or more: one seed is "

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+from jaxrl.config.extensions import SINKS, package_of
 from jaxrl.config.schema import Config
 from jaxrl.errors import RunError, StorageError, first_line
-from jaxrl.extensions import SINKS, package_of
 from jaxrl.runs.files import replacing
 
 Row = dict[str, Any]  # values by key; None where a number is missing or not finite

@@ -31,13 +31,8 @@ def run(
 ) -> tuple[LoopState, Progress]:
     """Trains until the last update or a signal, and saves before it returns.
 
-    Args:
-      sessions: one, or one for each member of a population.
-      compiled: the program.
-      state: the complete state of training.
-      begun: the progress of each session's run.
-      compile_seconds: that compiling took.
-      new_games: whether all games begin with this session, so that the first to end are short.
+    There is a session, and the progress with which it has begun, for each member of a population.
+    With `new_games` all games begin with this session, so that the first to end are short.
     """
     session, before = sessions[0], begun[0]
     members = [

@@ -72,15 +72,10 @@ class Member:
         games: EpisodeSummary,
         means: dict[str, float | None],
     ) -> None:
-        """Takes over the figures after a compiled call.
+        """Takes over the figures after a compiled call; `seconds` are those of this session.
 
-        Args:
-          updates: done so far.
-          seconds: of training in this session.
-          games: that the state counts.
-          means: of the metrics since the last line of the log.
-
-        Raises `NotFiniteError` if a loss is not finite.
+        `games` are those that the state counts, `means` those of the metrics since the last line of
+        the log. Raises `NotFiniteError` if a loss is not finite.
         """
         step = updates * self.session.program.steps_per_update
         check_finite(self.session, nonfinite.lost(means), step)
@@ -105,14 +100,9 @@ class Member:
     def write_line(self, agent: AgentState, rate: float, updates: int) -> None:
         """Checks the agent, evaluates it if that is due, and writes a line of the log.
 
-        Where a signal ends the evaluation, the line stays owed: a resumed session writes it.
-
-        Args:
-          agent: of the run.
-          rate: agent steps per second since the last line.
-          updates: since the last line.
-
-        Raises `NotFiniteError` if an array is not finite, or nothing was learned.
+        `rate` counts agent steps per second, and `updates` are those since the last line. Where a
+        signal ends the evaluation, the line stays owed: a resumed session writes it. Raises
+        `NotFiniteError` if an array is not finite, or nothing was learned.
         """
         progress, step = self.progress, self.progress.step
         _check_learned(self.session, self._means, updates, step)
@@ -147,13 +137,7 @@ class Member:
 
 
 def check_finite(session: TrainingSession, faults: list[str], step: int) -> None:
-    """Raises `NotFiniteError` if anything is not finite.
-
-    Args:
-      session: whose newest checkpoint the message names.
-      faults: from `nonfinite.lost` or `nonfinite.faults`.
-      step: agent steps so far, for the message.
-    """
+    """Raises `NotFiniteError` if there are faults, from `nonfinite.lost` or `nonfinite.faults`."""
     if not faults:
         return
     with contextlib.suppress(StorageError):

@@ -9,46 +9,33 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from jaxrl.config.algorithm_base import AlgorithmConfig
-from jaxrl.config.memory import USABLE, saves_memory, transition_bytes
+from jaxrl.config.memory import USABLE, bytes_per_transition, memory_bytes, saves_memory
 from jaxrl.config.plan import Plan
+from jaxrl.config.schema import Config
 from jaxrl.errors import UserError
 from jaxrl.runtime.mesh import free_device_memory, free_host_memory, num_local_devices
-from jaxrl.types import FRAME_SHAPE
 
 # Bytes of one environment by engine; Pong, EnvPool 1.2.5.
 EMULATOR_BYTES = {"envpool": 4_400_000, "atari2600": 50_000, "catch": 0}
 
 
 def check_fits(
-    agent: AlgorithmConfig,
-    *,
-    num_envs: int,
-    free_bytes: int | float,
-    share: float,
-    copies: int = 1,
-    where: str = "",
-    frame_shape: tuple[int, int] = FRAME_SHAPE,
-    core_size: int = 0,
+    config: Config, *, free_bytes: int | float, share: float, copies: int = 1, where: str = ""
 ) -> None:
     """Raises `UserError`, with a size that fits, if an agent's memory needs more than is free.
 
     Args:
-      agent: the algorithm's settings.
-      num_envs: environments over all devices.
+      config: with the algorithm's settings and the number of environments.
       free_bytes: free memory of the host or the device that holds the transitions.
       share: fraction of all devices' transitions that it holds.
       copies: copies of the transitions, 2 where a checkpoint passes through the same memory.
       where: the place's name, for the message.
-      frame_shape: height and width of a frame in pixels.
-      core_size: numbers of a recurrent core's state; 0 without one.
     """
-    state = core_size * agent.states_per_transition
-    transition, capacity = transition_bytes(frame_shape, state), agent.remembered(num_envs)
-    fits = int(USABLE * free_bytes / (transition * copies * share))
-    if capacity > fits:
-        need = f"{copies * capacity * share * transition / 1e9:.1f} GB{where and ' ' + where}"
-        raise agent.memory_refused(need, f"{free_bytes / 1e9:.1f} GB", fits)
+    need = copies * share * memory_bytes(config)
+    if need > USABLE * free_bytes:
+        fits = int(USABLE * free_bytes / (copies * share * bytes_per_transition(config)))
+        needed = f"{need / 1e9:.1f} GB{where and ' ' + where}"
+        raise config.agent.memory_refused(needed, f"{free_bytes / 1e9:.1f} GB", fits)
 
 
 def _on_cpu(mesh: Mesh) -> bool:
@@ -133,16 +120,9 @@ def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
     """
     _check_play(plan, mesh, members)
     config = plan.config
-    agent, num_envs = config.agent, config.num_envs
-    if not agent.remembered(num_envs):
+    if not memory_bytes(config):
         return
-    check = functools.partial(
-        check_fits,
-        agent,
-        num_envs=num_envs,
-        frame_shape=config.env.frame_shape,
-        core_size=config.network.core_size,
-    )
+    check = functools.partial(check_fits, config)
     keeps = saves_memory(config)
     local = num_local_devices(mesh) / mesh.size
     host = free_host_memory() / members
@@ -156,7 +136,7 @@ def check_memory(plan: Plan, mesh: Mesh, members: int = 1) -> None:
         copies = 1 + (members > 1)  # those of a population are joined by a copy
         each, share = free / members, 1 / mesh.size
         check(free_bytes=each, share=share, copies=copies, where="on each device")
-    elif not agent.remembers_past:
+    elif not config.agent.remembers_past:
         check(free_bytes=host, share=local, where="of host memory")
     if keeps:
         with _hint("or any --checkpoint.no-memory"):

@@ -9,12 +9,7 @@ from jaxrl.training.session import TrainingSession
 
 
 def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
-    """Returns the lines that say what is trained, on which devices, for how long and where to.
-
-    Args:
-      sessions: one, or one for each member of a population.
-      where: directory of the run or the population.
-    """
+    """Returns the lines that say what is trained, on which devices, for how long and where to."""
     session = sessions[0]
     config, total = session.config, session.plan.total_steps
     mesh = session.mesh

@@ -2,7 +2,7 @@
 
 from jax.sharding import Mesh
 
-from jaxrl.config.plan import Plan, resolve
+from jaxrl.config.plan import Plan, resolve, with_learners
 from jaxrl.config.schema import Config
 from jaxrl.envs import check_engine, check_starts_many, choose_engine
 from jaxrl.networks.torsos import check_torso
@@ -15,11 +15,8 @@ from jaxrl.training import memory_budget
 def plan_training(config: Config, members: int = 1) -> tuple[Plan, Mesh]:
     """Returns the plan of a validated configuration, and the devices to train on.
 
-    The emulator is built if it has to be. Raises `UserError` where the run cannot train here.
-
-    Args:
-      config: a run's configuration.
-      members: runs of other seeds that train together, each of the same sizes.
+    `members` runs of different seeds train together, each of the same sizes. The emulator is built
+    if it has to be. Raises `UserError` where the run cannot train here.
     """
     env = choose_engine(config.game, config.env)
     check_engine(config.game, env)
@@ -30,4 +27,5 @@ def plan_training(config: Config, members: int = 1) -> tuple[Plan, Mesh]:
     mesh = make_mesh(config.parallel.num_devices)
     plan = resolve(config, mesh.size, env)
     memory_budget.check_memory(plan, mesh, members)
-    return plan, mesh
+    # What was open is written down, and stays when the run is resumed.
+    return plan.of(with_learners(config, mesh.size)), mesh

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxrl import extensions
+from jaxrl.config import extensions
 from jaxrl.errors import StorageError
 from jaxrl.runs import metrics, tensorboard
 from jaxrl.runs.checkpoint_files import Progress

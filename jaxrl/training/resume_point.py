@@ -76,12 +76,10 @@ def _find_common(
 def choose(
     common: CommonCheckpoint, configs: Sequence[Config], override: tuple[str, ...]
 ) -> ResumePoint:
-    """Returns the checkpoint to continue from. Raises `UserError`.
+    """Returns the checkpoint to continue from, with the runs' configurations.
 
-    Args:
-      common: the runs' checkpoint.
-      configs: the runs' configurations, to go on with.
-      override: keys that may differ from the checkpoint's configuration, as KEY or KEY=VALUE.
+    Raises `UserError` if they differ from the checkpoint's in more than `override` names, as KEY or
+    KEY=VALUE.
     """
     if common.step is None:
         return ResumePoint()
@@ -204,10 +202,7 @@ def continue_games(
 ) -> LoopState:
     """Returns the restored state with its games, or else with new games; says which.
 
-    Args:
-      sessions: one, or one for each member of a population.
-      new: the state of the games that they have started.
-      restored: the state in the checkpoint of each.
+    `new` is the state of the games that they have started.
     """
     session, (first, description, level) = sessions[0], restored[0]
     saved_on, moved = description.devices, description.devices != session.mesh.size
@@ -226,18 +221,16 @@ def continue_games(
         )
     else:
         if moved:
-            states = [_lay_out(state, saved_on, session.mesh) for state in states]
+            states = [
+                state._replace(games=moved_games.lay_out(state.games, saved_on, session.mesh))
+                for state in states
+            ]
         state = session.load_games(session.program.join(*states), new)
     if not moved and not session.config.checkpoint.memory and has_memory:
         session.display.say(
             "the checkpoint holds no replay: it starts empty, and fills before learning continues"
         )
     return state
-
-
-def _lay_out(state: LoopState, saved_on: int, mesh: jax.sharding.Mesh) -> LoopState:
-    """Returns a state of `saved_on` devices with its games laid out over others."""
-    return state._replace(games=moved_games.lay_out(state.games, saved_on, mesh))
 
 
 def _describe_move(saved_on: int, here: int, level: RestoreLevel, has_memory: bool) -> str:

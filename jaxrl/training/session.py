@@ -111,9 +111,7 @@ class TrainingSession(NamedTuple):
     def next_call(self, updates: int, update_seconds: float) -> tuple[int, int]:
         """Returns the number of updates of the next compiled call, and the next log boundary.
 
-        Args:
-          updates: number of updates done so far.
-          update_seconds: duration of one update in the call before.
+        `updates` are done so far, each of the last call in `update_seconds`.
         """
         lines, whole = self.plan.updates_per_line, self.plan.updates_per_merge
         boundary = min((updates // lines + 1) * lines, self.plan.num_updates)

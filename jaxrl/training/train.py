@@ -14,7 +14,7 @@ import numpy as np
 from jaxrl.agents import make_agent
 from jaxrl.config import overrides
 from jaxrl.config.diff import settings
-from jaxrl.config.plan import Plan, with_learners
+from jaxrl.config.plan import Plan
 from jaxrl.config.schema import Config
 from jaxrl.config.validation import check
 from jaxrl.envs import make_engines
@@ -74,14 +74,11 @@ def start(
     Raises `UserError` before anything is compiled or overwritten.
     """
     check(config)  # before anything is computed from it
-    # What was open is written down, and stays when the run is resumed.
-    config = config.with_time_limit()
-    plan, mesh = _open(config)
-    config = with_learners(config, mesh.size)
+    plan, mesh = _open(config.with_time_limit())
     with contextlib.ExitStack() as locks:
-        run_dir = Path(processes.call_in_first(lambda: str(create_run(config, locks))))
+        run_dir = Path(processes.call_in_first(lambda: str(create_run(plan.config, locks))))
         processes.wait_to_see(run_dir / layout.CONFIG)
-        plan = plan.of(config.replaced(run_dir=str(run_dir)))
+        plan = plan.of(plan.config.replaced(run_dir=str(run_dir)))
         request = RunRequest(run_dir, (plan,), (run_dir,))
         return _train(request, mesh, ResumePoint(), on_metrics, ends_process)
 

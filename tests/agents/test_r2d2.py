@@ -349,7 +349,7 @@ def test_settings_that_cannot_be_are_refused(changes, message):
 
 def test_a_replay_is_measured_with_its_states():
     config = load(recipe_file("r2d2"))
-    fits = partial(memory_budget.check_fits, config.agent, num_envs=256, share=1, core_size=1024)
+    fits = partial(memory_budget.check_fits, config, share=1)
     # 84 x 84 + 8 + 9 bytes and 4,096 / 40 of a state, of a million transitions and a tenth more
     need = (7056 + 17 + 102.4) * 1e6 / 0.9
     fits(free_bytes=need * 1.001)

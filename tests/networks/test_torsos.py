@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxrl import extensions
 from jaxrl.cli.options import options_of
-from jaxrl.config import needs
+from jaxrl.config import extensions, needs
 from jaxrl.config.network import TORSOS, NetworkConfig
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table

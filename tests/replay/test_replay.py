@@ -12,6 +12,7 @@ from jaxrl.agents import make_agent
 from jaxrl.agents.dqn.settings import DQNConfig
 from jaxrl.config.memory import transition_bytes
 from jaxrl.config.plan import resolve
+from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
@@ -272,9 +273,9 @@ def test_the_compiled_program_writes_the_ring_in_place(order):
 
 def test_a_replay_too_large_is_refused_with_the_size_that_fits():
     def fit(capacity, share, copies=1, where="on each device"):
-        agent = DQNConfig(replay_capacity=capacity)
+        config = Config(algorithm="dqn", agent=DQNConfig(replay_capacity=capacity))
         memory_budget.check_fits(
-            agent, num_envs=16, free_bytes=int(8e9), share=share, copies=copies, where=where
+            config, free_bytes=int(8e9), share=share, copies=copies, where=where
         )
 
     fit(1_000_000, 1)

@@ -7,8 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from jaxrl import extensions
-from jaxrl.config import overrides
+from jaxrl.config import extensions, overrides
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table
 from jaxrl.config.validation import check

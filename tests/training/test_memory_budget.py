@@ -11,6 +11,7 @@ import pytest
 
 from jaxrl.agents import make_agent
 from jaxrl.agents.a2c.settings import A2CConfig
+from jaxrl.config.schema import Config
 from jaxrl.envs import make_engine
 from jaxrl.errors import UserError
 from jaxrl.program.program import make_program
@@ -128,5 +129,5 @@ def test_an_algorithm_with_a_memory_and_no_words_for_it_is_refused_in_a_line():
 
     with pytest.raises(UserError, match=r"memory needs .* GB here, and 1.0 GB are free"):
         memory_budget.check_fits(
-            Remembering(), num_envs=4, free_bytes=int(1e9), share=1.0, where="here"
+            Config(agent=Remembering()), free_bytes=int(1e9), share=1.0, where="here"
         )

@@ -173,14 +173,7 @@ def _drawable(value: Any) -> bool:
 
 
 def _item(curves: list[Curve], height: int, target: str, units: Units) -> dict[str, Any]:
-    """Returns a plot of the curves as Bokeh's JSON.
-
-    Args:
-      curves: runs and means.
-      height: the plot's, in pixels.
-      target: id of the HTML element that holds the plot.
-      units: the axes' units.
-    """
+    """Returns a plot as Bokeh's JSON, `height` pixels high, for the HTML element `target`."""
     from bokeh.core.types import ID
     from bokeh.embed import json_item
 

@@ -135,11 +135,8 @@ def _page(runs: list[ReportedRun], video: bool, left_out: Mapping[Path, str]) ->
 
 def _asset(name: str) -> str:
     """Returns the text of a file of `assets`."""
-    return (
-        resources.files("jaxrl.analysis.report")
-        .joinpath("assets", name)
-        .read_text(encoding="utf-8")
-    )
+    file = resources.files("jaxrl.analysis.report").joinpath("assets", name)
+    return file.read_text(encoding="utf-8")
 
 
 def _bokeh() -> str:

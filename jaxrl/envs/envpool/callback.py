@@ -25,11 +25,8 @@ def host_calls(
 ) -> Calls:
     """Returns callbacks that send and receive a step of `num_envs` environments.
 
-    Args:
-      pool: EnvPool's, or anything with its `send(action)` and `recv()`.
-      num_envs: E.
-      failures: receives the error of a call; while it holds one, the pool is not called.
-      frame_shape: pixels of a frame.
+    The pool is EnvPool's, or anything with its `send(action)` and `recv()`; `failures` is as
+    `ordered_calls` takes it.
     """
     shapes = _answer_shapes(num_envs, frame_shape)
     return ordered_calls(

@@ -10,15 +10,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 from jaxrl.config.schema import Config
-from jaxrl.experiments.doctor.host_checks import (
-    Check,
-    check_compilers,
-    check_cores,
-    check_devices,
-    check_disk,
-    check_memory,
-    check_versions,
-)
+from jaxrl.experiments.doctor import host_checks
+from jaxrl.experiments.doctor.host_checks import Check
 from jaxrl.experiments.doctor.machine import Machine
 from jaxrl.experiments.doctor.protocol import PROBES, Answer, ask
 from jaxrl.experiments.doctor.replays import check_replays, recipes
@@ -63,24 +56,21 @@ def diagnose(
     show: Callable[[str], None],
     configs: Mapping[str, Config] | None = None,
 ) -> Generator[Check, None, None]:
-    """Runs every check.
+    """Runs every check, and yields each as soon as it is done.
 
     Args:
       machine: described without its devices in this process (`describe_apart`).
       directory: directory that runs are to be written to.
       show: called with the name of each slow check.
       configs: those whose replays are to fit, by name; default is every one that has a replay.
-
-    Yields:
-      Each check as soon as it is done.
     """
-    yield check_devices(machine)
-    yield check_versions(machine)
-    yield check_cores(machine)
-    yield check_compilers(machine)
-    yield check_memory(machine)
+    yield host_checks.check_devices(machine)
+    yield host_checks.check_versions(machine)
+    yield host_checks.check_cores(machine)
+    yield host_checks.check_compilers(machine)
+    yield host_checks.check_memory(machine)
     yield check_replays(dataclasses.asdict(machine), recipes() if configs is None else configs)
-    yield check_disk(machine, directory)
+    yield host_checks.check_disk(machine, directory)
     answers: dict[str, Answer] = {}
     # Without devices each of the other probes would hang.
     names = tuple(PROBES) if machine.platform is not None else ("EnvPool",)

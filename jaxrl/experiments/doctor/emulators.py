@@ -176,9 +176,7 @@ def atari2600_gpu() -> Answer:
 def _compared(reference: str, ways: dict[str, tuple[str, dict[str, int]]]) -> Answer:
     """Compares ways to play on a GPU with host callbacks of the emulator's threads.
 
-    Args:
-      reference: name of the callbacks in messages.
-      ways: the interface of each way, and options of the engine's `send`.
+    A way is an interface with options of the engine's `send`; messages call callbacks `reference`.
     """
     for game in GPU_GAMES:
         config = _pong("callback", "atari2600", game=game, num_envs=GPU_ENVS)

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import psutil
 
+from jaxrl.runs.provenance import git_commit
 from jaxrl.runtime import cpus
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "envpool", "numpy")
@@ -49,17 +50,11 @@ class Devices:
     device_error: str | None = None  # why JAX has no devices, or takes the CPU
 
 
-@dataclasses.dataclass(frozen=True)
-class Machine:
-    """A machine, in plain values of JSON; a GB is 1e9 bytes."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine(Devices):
+    """A machine with its devices, in plain values of JSON; a GB is 1e9 bytes."""
 
     date: str  # UTC, ISO 8601
-    # As `Devices` has them.
-    platform: str | None
-    device_kind: str | None
-    num_devices: int | None
-    device_memory_gb: float | None
-    device_error: str | None
     driver: str | None  # NVIDIA's driver, or libtpu
     system: str
     cpu: str | None  # model
@@ -140,11 +135,11 @@ def _machine(devices: Devices) -> Machine:
         cores=len(cpus.cores()),
         host_memory_gb=_host_memory_gb(),
         host_memory_free_gb=_host_memory_free_gb(),
-        disk_free_gb=_disk_free_gb(),
+        disk_free_gb=_or_none(lambda: _gigabytes(shutil.disk_usage(".").free)),
         python=platform.python_version(),
         versions=versions,
         compilers=_compilers(),
-        commit=_commit(),
+        commit=_or_none(git_commit),
     )
 
 
@@ -224,10 +219,6 @@ def _host_memory_free_gb() -> float | None:
     return _or_none(free)
 
 
-def _disk_free_gb() -> float | None:
-    return _or_none(lambda: _gigabytes(shutil.disk_usage(".").free))
-
-
 def installed_versions() -> dict[str, str]:
     """Returns the versions of the packages that training needs, and of JAX's plugins."""
     versions: dict[str, str] = {}
@@ -258,15 +249,6 @@ def _compilers() -> dict[str, str]:
         if version:
             compilers[name] = version
     return compilers
-
-
-def _commit() -> str | None:
-    def read() -> str | None:
-        from jaxrl.runs.provenance import git_commit
-
-        return git_commit()
-
-    return _or_none(read)
 
 
 if __name__ == "__main__":

@@ -191,14 +191,10 @@ def _signal_name(number: int) -> str:
 def ask(
     names: Sequence[str], show: Callable[[str], None]
 ) -> Generator[tuple[str, Answer], None, None]:
-    """Runs probes one after another; where a probe ends the process, the next has a new process.
+    """Runs probes of PROBES one after another; yields each name with its answer and its seconds.
 
-    Args:
-      names: names in PROBES.
-      show: called with the name of each before it runs.
-
-    Yields:
-      Each name with its answer, which has `seconds` too.
+    Where a probe ends the process, the next has a new process. `show` is called with each name
+    before.
     """
     process: _Process | None = None
     try:

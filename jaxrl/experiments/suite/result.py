@@ -80,20 +80,15 @@ def score_of(run_dir: Path) -> dict[str, Any]:
     except UserError:  # none yet, or a line is half written
         rows = []
     settings = settings_by_key(run_dir)
-    first_games = metrics.covers_first_games(rows, settings)
     known = not rows or metrics.num_envs_in(settings) is not None
-    fair = [
-        row
-        for row, first in zip(rows, first_games, strict=True)
-        if row["return_mean"] is not None and not first
-    ]
-    reached = next((row for row in fair if row["return_mean"] >= SCORE), None)
+    means = metrics.fair_means(rows, settings)
+    reached = metrics.first_reaching(rows, means, SCORE)
     last = rows[-1] if rows else {}
     return {
         "score": SCORE,
         "unknown": "" if known else f"{layout.CONFIG} does not say num_envs",
         **{key: reached and reached[key] for key in ("step", "frames", "seconds")},
-        "best": max((row["return_mean"] for row in fair), default=None),
+        "best": max((mean for mean in means if mean is not None), default=None),
         "steps": last.get("step", 0),
         "trained_seconds": last.get("seconds", 0.0),
         "games": last.get("episodes") or 0,

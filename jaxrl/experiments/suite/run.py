@@ -87,11 +87,7 @@ def run(
 ) -> dict[str, Record]:
     """Measures until all is done, the time is up or a signal comes; returns the records by name.
 
-    Args:
-      members: the whole suite, which the table lists.
-      call: where, and until when.
-      display: shows each member.
-      only: those to try; all without.
+    The table lists all members; only those of `only` are tried, if it is given.
     """
     output, records = call.output, read(call.output)
     table.write(output, members, records, call.machine, call.size)

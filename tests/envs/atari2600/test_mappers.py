@@ -1,5 +1,6 @@
-"""A bank-switching scheme is added by one file and one line, here two that no game of ours has."""
+"""A bank-switching scheme is added by one file and one line: the two of docs/extending.md."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,34 +10,8 @@ import pytest
 from jaxrl.envs.atari2600 import build
 from tests import native
 
-F4 = """
-#pragma once
-#include "mappers/mapper.h"
-namespace jaxrl {
-inline constexpr Mapper kF4 = kBanked<8, 0xFF4>;
-}  // namespace jaxrl
-"""
-# A write below $40, which is the TIA's, chooses which of four slices of 2K is seen at $1000.
-TIGERVISION = """
-#pragma once
-#include "mappers/mapper.h"
-namespace jaxrl {
-inline constexpr Mapper k3F = {
-    .banks = 2,
-    .piece = 2048,
-    .fixed_from = 2048,
-    .fits = [](const u8* image, u64 size) { return size == 8192 && image[0] == 0x11; },
-    .seen = [](const CartridgeState& state, u32 address) {
-      return address & 0x800 ? 3u : (u32)state.bank;
-    },
-    .overhear = [](CartridgeState& state, u32 address, u8 value) {
-      const u8 before = state.bank;
-      if ((address & 0x1FFF) < 0x40) state.bank = value & 3;
-      return state.bank != before;
-    },
-};
-}  // namespace jaxrl
-"""
+PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text(encoding="utf-8")
+F4, TIGERVISION = re.findall(r"^```cpp\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 # LDA #2, STA VSYNC, STA WSYNC twice, LDA #0, STA VSYNC: a frame.
 FRAME = bytes.fromhex("A902 8500 8502 8502 A900 8500")
 MARKS = [0x11 * (1 + piece) for piece in range(8)]  # the first byte of each piece
