@@ -30,6 +30,9 @@ LAYERS = [
     (5, 21, 17, 16, 3, 32, Form(padding=1)),
     (4, 45, 38, 12, 8, 16, Form(3, rectify=True)),
     (3, 11, 9, 5, 5, 48, Form(2, padding=2, rectify_inputs=True, rectify=True)),
+    # As the third one of Nature's, their taps are products of their own for the inputs' gradient.
+    (2, 6, 5, 16, 3, 32, Form(padding=1, rectify_inputs=True)),
+    (3, 7, 6, 16, 3, 48, Form(2, padding=1, rectify_inputs=True)),
 ]
 
 

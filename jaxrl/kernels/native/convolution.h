@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 
 #include "tiles.h"
 
@@ -98,7 +99,7 @@ void convolve(const Shape& s, const float* image, const float* weights, const fl
       const Left left{image + y * s.stride * s.line(), static_cast<long>(s.stride) * s.channels,
                       s.size, s.line(), s.size * s.channels};
       const Finish finish{bias + f, rectify};
-      product_rows<Op, n()>(s.columns(), left, weights + f, s.filters, finish,
+      product_rows<Op, n()>(s.columns(), left, Right{weights + f, s.filters}, finish,
                             outputs + y * s.out_line() + f, s.filters);
     }
   });
@@ -174,7 +175,21 @@ void inputs_gradient(const Shape& s, int border, const float* wide, const float*
   const auto sees_all = [&](int length, int outputs) {
     return (outputs + taps - 1) * s.stride >= length - border;
   };
-  if (!sees_all(s.height, s.rows()) || !sees_all(s.width, s.columns()))
+  // Pixels of a row, from `from` to `end`, whose outputs a tap reaches.
+  const auto reached = [&](int tap, int from, int end) {
+    const int seen = taps - 1 - tap, start = std::max(from, seen);
+    return std::pair{start, std::min(end, seen + s.columns()) - start};
+  };
+  // The zeros beside a row: each tap adds a product of the pixels that it reaches, if those take
+  // longer than to load and store the sums of each tap, as measured; else all taps are one product.
+  int all = 0, some = 0;
+  for (int tap = 0; tap < taps; tap++) {
+    const int from = first(0), to = end(0, s.width, s.columns());
+    all += to - from;
+    some += reached(tap, from, to).second;
+  }
+  const bool apart = static_cast<long>(all - some) * taps * s.filters > 10L * all;
+  if (apart || !sees_all(s.height, s.rows()) || !sees_all(s.width, s.columns()))
     memset(inputs, 0, height * line * sizeof(float));
   const int wide_pixel = s.stride * s.channels;  // floats of a pixel of every phase of a row
   // One product of the phases of a row where they see as many columns, else one for each.
@@ -190,15 +205,23 @@ void inputs_gradient(const Shape& s, int border, const float* wide, const float*
           // Lines above and below the outputs are 0.
           const int top = std::max(0, taps - 1 - q),
                     bottom = std::min(taps, taps - 1 + s.rows() - q);
-          const Left left{wide + (q + top) * s.wide_line() + static_cast<long>(from) * s.filters,
-                          s.filters, bottom - top, s.wide_line(), taps * s.filters};
-          const float* weights =
-              turned + static_cast<long>(top) * taps * s.filters * wide_pixel + c;
-          const long place = (q * s.stride + py - border) * line +
-                             static_cast<long>(from * s.stride - border) * s.channels + c;
-          const Finish finish{nullptr, false, where ? where + place : nullptr};
-          product_rows<Op, n()>(columns, left, weights, wide_pixel, finish, inputs + place,
-                                wide_pixel);
+          const auto add = [&](int tap, int together, int from, int columns) {
+            const Left left{
+                wide + (q + top) * s.wide_line() + static_cast<long>(from + tap) * s.filters,
+                s.filters, bottom - top, s.wide_line(), together * s.filters};
+            const long filters = static_cast<long>(s.filters) * wide_pixel;
+            const Right right{turned + (top * taps + tap) * filters + c, wide_pixel,
+                              (taps - together) * filters};
+            const long place = (q * s.stride + py - border) * line +
+                               static_cast<long>(from * s.stride - border) * s.channels + c;
+            const Finish finish{nullptr, false, where ? where + place : nullptr, apart};
+            product_rows<Op, n()>(columns, left, right, finish, inputs + place, wide_pixel);
+          };
+          if (!apart) add(0, taps, from, columns);
+          for (int tap = 0; apart && tap < taps; tap++) {
+            const auto [start, count] = reached(tap, from, from + columns);
+            add(tap, 1, start, count);
+          }
         }
       });
 }

@@ -38,7 +38,7 @@ void in_blocks_of_rows(const Dense& layer, Work work) {
 // A panel of some lines of weights, as factors that lie one after the other. A batch of one tile
 // reads it only once, as well from where it lies.
 template <typename Op>
-std::pair<const float*, long> panel_of(const Dense& layer, const float* weights) {
+Right panel_of(const Dense& layer, const float* weights) {
   if (Op::kPer == 1 && layer.batch <= kMostRows<2>) return {weights, layer.outputs};
   float* panel = scratch<9>(layer.inputs / Op::kPer * kPanel);
   for (int64_t k = 0; k < layer.inputs / Op::kPer; k++) {
@@ -62,8 +62,8 @@ void dense_outputs(Pool& pool, const Dense& whole, const float* x, const float* 
     float* to = y + first * layer.outputs;
     for_ranges(pool, layer, layer.outputs / kPanel, [=](int64_t from, int64_t end) {
       for (int64_t f = from * kPanel; f < end * kPanel; f += kPanel) {
-        const auto [panel, width] = panel_of<Op>(layer, weights + f);
-        product_rows<Op, 2>(rows, left, panel, width, Finish{}, to + f, layer.outputs);
+        product_rows<Op, 2>(rows, left, panel_of<Op>(layer, weights + f), Finish{}, to + f,
+                            layer.outputs);
       }
     });
   });
@@ -84,7 +84,7 @@ void dense_inputs_gradient(Pool& pool, const Dense& whole, const float* weights,
       for (int64_t c = from * kPanel; c < end * kPanel; c += kPanel) {
         const float* lines = neighbors<Op, 10>(kPanel * layer.outputs, weights + c * layer.outputs);
         transpose(kPanel, depth, lines, depth, panel, kPanel);
-        product_rows<Op, 2>(rows, left, panel, kPanel, Finish{}, to + c, layer.inputs);
+        product_rows<Op, 2>(rows, left, Right{panel, kPanel}, Finish{}, to + c, layer.inputs);
       }
     });
   });

@@ -27,6 +27,13 @@ struct Left {
   int depth;
 };
 
+// The right factor: rows `step` floats apart, and `skip` more between those of two lines.
+struct Right {
+  const float* at;
+  long step;
+  long skip = 0;
+};
+
 // Distances between rows in bytes, in two registers: the compiler would else keep one for each row,
 // more than there are.
 struct Steps {
@@ -71,27 +78,29 @@ struct Finish {
   const float* bias = nullptr;  // is added
   bool rectify = false;
   const float* where = nullptr;  // 0 where it is not above 0; has the results' places
+  bool onto = false;             // what stands there is added
 };
 
-// out[m][lane] = sum over lines l and k of left[m][l, k] * right[l, k][lane];
-// rows of `right` are `width` apart.
+// out[m][lane] = sum over lines l and k of left[m][l, k] * right[l, k][lane].
 template <typename Op, int N, int M>
-void product(const Left& left, const float* right, long width, const Finish& finish, float* out,
+void product(const Left& left, const Right& right, const Finish& finish, float* out,
              long out_step) {
   Lanes sum[M * N];
 #pragma GCC unroll 32
   for (int m = 0; m < M; m++)
 #pragma GCC unroll 4
-    for (int n = 0; n < N; n++)
-      sum[m * N + n] = finish.bias ? load(finish.bias + n * kLanes) : Lanes{};
-  const float* line = left.at;
+    for (int n = 0; n < N; n++) {
+      const float* first = finish.onto ? out + m * out_step : finish.bias;
+      sum[m * N + n] = first ? load(first + n * kLanes) : Lanes{};
+    }
+  const float *line = left.at, *factor = right.at;
   const Steps step(left.step);
-  for (int l = 0; l < left.lines; l++, line += left.line_step) {
+  for (int l = 0; l < left.lines; l++, line += left.line_step, factor += right.skip) {
     Rows<M> a(line, left.step);
-    for (int k = 0; k < left.depth; k++, a.advance(), right += width) {
+    for (int k = 0; k < left.depth; k++, a.advance(), factor += right.step) {
       Lanes b[N];
 #pragma GCC unroll 4
-      for (int n = 0; n < N; n++) b[n] = load_once(right + n * kLanes);
+      for (int n = 0; n < N; n++) b[n] = load_once(factor + n * kLanes);
 #pragma GCC unroll 32
       for (int m = 0; m < M; m++) {
         const float value = a.at(m, step);
@@ -177,15 +186,15 @@ void in_blocks(int lanes, Work work) {
 
 // `product` of `rows` rows.
 template <typename Op, int N>
-void product_rows(int rows, Left left, const float* right, long width, const Finish& finish,
-                  float* out, long out_step) {
+void product_rows(int rows, const Left& left, const Right& right, const Finish& finish, float* out,
+                  long out_step) {
   static constexpr auto kTiles = products<Op, N>(std::make_integer_sequence<int, kMostRows<N>>{});
   in_even_parts(rows, kMostRows<N>, [&](int from, int count) {
     Left part = left;
     part.at += from * left.step;
     Finish end = finish;
     if (end.where) end.where += from * out_step;
-    kTiles[count - 1](part, right, width, end, out + from * out_step, out_step);
+    kTiles[count - 1](part, right, end, out + from * out_step, out_step);
   });
 }
 
