@@ -18,7 +18,8 @@ from jaxrl.networks.actors import forward
 from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 
 SEED = 1
-TORSOS = ("nips", "nature", "impala")
+# Hadamax is left out: its maxima of many products choose by rounding, which moved one by 4e-4.
+TORSOS = ("nips", "nature", "gamma", "impala")
 BATCH = 4  # images for a gradient
 # Largest relative difference of a parameter's gradient that float32's rounding explains; on two
 # cores up to 2e-6 was seen.
