@@ -359,10 +359,13 @@ kernels-weights-not-turned:
     const int y = (taps - 1 - ty) * s.stride + py, => const int y = ty * s.stride + py,
 kernels-tap-of-another-pixel:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
-    const int seen = taps - 1 - tap, start => const int seen = tap, start
+    const int first = s.taps() - 1 - tap; => const int first = tap;
 kernels-taps-overwritten:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
-    where ? where + place : nullptr, apart}; => where ? where + place : nullptr, false};
+    where + place : nullptr, count < taps}; => where + place : nullptr, false};
+kernels-taps-of-the-next-line:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    wide_pixel, (taps - count) * filters}; => wide_pixel, 0};
 kernels-mean-added: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
     four_times(load(scale + pixel + i), kAll) - => four_times(load(scale + pixel + i), kAll) +
 kernels-no-clip: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products

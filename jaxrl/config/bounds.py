@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le, Lt
 
 from jaxrl.config import extensions
-from jaxrl.errors import UserError
+from jaxrl.errors import UserError, nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +104,10 @@ def check_name(name: str, value: Any, bounds: tuple[Any, ...]) -> None:
     """Raises `UserError` if a field takes names, and the value is none of them."""
     for bound in bounds:
         if isinstance(bound, Names) and value not in bound.builtin and value not in bound.all():
-            raise UserError(f"{name} = {value!r}: must be one of {', '.join(bound.all())}; no "
-                            f"installed package registers it in {bound.group}")  # fmt: skip
+            near = nearest(str(value).lower(), bound.all(), count=1)
+            missing = f"no installed package registers it in {bound.group}"
+            hint = f"did you mean '{near[0]}'?" if near else missing
+            raise UserError(f"{name} = {value!r}: must be one of {', '.join(bound.all())}; {hint}")
 
 
 def _check_value(name: str, value: Any, bounds: tuple[Any, ...]) -> None:

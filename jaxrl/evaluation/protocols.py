@@ -125,7 +125,9 @@ class GameRow(NamedTuple):
 
 def newest_row(state: RolloutState) -> GameRow:
     """Waits for environment 0, and returns the row that its last step led to."""
-    fields = (getattr(state.timestep, name) for name in GameRow._fields)
+    timestep = state.timestep
+    fields = (timestep.score, timestep.terminated, timestep.truncated, timestep.game_over,
+              timestep.reset)  # fmt: skip
     return GameRow(*(np.asarray(field)[0].item() for field in fields))
 
 

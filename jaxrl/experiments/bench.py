@@ -173,7 +173,8 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Returns the agent steps per second of every load, in each repeat.
 
-    A repeat of a load takes `seconds`, about, and follows a warm-up; `show` gets a line for each.
+    Every load warms up once; each of its repeats takes about `seconds`. `show` is called with the
+    name of each load that is timed.
     """
     counts: dict[str, int] = {}
     for name, load in loads.items():

@@ -79,7 +79,10 @@ def marks(rows: list[dict[str, Any]], config: Config) -> dict[int, float]:
 
 
 def _fair_means(rows: list[dict[str, Any]], config: Config) -> list[float | None]:
-    """Returns the means that do not depend on the number of environments, which may vary."""
+    """Returns the mean return of each line; None also where it covers first games only.
+
+    Those favor short games, the more the more environments there are, which a search may vary.
+    """
     return metrics.fair_means(rows, {"num_envs": config.num_envs, "game": config.game})
 
 

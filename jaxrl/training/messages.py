@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxrl.config.effects import without_effect
+from jaxrl.networks.convolution import dtype_of_layers, multiplies_bfloat16
 from jaxrl.runtime import processes
 from jaxrl.training.session import TrainingSession
 
@@ -31,6 +32,9 @@ def headline(sessions: Sequence[TrainingSession], where: Path) -> str:
             f"these are the defaults of {config.algorithm}: `jaxrl configs` lists tuned settings"
         )
     lines += without_effect(config)
+    dtype = config.network.dtype
+    if multiplies_bfloat16(dtype) or dtype_of_layers(dtype) == "bfloat16":
+        lines.append("the network multiplies in bfloat16")
     learners, every = config.parallel.num_learners, config.parallel.sync_every
     if learners:
         often = "update" if every == 1 else f"{every} updates"

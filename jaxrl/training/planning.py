@@ -27,5 +27,5 @@ def plan_training(config: Config, members: int = 1) -> tuple[Plan, Mesh]:
     mesh = make_mesh(config.parallel.num_devices)
     plan = resolve(config, mesh.size, env)
     memory_budget.check_memory(plan, mesh, members)
-    # What was open is written down, and stays when the run is resumed.
+    # The number of learners that was open stays when the run is resumed on other devices.
     return plan.of(with_learners(config, mesh.size)), mesh

@@ -76,10 +76,9 @@ def _find_common(
 def choose(
     common: CommonCheckpoint, configs: Sequence[Config], override: tuple[str, ...]
 ) -> ResumePoint:
-    """Returns the checkpoint to continue from, with the runs' configurations.
+    """Returns the checkpoint to continue from, and what `configs` change in its configurations.
 
-    Raises `UserError` if they differ from the checkpoint's in more than `override` names, as KEY or
-    KEY=VALUE.
+    Raises `UserError` where these are more keys than `override` names, as KEY or KEY=VALUE.
     """
     if common.step is None:
         return ResumePoint()

@@ -74,7 +74,7 @@ def start(
     Raises `UserError` before anything is compiled or overwritten.
     """
     check(config)  # before anything is computed from it
-    plan, mesh = _open(config.with_time_limit())
+    plan, mesh = _open(config.with_time_limit())  # the limit stays when the run is resumed
     with contextlib.ExitStack() as locks:
         run_dir = Path(processes.call_in_first(lambda: str(create_run(plan.config, locks))))
         processes.wait_to_see(run_dir / layout.CONFIG)

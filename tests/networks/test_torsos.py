@@ -125,6 +125,12 @@ def test_a_torso_may_refuse_in_its_own_words(register):
         check_torso(NetworkConfig(torso="patches"), (84, 80, 4))
 
 
+@pytest.mark.parametrize("name", ["natur", "Nature"])
+def test_the_message_about_a_misspelt_torso_has_the_name_that_was_meant(name):
+    with pytest.raises(UserError, match=f"torso = '{name}': .*did you mean 'nature'"):
+        check(Config().replaced(network={"torso": name}))
+
+
 def test_without_its_package_the_message_names_the_entry_point(register):
     register("other", of("x"))
     wanted = (

@@ -8,6 +8,7 @@ import pytest
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
+from jaxrl.kernels import library
 from jaxrl.runtime.mesh import make_mesh
 from jaxrl.training.messages import headline
 from tests.conftest import CONFIGS, recipe_file
@@ -31,6 +32,16 @@ def test_defaults_are_said_to_be_untuned():
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda path: path.stem)
 def test_no_recipe_is_said_to_be_untuned(path):
     assert not [line for line in shown(load(path)) if "defaults" in line]
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_bfloat16_is_said_where_it_is_multiplied(able, monkeypatch):
+    monkeypatch.setattr(library, "lanes", lambda: 16)
+    monkeypatch.setattr(library, "multiplies_bfloat16", lambda: able)
+    said = ["the network multiplies in bfloat16"] * able
+    config = load(recipe_file("vtrace_cpu"))
+    assert shown(config)[1:] == []
+    assert shown(config.replaced(network={"dtype": "bfloat16"}))[1:] == said
 
 
 def test_settings_without_an_effect_are_said():

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstring>
-#include <utility>
 
 #include "tiles.h"
 
@@ -156,74 +155,92 @@ inline void turn_weights(const Shape& s, const float* weights, float* turned) {
           }
 }
 
+// Pixels along an axis, of one phase: the q of q * stride + phase.
+struct Span {
+  int from, end;
+
+  int count() const { return end - from; }
+};
+
+// From the first pixel that is no border to the last that an output sees.
+inline Span seen_pixels(const Shape& s, int phase, int border, int length, int outputs) {
+  const auto round_up = [&](int pixels) { return (pixels + s.stride - 1) / s.stride; };
+  return {phase >= border ? 0 : round_up(border - phase),
+          std::min(outputs + s.taps() - 1, round_up(length - border - phase))};
+}
+
+// Those of them whose outputs a tap reaches.
+inline Span reached_pixels(const Shape& s, int tap, Span pixels) {
+  const int first = s.taps() - 1 - tap;
+  return {std::max(pixels.from, first), std::min(pixels.end, first + s.columns())};
+}
+
+// Multiplications of a sum that take as long as to load and store it once more, with AVX-512.
+constexpr long kOfSum = 10;
+
+// Whether each tap of a row has a product of the pixels that it reaches, because one of all taps
+// would multiply so many of the zeros beside the outputs.
+inline bool taps_apart(const Shape& s, int border) {
+  const Span pixels = seen_pixels(s, 0, border, s.width, s.columns());
+  long zeros = 0;
+  for (int tap = 0; tap < s.taps(); tap++)
+    zeros += pixels.count() - reached_pixels(s, tap, pixels).count();
+  return zeros * s.filters > kOfSum * pixels.count();
+}
+
+// Writes what all taps give to pixels of line q of a phase, or adds what one of them gives; pixel 0
+// is at `place`, or would be.
+template <typename Op, int N>
+void product_of_taps(const Shape& s, int q, int tap, int count, Span pixels, const float* wide,
+                     const float* turned, const float* where, long place, float* inputs) {
+  // Lines above and below the outputs are 0.
+  const int taps = s.taps(), top = std::max(0, taps - 1 - q),
+            bottom = std::min(taps, taps - 1 + s.rows() - q);
+  const long wide_pixel = static_cast<long>(s.stride) * s.channels,
+             filters = s.filters * wide_pixel;
+  place += pixels.from * wide_pixel;
+  const Left left{
+      wide + (q + top) * s.wide_line() + static_cast<long>(pixels.from + tap) * s.filters,
+      s.filters, bottom - top, s.wide_line(), count * s.filters};
+  const Right right{turned + (top * taps + tap) * filters, wide_pixel, (taps - count) * filters};
+  const Finish finish{nullptr, false, where ? where + place : nullptr, count < taps};
+  product_rows<Op, N>(pixels.count(), left, right, finish, inputs + place, wide_pixel);
+}
+
 // Writes the gradient of the inputs but those of a border, [H - 2 border, W - 2 border, C]; 0 where
 // `where`, if any, is not above 0. `wide` is the gradient of the outputs with `taps() - 1` zeros
 // around it.
 template <typename Op>
 void inputs_gradient(const Shape& s, int border, const float* wide, const float* turned,
                      const float* where, float* inputs) {
-  const int taps = s.taps(), height = s.height - 2 * border, width = s.width - 2 * border;
+  const int height = s.height - 2 * border, width = s.width - 2 * border;
   const long line = static_cast<long>(width) * s.channels;
-  // Along an axis, phase p has its pixels q * stride + p from the first that is no border to the
-  // last that an output sees.
-  const auto first = [&](int p) {
-    return p >= border ? 0 : (border - p + s.stride - 1) / s.stride;
-  };
-  const auto end = [&](int p, int length, int outputs) {
-    return std::min(outputs + taps - 1, (length - border - p + s.stride - 1) / s.stride);
-  };
   const auto sees_all = [&](int length, int outputs) {
-    return (outputs + taps - 1) * s.stride >= length - border;
+    return (outputs + s.taps() - 1) * s.stride >= length - border;
   };
-  // Pixels of a row, from `from` to `end`, whose outputs a tap reaches.
-  const auto reached = [&](int tap, int from, int end) {
-    const int seen = taps - 1 - tap, start = std::max(from, seen);
-    return std::pair{start, std::min(end, seen + s.columns()) - start};
+  const auto columns = [&](int phase) {
+    return seen_pixels(s, phase, border, s.width, s.columns());
   };
-  // The zeros beside a row: each tap adds a product of the pixels that it reaches, if those take
-  // longer than to load and store the sums of each tap, as measured; else all taps are one product.
-  int all = 0, some = 0;
-  for (int tap = 0; tap < taps; tap++) {
-    const int from = first(0), to = end(0, s.width, s.columns());
-    all += to - from;
-    some += reached(tap, from, to).second;
-  }
-  const bool apart = static_cast<long>(all - some) * taps * s.filters > 10L * all;
+  const bool apart = taps_apart(s, border);
   if (apart || !sees_all(s.height, s.rows()) || !sees_all(s.width, s.columns()))
     memset(inputs, 0, height * line * sizeof(float));
-  const int wide_pixel = s.stride * s.channels;  // floats of a pixel of every phase of a row
   // One product of the phases of a row where they see as many columns, else one for each.
-  const bool together = first(s.stride - 1) == first(0) &&
-                        end(s.stride - 1, s.width, s.columns()) == end(0, s.width, s.columns());
-  for (int py = 0; py < s.stride; py++, turned += s.phases())
+  const Span first = columns(0), last = columns(s.stride - 1);
+  const bool together = first.from == last.from && first.end == last.end;
+  for (int py = 0; py < s.stride; py++, turned += s.phases()) {
+    const Span lines = seen_pixels(s, py, border, s.height, s.rows());
     for (int px = 0; px < (together ? 1 : s.stride); px++)
-      in_blocks(together ? wide_pixel : s.channels, [&](int lane, auto n) {
-        const int from = first(px), columns = end(px, s.width, s.columns()) - from;
-        const int c = px * s.channels + lane;
-        if (columns <= 0) return;
-        for (int q = first(py); q < end(py, s.height, s.rows()); q++) {
-          // Lines above and below the outputs are 0.
-          const int top = std::max(0, taps - 1 - q),
-                    bottom = std::min(taps, taps - 1 + s.rows() - q);
-          const auto add = [&](int tap, int together, int from, int columns) {
-            const Left left{
-                wide + (q + top) * s.wide_line() + static_cast<long>(from + tap) * s.filters,
-                s.filters, bottom - top, s.wide_line(), together * s.filters};
-            const long filters = static_cast<long>(s.filters) * wide_pixel;
-            const Right right{turned + (top * taps + tap) * filters + c, wide_pixel,
-                              (taps - together) * filters};
-            const long place = (q * s.stride + py - border) * line +
-                               static_cast<long>(from * s.stride - border) * s.channels + c;
-            const Finish finish{nullptr, false, where ? where + place : nullptr, apart};
-            product_rows<Op, n()>(columns, left, right, finish, inputs + place, wide_pixel);
-          };
-          if (!apart) add(0, taps, from, columns);
-          for (int tap = 0; apart && tap < taps; tap++) {
-            const auto [start, count] = reached(tap, from, from + columns);
-            add(tap, 1, start, count);
-          }
-        }
+      in_blocks(together ? s.stride * s.channels : s.channels, [&](int lane, auto n) {
+        const int c = px * s.channels + lane, taps = apart ? 1 : s.taps();
+        for (int q = lines.from; q < lines.end; q++)
+          for (int tap = 0; tap + taps <= s.taps(); tap++)
+            product_of_taps<Op, n()>(
+                s, q, tap, taps, apart ? reached_pixels(s, tap, columns(px)) : columns(px), wide,
+                turned + c, where,
+                (q * s.stride + py - border) * line - static_cast<long>(border) * s.channels + c,
+                inputs);
       });
+  }
 }
 
 }  // namespace jaxrl

@@ -75,10 +75,10 @@ struct Rows {
 
 // What becomes of a product before it is written; null and false leave it.
 struct Finish {
-  const float* bias = nullptr;  // is added
+  const float* bias = nullptr;  // is added, if not `onto`
   bool rectify = false;
   const float* where = nullptr;  // 0 where it is not above 0; has the results' places
-  bool onto = false;             // what stands there is added
+  bool onto = false;             // what stands in the results' places is added
 };
 
 // out[m][lane] = sum over lines l and k of left[m][l, k] * right[l, k][lane].

@@ -11,7 +11,10 @@ from jaxrl.envs.atari2600 import build
 from tests import native
 
 PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text(encoding="utf-8")
-F4, TIGERVISION = re.findall(r"^```cpp\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+F4, TIGERVISION = (
+    re.search(rf"^```cpp\n(// {name}: .*?)^```", PAGE, re.DOTALL | re.MULTILINE).group(1)
+    for name in ("F4", "3F")
+)
 # LDA #2, STA VSYNC, STA WSYNC twice, LDA #0, STA VSYNC: a frame.
 FRAME = bytes.fromhex("A902 8500 8502 8502 A900 8500")
 MARKS = [0x11 * (1 + piece) for piece in range(8)]  # the first byte of each piece
@@ -51,8 +54,8 @@ def headers_with(name: str, header: str, record: str, folder: Path) -> Path:
     (copy / "mappers" / name).write_text(header)
     table = copy / "mappers" / "mappers.h"
     text = table.read_text()
-    assert text.count("    &kUnbanked") == 1
-    text = text.replace("    &kUnbanked", f"    &{record}, &kUnbanked")
+    assert text.count("&kFE, ") == 1
+    text = text.replace("&kFE, ", f"&kFE, &{record}, ")
     table.write_text(text.replace("#pragma once\n", f'#pragma once\n#include "mappers/{name}"\n'))
     return copy
 
