@@ -1,4 +1,4 @@
-"""Which of two runs, or of two configurations, is better: `jaxrl compare`."""
+"""The better of two runs, or of two configurations: `jaxrl compare`."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

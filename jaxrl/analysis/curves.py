@@ -45,7 +45,7 @@ CIRCLES = {label: f"circle: {' '.join(label.split())}" for label in (EARLY, UNKN
 
 
 class View(NamedTuple):
-    """What curves are drawn against, and how smooth."""
+    """The axis that curves are drawn against, and their smoothness."""
 
     axis: Axis
     smooth: int  # lines that are averaged

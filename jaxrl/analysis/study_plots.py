@@ -58,7 +58,7 @@ class Axis(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Where the values of one axis stand, from 0 to 1, and its labels."""
+    """Places of the values of one axis, from 0 to 1, and its labels."""
 
     places: list[float]
     ticks: list[tuple[float, str]]

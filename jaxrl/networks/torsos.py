@@ -159,7 +159,8 @@ def foreign_features(config: NetworkConfig, x: jax.Array) -> jax.Array:
 def check_torso(config: NetworkConfig, image_shape: tuple[int, int, int], planes: int = 1) -> None:
     """Raises `UserError` if another package's torso cannot be trained; computes nothing.
 
-    `image_shape` is the height, width and number of the frames that the agent sees at once.
+    `image_shape` is the height, width and number of the frames that the agent sees at once, and
+    `planes` those of a frame, as `EnvSpec` has them.
     """
     if config.torso in TORSOS.builtin:
         return

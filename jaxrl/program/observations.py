@@ -1,4 +1,4 @@
-"""From frames to observations: stacks of them, and the recurrent state of agents that remember."""
+"""Observations from frames: stacks of them, and the recurrent state of agents that remember."""
 
 import jax
 import jax.numpy as jnp

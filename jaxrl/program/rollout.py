@@ -199,6 +199,13 @@ def play_and_update(
     """Plays one trajectory and updates the agent once.
 
     The order is overlapped where actions have been sent already, else strict.
+
+    Args:
+      agent: the algorithm.
+      engines: one per group.
+      learner: the agent's state before.
+      groups: the states of play before, one per group.
+      update_key: random key of the update.
     """
     actor, length = learner.actor, agent.rollout_length
     overlapped = groups[0].sent != ()

@@ -46,7 +46,7 @@ SLOWEST_GAMES = 100  # random steps per second that any machine reaches
 
 
 class Outcome(NamedTuple):
-    """How training ended."""
+    """The end of training."""
 
     run_dir: Path  # or that of a population
     step: int  # agent steps

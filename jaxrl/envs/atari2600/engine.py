@@ -129,7 +129,12 @@ def make_atari2600(
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 
-    `check_game` lets the game pass, and the interface of `env` is not auto.
+    Args:
+      game: one that `check_game` lets pass.
+      env: its rules, with an interface other than auto.
+      num_envs: E, games on each device.
+      num_local_devices: engines of C++ to make, one for each device.
+      group: the part of each device's environments that the engine holds.
     """
     uses_xla = env.interface != "callback"
     pools = make_pools("the emulator", game, env, num_envs, num_local_devices, group, uses_xla)

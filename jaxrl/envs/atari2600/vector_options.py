@@ -69,7 +69,7 @@ KIND_NAMES: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """What a vector environment plays, and how it shows it."""
+    """Games of a vector environment, their rules and their observations."""
 
     game: str | tuple[str, ...]
     """name of the cartridge, as space_invaders; or several, which equally many environments play,

@@ -163,7 +163,12 @@ def make_envpool(
 ) -> EnvEngine:
     """Returns an engine of `num_envs` games on each of this process's devices.
 
-    The interface of `env` is not auto.
+    Args:
+      game: its name.
+      env: its rules, with an interface other than auto.
+      num_envs: E, games on each device.
+      num_local_devices: pools to make, one for each device.
+      group: the part of each device's environments that the engine holds.
     """
     uses_xla = env.interface == "xla"
     pools = make_pools("EnvPool", game, env, num_envs, num_local_devices, group, uses_xla)
