@@ -46,7 +46,7 @@ def test_the_script_is_valid(script):
         ),
         (["train", "--seed", ""], []),
         (["train", "--agent.gae"], ["--agent.gae-lambda"]),  # PPO's
-        (["train", "--config", "ppo_"], ["ppo_breakout", "ppo_lstm", "ppo_pong"]),
+        (["train", "--config", "ppo_"], ["ppo_breakout", "ppo_fast", "ppo_lstm", "ppo_pong"]),
         (["sweep", "--games", "pong", "atari"], ["atari5", "atari57"]),
         (["bench", "--min"], ["--minutes"]),  # of bench --suite
         (["evaluate", "runs/x", "--protocol", "s"], ["sticky"]),
