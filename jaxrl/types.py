@@ -67,6 +67,7 @@ class Trajectory(NamedTuple):
     discount: jax.Array  # f32[T, E], 0 on termination, else 1
     valid: jax.Array  # b[T, E], False where a reset ignored the action
     extras: PyTree  # [T, E], returned by `Agent.act` with the action
+    score: Any = ()  # f32[T, E], the rewards before they are clipped; () where a memory has none
 
 
 class ActorState(NamedTuple):

@@ -15,9 +15,9 @@ from jaxrl.errors import UserError
 from jaxrl.experiments.suite.records import SAME
 from jaxrl.experiments.suite.table import LONGEST, RESULTS, markdown, marked, software
 from jaxrl.runs.files import replace_text
+from tools.pages import marked_section
 
 PAGE, MEASUREMENTS = Path("docs/results/by_machine.md"), Path("docs/results/measurements")
-BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 # What the page says of a machine; the rest differs from hour to hour.
 MACHINE_KEYS = ("platform", "device_kind", "num_devices", "device_memory_gb", "driver", "cpu",
                 "cores", "python", "versions")  # fmt: skip
@@ -32,15 +32,6 @@ def section(folder: Path) -> str:
     files.sort(key=lambda results: results["date"], reverse=True)
     parts = [f"### {results['name']}\n\n{markdown(results)}" for results in files]
     return "\n".join(parts) or "No machine has been measured yet.\n"
-
-
-def replace_section(page: str, text: str) -> str:
-    """Returns the page with the text between its two marks. Raises `UserError` without them."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"'{PAGE}' has no section between '{BEGIN}' and '{END}'")
-    return f"{before}{BEGIN}\n{text}{END}{after}"
 
 
 def take_in(suite: Path, folder: Path, name: str = "") -> Path:
@@ -106,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
         if arguments:
             print(take_in(Path(arguments[0]), MEASUREMENTS, " ".join(arguments[1:])))
         page = PAGE.read_text(encoding="utf-8")
-        replace_text(PAGE, replace_section(page, section(MEASUREMENTS)))
+        replace_text(PAGE, marked_section(page, "suite", section(MEASUREMENTS)))
     except UserError as error:
         print(f"jaxrl: {error}", file=sys.stderr)
         return error.status

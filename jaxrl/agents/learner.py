@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from jaxrl.config.plan import Plan
@@ -15,6 +16,7 @@ from jaxrl.types import AgentState, EnvSpec, Metrics, PyTree, Trajectory
 
 # Observations of a gradient pass on a CPU: more gain no speed and need more memory.
 KERNEL_ROWS, XLA_ROWS = 128, 48  # where the kernels of C++ convolve, and where XLA does
+GRADIENT_SUMS = ("loss/gradient_norm", "network/dormant")  # that each gradient step logs
 
 
 class Learner(NamedTuple):
@@ -114,7 +116,7 @@ def update_once(
 def descend(
     learner: Learner, objective: Objective, learned: Learned, batch: PyTree, rate: jax.Array
 ) -> tuple[Learned, dict[str, jax.Array]]:
-    """Takes a gradient step on a batch; returns the objective's sums with the gradient's norm.
+    """Takes a gradient step on a batch; returns the objective's sums with GRADIENT_SUMS.
 
     Args:
       learner: the agent's.
@@ -124,7 +126,7 @@ def descend(
       rate: f32[], the learning rate.
     """
     gradients, sums = gradient(objective, learned.params, batch, learner.passes)
-    return _apply(learner, gradients, learned, rate), sums | _norm(gradients)
+    return _apply(learner, gradients, learned, rate), sums | _logged(gradients)
 
 
 def descend_with_aux(
@@ -139,7 +141,7 @@ def descend_with_aux(
     The objective returns (weighted sum, (further sums, arrays [B, ...])).
     """
     gradients, sums, aux = gradient_with_aux(objective, learned.params, batch, learner.passes)
-    return _apply(learner, gradients, learned, rate), sums | _norm(gradients), aux
+    return _apply(learner, gradients, learned, rate), sums | _logged(gradients), aux
 
 
 def _apply(learner: Learner, gradients: PyTree, learned: Learned, rate: jax.Array) -> Learned:
@@ -153,8 +155,23 @@ def _apply(learner: Learner, gradients: PyTree, learned: Learned, rate: jax.Arra
     return Learned(params, opt_state)
 
 
-def _norm(gradients: PyTree) -> dict[str, jax.Array]:
-    return {"loss/gradient_norm": optax.tree.norm(gradients)}
+def _logged(gradients: PyTree) -> dict[str, jax.Array]:
+    sums = optax.tree.norm(gradients), dormant(gradients)
+    return dict(zip(GRADIENT_SUMS, sums, strict=True))
+
+
+def dormant(gradients: PyTree) -> jax.Array:
+    """Returns the share of units, f32[], whose bias has no gradient at all.
+
+    Such a unit is 0 for the whole batch, so nothing moves it: it is dormant (Sokar 2023, eq. 1,
+    with a threshold of 0). A layer's filters, numbers of a hidden layer and outputs are units.
+    """
+    biases = [
+        jnp.ravel(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(gradients)
+        if jax.tree_util.keystr(path[-1:], simple=True) == "bias"
+    ]
+    return jnp.mean(jnp.concatenate(biases) == 0) if biases else jnp.float32(0)
 
 
 # --- a target network ----------------------------------------------------------------------------

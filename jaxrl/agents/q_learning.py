@@ -286,7 +286,7 @@ def update(
     state = state._replace(memory=memory)
     has_any = buffer.num_places(memory, setup.settings.n_step) > 0
     step = partial(gradient_step, setup, actor, memory)
-    names = (setup.method.loss_name, "value/q", "loss/gradient_norm")
+    names = (setup.method.loss_name, "value/q")
     new, metrics = learn_from(setup, step, state, trajectory, has_any, key, names)
     metrics["policy/epsilon"] = setup.epsilon(actor.updates, setup.learner.spec.num_envs).mean()
     if setup.prioritizes:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrl.agents.functions import Setup
 from jaxrl.agents.learner import (
+    GRADIENT_SUMS,
     Learned,
     Learner,
     TrainState,
@@ -89,14 +90,14 @@ def learn_from(
       trajectory: [T, E], the newest.
       has_any: b[], whether the memory holds anything to learn from.
       key: key[], of all steps.
-      names: the sums that a step adds to.
+      names: the sums that the objective of a step returns.
     """
     sizes = setup.replay
     train_state = copy_target(state, sizes.target_interval).train_state
     ready = (state.memory.steps[0] >= setup.settings.learning_starts / sizes.num_envs) & has_any
     count = jnp.where(ready, sizes.num_batches, 0)  # with 0 there are no losses
     keys = jax.random.split(key, sizes.num_batches)
-    sums = {name: jnp.float32(0) for name in names}
+    sums = {name: jnp.float32(0) for name in (*names, *GRADIENT_SUMS)}
     start = ReplayLearned(state.actor.params, train_state, state.memory.priorities, sums)
     learned = jax.lax.fori_loop(0, count, lambda i, learned: step(learned, keys[i]), start)
     memory = state.memory._replace(priorities=learned.priorities)

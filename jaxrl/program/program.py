@@ -17,6 +17,7 @@ from jaxrl.program import (
     nonfinite,
     policy_lag,
     population,
+    rewards,
     rollout,
 )
 from jaxrl.runtime.mesh import (
@@ -128,6 +129,7 @@ def make_program(
     if plan.num_devices != mesh.size:
         raise ValueError(f"the plan is of {plan.num_devices} devices, the mesh has {mesh.size}")
     config = plan.config
+    agent = rewards.logged(agent)
     agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
     agent = policy_lag.delayed(agent, config.parallel.lag)
     seeds = tuple(seeds) or (config.seed,)

@@ -102,6 +102,7 @@ def receive(
         discount=1.0 - timestep.terminated.astype(jnp.float32),
         valid=~timestep.reset,
         extras=state.sent.extras,
+        score=timestep.score,
     )
     received = RolloutState(
         env=env,

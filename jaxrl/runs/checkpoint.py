@@ -29,7 +29,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import from_table
 from jaxrl.errors import StorageError, UserError
 from jaxrl.runs import checkpoint_files, checkpoint_tables, checksums, layout, policy_file
-from jaxrl.runs.checkpoint_tables import ITEMS, flatten, literal_directory, vacate
+from jaxrl.runs.checkpoint_tables import ITEMS, flatten, literal_directory, unflatten, vacate
 from jaxrl.runtime import malloc
 from jaxrl.types import AgentState, LoopState, PyTree
 
@@ -274,7 +274,12 @@ class Checkpoints:
         level = RestoreLevel.STATISTICS if same else RestoreLevel.NOTHING
         if description.games == self._games != "" and same_order and (same or saved_shapes):
             level = RestoreLevel.GAMES
-        tables: dict[str, PyTree] = {"actor": template.agent.actor, "learner": _learner(template)}
+        learner = flatten(_learner(template))
+        lacking, same_metrics = self._other_metrics(learner, step)
+        tables: dict[str, PyTree] = {
+            "actor": template.agent.actor,
+            "learner": {path: x for path, x in learner.items() if path not in lacking},
+        }
         groups, memory = template.games, template.agent.memory
         memory_saved = same and saved_config.checkpoint.memory
         local: dict[str, PyTree] = {}
@@ -289,9 +294,9 @@ class Checkpoints:
             tables["local"] = local
         # Otherwise the checkpoint holds games that are not read.
         exactly = same and (level is RestoreLevel.GAMES or not description.games)
-        parts = () if exactly else ("local",)
+        parts = (() if exactly else ("local",)) + (() if same_metrics else ("learner",))
         restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
-        learner = restored["learner"]
+        learner = unflatten(_learner(template), learner | restored["learner"])
         saved: Any = restored.get("local", {})
         groups = saved.get("games", groups)
         if level is RestoreLevel.STATISTICS:
@@ -303,6 +308,17 @@ class Checkpoints:
         agent = AgentState(restored["actor"], learner["train_state"], memory)
         state = LoopState(agent, groups, learner["key"], learner["metrics"])
         return RestoredRun(state, description, level)
+
+    def _other_metrics(self, learner: dict[str, jax.Array], step: int) -> tuple[set[str], bool]:
+        """Returns the metrics that the checkpoint lacks, and whether it has these and no others.
+
+        Versions of jaxrl log other metrics: what a line still owes begins again at zero.
+        """
+        held = checkpoint_tables.names(self._run_dir, step, "learner")
+        of_both = [
+            {path for path in paths if path.startswith("metrics.")} for paths in (learner, held)
+        ]
+        return of_both[0] - of_both[1], of_both[0] == of_both[1]
 
     def close(self) -> None:
         """Waits for the current save and closes. Raises `StorageError` if it failed."""

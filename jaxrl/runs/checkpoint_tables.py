@@ -80,6 +80,13 @@ def _part(table: dict[str, PyTree]) -> ocp.args.CheckpointArgs:
     )
 
 
+def names(run_dir: Path, step: int, table: str) -> set[str]:
+    """Returns the paths of the arrays that a table of the checkpoint holds."""
+    with literal_directory(run_dir) as directory:
+        held: Any = ocp.PyTreeCheckpointHandler().metadata(directory / str(step) / table)
+        return set(held.tree)
+
+
 def restore(
     run_dir: Path, step: int, tables: dict[str, PyTree], parts: tuple[str, ...] = ()
 ) -> dict[str, PyTree]:

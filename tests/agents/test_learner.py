@@ -1,9 +1,10 @@
 """The steps that agents share: how a batch is divided into passes of its gradient."""
 
 import jax
+import jax.numpy as jnp
 import pytest
 
-from jaxrl.agents.learner import policy_learner
+from jaxrl.agents.learner import dormant, policy_learner
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.kernels import library
@@ -40,3 +41,37 @@ def test_a_pass_is_the_largest_part_within_the_rows(items, passes, expected):
 def test_an_accelerator_takes_the_whole_batch(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert _default_micro_batch(256, Passes(0, 128)) == 256
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_units_that_are_off_for_the_whole_batch_are_dormant(layer_norm):
+    """A third of the hidden units get a bias that no weighted sum of pixels can overcome."""
+    network = {"torso": "nips", "layer_norm": layer_norm}
+    plan = resolve(Config(game="catch").replaced(network=network))
+    learner = policy_learner(plan, SPEC)
+    stacks = jax.random.uniform(jax.random.key(1), (6, 44, 44, 4))
+    params = learner.network.init(jax.random.key(0), stacks)["params"]
+
+    def share(params):
+        def loss(params):
+            outputs = learner.network.apply({"params": params}, stacks)
+            return jnp.sum(jnp.square(outputs.logits - 1)) + jnp.sum(jnp.square(outputs.value - 1))
+
+        gradients = jax.grad(loss)(params)
+        number = sum(
+            leaf.size
+            for path, leaf in jax.tree_util.tree_leaves_with_path(gradients)
+            if path[-1].key == "bias"
+        )
+        return float(dormant(gradients)) * number
+
+    before = share(params)
+    torso = params["Torso_0"]
+    last = torso["LayerNorm_2"] if layer_norm else torso["Dense_0"]["Dense_0"]
+    last["bias"] = jnp.where(jnp.arange(256) % 3 == 0, -1e4, jnp.abs(last["bias"]) + 1e4)
+    assert share(params) == pytest.approx(86, abs=1e-3)  # of 256
+    assert before != 86
+
+
+def test_a_network_without_biases_has_no_dormant_units():
+    assert float(dormant({"kernel": jnp.zeros(3)})) == 0

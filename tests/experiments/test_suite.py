@@ -48,7 +48,8 @@ from jaxrl.runs.lock import hold_directory
 from jaxrl.training.display import Display
 from tests.survival import ROOT
 from tools import suite_page
-from tools.suite_page import BEGIN, END, replace_section, section, take_in
+from tools.pages import marked_section
+from tools.suite_page import section, take_in
 
 MACHINE = {
     "date": "2026-11-22T10:00:00+00:00", "platform": "cpu", "device_kind": "cpu", "num_devices": 1,
@@ -742,10 +743,10 @@ def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
     assert text.count("\n| a | training | 900 |") == 1
     assert "### 2 Shared Cores\n" in text
     assert "### 2 cores\n" in text
-    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    assert replace_section(page, "new\n") == page.replace("old", "new")
+    page = "before\n<!-- suite: begin -->\nold\n<!-- suite: end -->\nafter\n"
+    assert marked_section(page, "suite", "new\n") == page.replace("old", "new")
     with pytest.raises(UserError, match="no section"):
-        replace_section("nothing", "new")
+        marked_section("nothing", "suite", "new")
     monkeypatch.setattr(suite_page, "PAGE", fake / "page.md")
     monkeypatch.setattr(suite_page, "MEASUREMENTS", folder)
     (fake / "page.md").write_text(page)
@@ -757,7 +758,7 @@ def test_results_are_taken_into_the_page(fake, monkeypatch, capsys):
 
 def test_the_page_shows_the_measurements():
     page = (ROOT / "docs/results/by_machine.md").read_text(encoding="utf-8")
-    assert replace_section(page, section(ROOT / "docs/results/measurements")) == page
+    assert marked_section(page, "suite", section(ROOT / "docs/results/measurements")) == page
 
 
 def test_make_runs_the_suite_and_takes_its_results_in(monkeypatch):

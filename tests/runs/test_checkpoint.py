@@ -282,6 +282,30 @@ def test_returns_and_evaluations_are_never_compared(tmp_path):
     assert checkpoint_files.best(tmp_path) == 4
 
 
+def test_a_version_that_logs_other_metrics_reads_those_that_it_knows(tmp_path):
+    """What a line still owes of the others begins again at zero."""
+
+    def state(**sums):
+        return tiny_state(7)._replace(metrics={name: jnp.float32(x) for name, x in sums.items()})
+
+    writer = Checkpoints(tmp_path, Config())
+    writer.save(state(kept=5, gone=6), Progress(7, 7, 0.0, 0), None)
+    writer.close()
+    reader = Checkpoints(tmp_path, Config())
+    for template, found in (
+        (state(kept=0, new=0), {"kept": 5, "new": 0}),
+        (state(kept=0), {"kept": 5}),
+        (state(kept=0, gone=0, new=0), {"kept": 5, "gone": 6, "new": 0}),
+    ):
+        restored = reader.restore(template, 7).state
+        assert {name: float(x) for name, x in restored.metrics.items()} == found
+        for saved, x in zip(
+            jax.tree.leaves(tiny_state(7).agent), jax.tree.leaves(restored.agent), strict=True
+        ):
+            assert bool((saved == x).all())
+    reader.close()
+
+
 def test_what_a_kill_left_half_written_is_removed(tmp_path):
     checkpoints = Checkpoints(tmp_path, Config())
     checkpoints.save(tiny_state(1), Progress(1, 1, 0.0, 0), None)

@@ -19,9 +19,8 @@ from jaxrl.agents.functions import actor_outputs, agent_of, first_state, predict
 from jaxrl.agents.learner import Learner, network_objective, policy_learner, update_once
 from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
-from jaxrl.ops import batches, distributions, returns
+from jaxrl.ops import batches, distributions, moments, returns
 from jaxrl.ops.gradients import row_weights
-from jaxrl.runtime.collectives import mean_over_devices
 from jaxrl.types import ActorState, Agent, AgentState, Choice, EnvSpec, Metrics, PyTree, Trajectory
 
 
@@ -85,11 +84,12 @@ def loss(
     log_prob = distributions.select(log_policy, batch.action)
     entropy = distributions.entropy(outputs.logits, config.log_epsilon)
     policy_loss = -jnp.sum(batch.weight * log_prob * batch.advantage)
-    value_loss = jnp.sum(batch.weight * jnp.square(batch.target - outputs.value))
     mean_entropy = jnp.sum(batch.weight * entropy)
+    of_values = moments.moments(batch.target, outputs.value, batch.weight)
+    value_loss = of_values["loss/value"]
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * mean_entropy
-    parts = {"loss/policy": policy_loss, "loss/value": value_loss, "policy/entropy": mean_entropy}
-    return config.loss_scale * total, parts
+    parts = {"loss/policy": policy_loss, "policy/entropy": mean_entropy}
+    return config.loss_scale * total, parts | of_values
 
 
 def update(
@@ -100,8 +100,7 @@ def update(
     batch = make_batch(setup, actor, trajectory)
     objective = network_objective(learner, actor.statistics, partial(loss, config=setup.settings))
     new, metrics = update_once(learner, state, trajectory, objective, batch)
-    target = mean_over_devices(jnp.sum(batch.weight * batch.target))
-    return new, metrics | {"value/target": target}
+    return new, moments.explained_variance(metrics)
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

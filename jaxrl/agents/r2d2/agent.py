@@ -50,7 +50,7 @@ from jaxrl.types import (
     Trajectory,
 )
 
-SUMS = ("loss/squared_error", "value/q", "loss/gradient_norm")  # over gradient steps, logged
+SUMS = ("loss/squared_error", "value/q")  # over gradient steps, logged
 
 
 class Setup(NamedTuple):

@@ -24,7 +24,7 @@ from jaxrl.config.plan import Plan
 from jaxrl.networks import heads
 from jaxrl.networks.actors import burn_in, forward, next_actor
 from jaxrl.networks.core import core_of
-from jaxrl.ops import batches, distributions, returns
+from jaxrl.ops import batches, distributions, moments, returns
 from jaxrl.ops.gradients import row_weights
 from jaxrl.replay import buffer
 from jaxrl.types import (
@@ -130,18 +130,16 @@ def loss(
         time_axis=1,
     )
     policy_loss = -jnp.sum(weight * log_prob * advantage)
-    value_loss = jnp.sum(weight * jnp.square(target - outputs.value[:, :-1]))
+    of_values = moments.moments(target, outputs.value[:, :-1], weight)
     mean_entropy = jnp.sum(weight * distributions.entropy(outputs.logits[:, :-1]))
-    total = policy_loss + config.value_coef * value_loss - entropy_coef * mean_entropy
+    total = policy_loss + config.value_coef * of_values["loss/value"] - entropy_coef * mean_entropy
     parts = {
         "loss/policy": policy_loss,
-        "loss/value": value_loss,
         "policy/entropy": mean_entropy,
         "policy/ratio": jnp.sum(weight * ratio),
         "policy/clip_fraction": jnp.sum(weight * (ratio > config.clip_rho)),
-        "value/target": jnp.sum(weight * target),
     }
-    return total, parts
+    return total, parts | of_values
 
 
 def objective(
@@ -183,13 +181,19 @@ def update(
         # The remainder alone: the number of all gradient steps may pass 2³¹.
         actor.updates % settings.num_minibatches * steps + jnp.arange(steps),
     )
-    means: Metrics = {name: Mean(jnp.mean(x) * full, full) for name, x in metrics.items()}
-    means |= {
+    means: Metrics = moments.explained_variance(metrics)
+    means = {name: _where_full(x, full) for name, x in means.items()} | {
         "loss/learning_rate": setup.learner.learning_rate(actor.updates),
         "policy/entropy_coef": setup.entropy_coef(actor.updates),
     }
     new_actor = next_actor(setup.learner.network, actor, learned.params, trajectory)
     return AgentState(new_actor, learned.opt_state, memory), means
+
+
+def _where_full(steps: jax.Array | Mean, full: jax.Array) -> Mean:
+    """Returns the mean over gradient steps [K], of none before the windows are full."""
+    total, number = steps if isinstance(steps, Mean) else Mean(steps, jnp.ones_like(steps))
+    return Mean(jnp.sum(total) * full, jnp.sum(number) * full)
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:

@@ -1,0 +1,77 @@
+"""The table of docs/results/half_hour.md is that of the recorded runs, which had its settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxrl.config.toml import load
+from tools import record_runs, score_tables
+from tools.pages import marked_section
+
+ROOT = Path(__file__).parents[2]
+RUNS = sorted((ROOT / "docs/results/runs/half_hour").iterdir())
+PAGE = (ROOT / "docs/results/half_hour.md").read_text(encoding="utf-8")
+
+
+def test_the_page_shows_the_recorded_runs():
+    table = score_tables.half_hour([score_tables.read(run) for run in RUNS])
+    assert marked_section(PAGE, "scores", table) == PAGE
+
+
+@pytest.mark.parametrize("run_dir", RUNS, ids=lambda path: path.name)
+def test_a_run_had_the_settings_that_the_page_names(run_dir):
+    recipe, game, seed = run_dir.name.split("-")
+    config = load(run_dir / "config.toml")
+    found = json.loads((run_dir / "evaluation.json").read_text())
+    last = json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (config.game, f"seed{config.seed}") == (game, seed)
+    assert found["step"] == last["step"] >= config.total_steps
+    assert (found["protocol"], found["episodes"]) == ("noop", 30)
+    [command] = {
+        line.strip()
+        for line in PAGE.splitlines()
+        if line.startswith(f"    jaxrl train --config {recipe} ")
+    }
+    options = command.split(" --run-dir ")[0].replace("GAME", game).replace("SEED", seed[4:])
+    provenance = json.loads((run_dir / "provenance.json").read_text())
+    assert set(provenance["command"].split(" --run-dir ")[0].split()) == set(options.split())
+
+
+def test_scores_of_two_seeds_stand_beside_each_other_and_a_median_needs_all_games():
+    def run(game, trained):
+        return score_tables.Recorded("ppo_fast", game, 1000, trained, {"mean": 7.5})
+
+    games = [("breakout", 30.5), ("breakout", 1.7), ("name_this_game", 8049), ("phoenix", 761.4)]
+    runs = [run(*game) for game in games]
+    [_, _, row] = score_tables.half_hour(runs).splitlines()
+    assert row == ("| `ppo_fast` | 1,000 | **30.5** (7.5, 1.00) / **1.7** (7.5, 0.00) | "
+                   "**8,049.0** (7.5, 1.00) | **761.4** (7.5, 0.00) |  |  |")  # fmt: skip
+    [_, _, row] = score_tables.half_hour([*runs, run("qbert", 163.9)]).splitlines()
+    assert row.endswith("| **163.9** (7.5, 0.00) | 0.25 |")  # of 0.5, 1, 0 and 0
+
+
+def test_a_recorded_run_keeps_its_last_line_and_no_path_of_the_machine(tmp_path, capsys):
+    run_dir = tmp_path / "ppo_fast-pong-seed1"
+    (run_dir / "evaluations").mkdir(parents=True)
+    (run_dir / "config.toml").write_text(f'game = "pong"\nrun_dir = "{run_dir}"\nseed = 1\n')
+    lines = [f'{{"step": {step}}}\n' for step in range(1, 306)]
+    (run_dir / "metrics.jsonl").write_text("".join(lines))
+    command = f"jaxrl train --game pong --run-dir {run_dir} --seed 1"
+    (run_dir / "provenance.json").write_text(json.dumps({"command": command}))
+    assert record_runs.main(["group", str(run_dir)]) == 2
+    assert "has not ended" in capsys.readouterr().err
+    (run_dir / "evaluation.json").write_text('{"protocol": "noop"}')
+    (run_dir / "evaluations/noop.json").write_text('{"protocol": "noop"}')
+    (run_dir / "evaluations/sticky.json").write_text('{"protocol": "sticky"}')
+    target = record_runs.record(run_dir, tmp_path / "group")
+    kept = (target / "metrics.jsonl").read_text().splitlines(keepends=True)
+    assert kept == [*lines[2::3], lines[-1]]
+    files = sorted(str(path.relative_to(target)) for path in target.rglob("*.*"))
+    assert files == [
+        *("config.toml", "evaluation.json", "evaluations/sticky.json"),
+        *("metrics.jsonl", "provenance.json"),
+    ]
+    text = "".join((target / name).read_text() for name in ("config.toml", "provenance.json"))
+    assert str(tmp_path) not in text
+    assert text.count("runs/ppo_fast-pong-seed1") == 2

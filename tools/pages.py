@@ -1,0 +1,16 @@
+"""Parts of pages that tools write."""
+
+from jaxrl.errors import UserError
+
+
+def marked_section(page: str, name: str, text: str) -> str:
+    """Returns a page with the text between the two marks of a name.
+
+    Raises `UserError` without them.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found_begin, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise UserError(f"the page has no section between '{begin}' and '{end}'")
+    return f"{before}{begin}\n{text}{end}{after}"

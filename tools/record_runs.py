@@ -1,0 +1,70 @@
+"""Keeps runs as the evidence of docs/results: `python -m tools.record_runs GROUP RUN...`.
+
+Of each run docs/results/runs/GROUP/NAME has the configuration, the provenance, the evaluations and
+some hundred lines of metrics.jsonl, the last among them; NAME is the run directory's. Paths of the
+machine are left out. Without a RUN the pages' tables are written anew (tools/score_tables.py).
+"""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxrl.errors import UserError
+from jaxrl.runs import layout
+from jaxrl.runs.files import replace_text
+from tools import score_tables
+
+RUNS = Path("docs/results/runs")
+LINES = 100  # of metrics.jsonl, about
+
+
+def record(run_dir: Path, group: Path) -> Path:
+    """Copies what a page needs of a finished run into the group; returns the new directory.
+
+    Raises `UserError` where the run has not been evaluated.
+    """
+    evaluation = run_dir / layout.EVALUATION
+    if not evaluation.is_file():
+        raise UserError(f"'{run_dir}' has no {layout.EVALUATION}: it has not ended")
+    target = group / run_dir.name
+    target.mkdir(parents=True, exist_ok=True)
+    lines = (run_dir / layout.METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
+    every = max(1, len(lines) // LINES)
+    thinned = [line for number, line in enumerate(lines, 1) if number % every == 0]
+    if thinned[-1:] != lines[-1:]:
+        thinned.append(lines[-1])
+    replace_text(target / layout.METRICS, "".join(thinned))
+    text = (run_dir / layout.CONFIG).read_text(encoding="utf-8")
+    shown = f'run_dir = "runs/{run_dir.name}"'
+    replace_text(target / layout.CONFIG, re.sub(r"^run_dir = .*$", shown, text, flags=re.M))
+    provenance = json.loads((run_dir / layout.PROVENANCE).read_text(encoding="utf-8"))
+    provenance["command"] = re.sub(
+        r"--run-dir \S+", f"--run-dir runs/{run_dir.name}", provenance["command"]
+    )
+    replace_text(target / layout.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    shutil.copy(evaluation, target)
+    for other in sorted((run_dir / layout.EVALUATIONS).glob("*.json")):
+        if other.read_bytes() != evaluation.read_bytes():
+            (target / layout.EVALUATIONS).mkdir(exist_ok=True)
+            shutil.copy(other, target / layout.EVALUATIONS)
+    return target
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Records the runs, if any are named, and writes the tables; returns the exit status."""
+    try:
+        for run in arguments[1:]:
+            print(record(Path(run), RUNS / arguments[0]))
+        for page in score_tables.write(RUNS):
+            print(page)
+    except UserError as error:
+        print(f"jaxrl: {error}", file=sys.stderr)
+        return error.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

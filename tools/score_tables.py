@@ -1,0 +1,80 @@
+"""The tables of scores in docs/results, from the runs in docs/results/runs."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxrl.atari.scores import human_normalized
+from jaxrl.runs import layout
+from jaxrl.runs.files import replace_text
+from tools.pages import marked_section
+
+TITLES = {
+    "breakout": "Breakout",
+    "name_this_game": "Name This Game",
+    "phoenix": "Phoenix",
+    "qbert": "Q*bert",
+}
+HALF_HOUR = Path("docs/results/half_hour.md")
+RECIPES = ("ppo_fast", "vtrace_cpu", "pqn_gamma", "btr_fast", "rainbow_fast")
+
+
+class Recorded(NamedTuple):
+    """What the tables show of a recorded run."""
+
+    recipe: str
+    game: str
+    steps: int
+    trained: float  # mean score of the last 100 games of training
+    evaluation: dict[str, Any]  # by the noop protocol
+
+    @property
+    def normalized(self) -> float:
+        """The score of training, 0 for random play and 1 for a human."""
+        score = human_normalized(self.game, self.trained)
+        assert score is not None, self.game
+        return score
+
+
+def read(run_dir: Path) -> Recorded:
+    """Returns what the tables show of a run RECIPE-GAME-seedSEED."""
+    recipe, game, _ = run_dir.name.split("-")
+    last = (run_dir / layout.METRICS).read_text(encoding="utf-8").splitlines()[-1]
+    line = json.loads(last)
+    evaluation = json.loads((run_dir / layout.EVALUATION).read_text(encoding="utf-8"))
+    return Recorded(recipe, game, line["step"], line["return_mean"], evaluation)
+
+
+def half_hour(runs: Sequence[Recorded]) -> str:
+    """Returns the table of recipes and games, a line for each recipe."""
+    lines = [
+        f"| recipe | agent steps | {' | '.join(TITLES.values())} | median |",
+        f"|---|---|{'---|' * len(TITLES)}---|",
+    ]
+    for recipe in RECIPES:
+        found = [run for run in runs if run.recipe == recipe]
+        if not found:
+            continue
+        [steps] = {run.steps for run in found}
+        by_game = {game: [run for run in found if run.game == game] for game in TITLES}
+        normalized = [statistics.fmean(x.normalized for x in of) for of in by_game.values() if of]
+        whole = len(normalized) == len(TITLES)
+        cells = [" / ".join(map(cell, of)) for of in by_game.values()]
+        median = f"{statistics.median(normalized):.2f}" if whole else ""
+        lines.append(f"| `{recipe}` | {steps:,} | {' | '.join(cells)} | {median} |")
+    return "\n".join(lines) + "\n"
+
+
+def cell(run: Recorded) -> str:
+    """Returns the cell of a run: "**311.6** (303.4, 10.76)"."""
+    return f"**{run.trained:,.1f}** ({run.evaluation['mean']:,.1f}, {run.normalized:.2f})"
+
+
+def write(runs: Path) -> list[Path]:
+    """Writes every page's table anew; returns the pages."""
+    found = [read(path) for path in sorted((runs / "half_hour").iterdir())]
+    page = HALF_HOUR.read_text(encoding="utf-8")
+    replace_text(HALF_HOUR, marked_section(page, "scores", half_hour(found)))
+    return [HALF_HOUR]
