@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from jaxrl.config import needs
@@ -12,13 +13,14 @@ from jaxrl.errors import UserError
 from jaxrl.formatting import count, duration, shell_word
 from jaxrl.runs import evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
+from jaxrl.runs.evaluation_record import Evaluation
 from jaxrl.runs.files import read_object
 
 
-def card(run_dir: Path, name: str, step: int) -> str:
+def card(run_dir: Path, name: str, step: int, results: Iterable[Evaluation]) -> str:
     """Returns the card of a run's policy in the file `name`, which was trained for `step` steps.
 
-    Evaluations of other steps are left out.
+    `results` are its evaluations.
     """
     config = load_config(run_dir)
     lines = [
@@ -27,7 +29,7 @@ def card(run_dir: Path, name: str, step: int) -> str:
         f"A policy that jaxrl trained on {config.game} with {config.algorithm} for {step:,} agent "
         f"steps ({count(step * config.env.frame_skip)} frames).",
         "",
-        *_scores(run_dir, step),
+        *_scores(list(results)),
         "## Use",
         "",
         *_needs(config),
@@ -76,9 +78,8 @@ def _acting(config: Config) -> list[str]:
     ]
 
 
-def _scores(run_dir: Path, step: int) -> list[str]:
-    """Returns a table of the evaluations of this step; a sentence where there are none."""
-    results = [r for r in evaluation_record.read_all(run_dir).values() if r.step == step]
+def _scores(results: list[Evaluation]) -> list[str]:
+    """Returns a table of the evaluations; a sentence where there are none."""
     if not results:
         return ["It has not been evaluated.", ""]
     lines = [

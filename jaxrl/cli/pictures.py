@@ -17,6 +17,7 @@ from jaxrl.cli.parsing import (
     check_target,
 )
 from jaxrl.errors import UserError
+from jaxrl.policies import policies
 from jaxrl.runs import layout
 from jaxrl.runs.checkpoint_files import named
 from jaxrl.runs.metrics import lacks_lines
@@ -129,19 +130,22 @@ class Report:
     Example: jaxrl report runs/x runs/y -o report.html
     """
 
-    runs: RunDirs
+    runs: RunDirs = ()
     """run directories or policies; a folder of runs, such as a sweep's, stands for those in it"""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
     """file to write"""
+    recorded: bool = False
+    """report on the trained policies that come with jaxrl, too"""
     video: bool = True
     """put the videos that `jaxrl play` has made of the runs into the page"""
 
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    run_dirs, left_out = select(arguments.runs, lacks_lines)
+    known = policies().values() if arguments.recorded else ()
+    run_dirs, left_out = select((*arguments.runs, *known), lacks_lines)
     if not run_dirs:
-        raise UserError("report needs at least one run directory")
+        raise UserError("report needs at least one run directory, or --recorded")
     check_target(arguments.output, (".html",))
     from jaxrl.analysis.report import page
 

@@ -1,5 +1,6 @@
 """`jaxrl export` and `jaxrl policies`."""
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ class Export:
     """file to write; the card has the same name with .md"""
     checkpoint: str | None = None
     """checkpoint to export: its agent step, latest or best; default is the latest"""
+    half: bool = False
+    """round the parameters to float16, which halves the file; the evaluations in it are played
+    again, as many games of each protocol"""
 
 
 def export(arguments: Export) -> int:
@@ -45,17 +49,25 @@ def export(arguments: Export) -> int:
     check_runs((run_dir,), "export")
     from jaxrl.analysis import policy_card
     from jaxrl.evaluation.policy import load_policy
-    from jaxrl.runs import evaluation_record, policy_file
+    from jaxrl.runs import policy_file
     from jaxrl.runs.files import writing
 
     policy = load_policy(run_dir, named(run_dir, arguments.checkpoint))
+    actor, step, results = policy.actor, policy.step, policy_file.results_of(run_dir, policy.step)
+    if arguments.half:
+        actor = policy_file.halved(actor)
+        rounded = dataclasses.replace(policy, actor=policy_file.widened(actor))
+        results = {
+            protocol: rounded.evaluate(protocol, result.episodes)
+            for protocol, result in results.items()
+        }
+    text = policy_card.card(run_dir, target.name, step, results.values())
     with writing(card) as temporary:  # neither is there without the other
-        temporary.write_text(policy_card.card(run_dir, target.name, policy.step), encoding="utf-8")
-        policy_file.write(target, run_dir, policy.actor, policy.step)
-    results = evaluation_record.read_all(run_dir).values()
-    if policy.step not in {result.step for result in results}:
-        print(f"the file has no scores: no evaluation is of step {policy.step:,} (jaxrl evaluate "
-              f"{shell_word(run_dir)} --checkpoint {policy.step})", file=sys.stderr)  # fmt: skip
+        temporary.write_text(text, encoding="utf-8")
+        policy_file.write(target, run_dir, actor, step, results)
+    if not results:
+        print(f"the file has no scores: no evaluation is of step {step:,} (jaxrl evaluate "
+              f"{shell_word(run_dir)} --checkpoint {step})", file=sys.stderr)  # fmt: skip
     print(target)
     print(card)
     return 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import safetensors
 from safetensors.numpy import save
@@ -26,27 +27,60 @@ from jaxrl.config.toml import to_toml
 from jaxrl.errors import DamagedError, UserError
 from jaxrl.runs import checkpoint_tables, evaluation_record, layout, metrics
 from jaxrl.runs.directory import load_config
-from jaxrl.runs.evaluation_record import PROTOCOLS
+from jaxrl.runs.evaluation_record import PROTOCOLS, Evaluation
 from jaxrl.runs.files import read_object, writing
-from jaxrl.types import PyTree
+from jaxrl.types import ActorState, PyTree
 
 FORMAT = "jaxrl policy 1"
 CHECKSUM = "sha256"  # key of the checksum of everything else in the file; older files have none
-MOST_LINES = 500  # evenly spread lines of metrics.jsonl, beside those that say more than a point
+MOST_LINES = 200  # evenly spread lines of metrics.jsonl, beside those that say more than a point
 EVALUATIONS = [f"{layout.EVALUATIONS}/{protocol}.json" for protocol in PROTOCOLS]
+Results = dict[str, Evaluation]  # by protocol
 TEXTS = [layout.CONFIG, layout.PROVENANCE, layout.METRICS, layout.EVALUATION, *EVALUATIONS]
 
 
-def write(target: Path, run_dir: Path, actor: PyTree, step: int) -> None:
+def halved(actor: ActorState) -> ActorState:
+    """Returns the actor with parameters of float16, which `restore` reads as float32.
+
+    Raises `UserError` where a parameter is larger than 65,504, the largest number of float16.
+    """
+
+    def half(x: Any) -> Any:
+        return np.asarray(x).astype(np.float16) if x.dtype == np.float32 else x
+
+    with np.errstate(over="ignore"):
+        params = jax.tree.map(half, actor.params)
+    for before, after in zip(jax.tree.leaves(actor.params), jax.tree.leaves(params), strict=True):
+        if not np.array_equal(np.isfinite(before), np.isfinite(after)):
+            raise UserError("half: a parameter is larger than 65,504: leave --half out")
+    return actor._replace(params=params)
+
+
+def widened(actor: ActorState) -> ActorState:
+    """Returns the actor whose parameters of float16 are float32 again."""
+
+    def whole(x: Any) -> Any:
+        return jnp.asarray(x, jnp.float32) if x.dtype == np.float16 else x
+
+    return actor._replace(params=jax.tree.map(whole, actor.params))
+
+
+def results_of(run_dir: Path, step: int) -> Results:
+    """Returns the evaluations of a run that are of this step, by their protocols."""
+    results = evaluation_record.read_all(run_dir)
+    return {protocol: result for protocol, result in results.items() if result.step == step}
+
+
+def write(target: Path, run_dir: Path, actor: PyTree, step: int, results: Results) -> None:
     """Writes the policy of a run, trained for `step` agent steps, to a file, whole or not at all.
 
-    Evaluations of other steps are left out. Raises `UserError` if the file exists, and as
-    `files.writing` does.
+    `results` are its evaluations. Raises `UserError` if the file exists, and as `files.writing`
+    does.
     """
     if target.exists():
         raise UserError(f"'{target}' exists: choose another name")
     config = load_config(run_dir)
-    texts = {"format": FORMAT, "step": str(step)} | _texts(run_dir, config, step)
+    texts = {"format": FORMAT, "step": str(step)} | _texts(run_dir, config, step, results)
     if needed := needs.described(config):
         texts["needs"] = ", ".join(needed)
     table = {name: np.asarray(x) for name, x in checkpoint_tables.flatten(actor).items()}
@@ -66,7 +100,7 @@ def checksum(table: dict[str, np.ndarray], texts: dict[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
+def _texts(run_dir: Path, config: Config, step: int, results: Results) -> dict[str, str]:
     """Returns the texts of a run by file name, as those of a policy of this step."""
     texts = {layout.CONFIG: to_toml(config.replaced(run_dir=""))}
     with contextlib.suppress(UserError):
@@ -74,8 +108,6 @@ def _texts(run_dir: Path, config: Config, step: int) -> dict[str, str]:
             texts[layout.PROVENANCE] = json.dumps(provenance)
     rows = [row for row in metrics.read(run_dir) if row["step"] <= step]
     texts[layout.METRICS] = "".join(json.dumps(row) + "\n" for row in _thinned(rows))
-    results = evaluation_record.read_all(run_dir)
-    results = {name: result for name, result in results.items() if result.step == step}
     for protocol, result in results.items():
         text = json.dumps(dataclasses.asdict(result))
         texts[f"{layout.EVALUATIONS}/{protocol}.json"] = text
@@ -146,6 +178,8 @@ def restore(path: Path, template: PyTree) -> tuple[PyTree, int]:
             if shape != leaf.shape:
                 raise _unfit(path, f"'{name}' has shape {shape}, not {leaf.shape}")
             array = file.get_tensor(name)
+            if array.dtype == np.float16 and leaf.dtype == np.float32:  # of `halved`
+                array = array.astype(np.float32)
             if array.dtype != leaf.dtype:
                 raise _unfit(path, f"'{name}' is {array.dtype}, not {leaf.dtype}")
             table[name] = jax.device_put(array, leaf.sharding)

@@ -17,9 +17,12 @@ from jaxrl.analysis.report import study as report_study
 from jaxrl.analysis.report.charts import _early
 from jaxrl.analysis.report.entries import Entry, entries_of
 from jaxrl.analysis.report.page import differing, write
+from jaxrl.cli.main import main
 from jaxrl.errors import UserError
+from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record
 from jaxrl.runs.lock import hold_lock
+from jaxrl.runs.paths import run_dir_of
 
 ROOT = Path(__file__).parents[2]
 DEMO = [ROOT / "notebooks/demo" / name for name in ("pong-a2c_fast-seed1", "pong-c51_fast-seed1",
@@ -451,6 +454,17 @@ def test_mistakes_are_refused(tmp_path):
         with pytest.raises(UserError, match=message):
             write(run_dirs, tmp_path / target)
     assert not (tmp_path / "r.html").exists()
+
+
+def test_the_policies_of_the_package_have_a_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "-o", "none.html"]) == 2
+    assert "at least one run directory, or --recorded" in capsys.readouterr().err
+    assert main(["report", "--recorded", "--no-video", "-o", "all.html"]) == 0
+    text = visible((tmp_path / "all.html").read_text(encoding="utf-8"))
+    for name, path in policies().items():
+        assert name in text
+        assert f"{evaluation_record.read(run_dir_of(path)).mean:.1f}" in text
 
 
 def test_a_link_out_of_the_run_directory_is_refused(tmp_path):

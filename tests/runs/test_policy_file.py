@@ -24,6 +24,7 @@ from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record, layout, metrics, policy_file
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.paths import expand, is_policy, run_dir_of
+from jaxrl.types import ActorState
 from tests.runs.test_files import growing_to
 
 
@@ -66,7 +67,7 @@ def test_the_file_gives_the_policy_back(exported):
 
 
 def test_commands_of_a_card_can_be_repeated(run_dir):
-    text = card(run_dir, "pol [2].safetensors", 400)
+    text = card(run_dir, "pol [2].safetensors", 400, [])
     assert "jaxrl play 'pol [2].safetensors' " in text
     assert 'load_policy("pol [2].safetensors")' in text
 
@@ -122,7 +123,7 @@ def test_long_logs_are_thinned_but_for_lines_that_say_more(exported, tmp_path, m
         for n in range(11)
     ]
     (run_dir / layout.METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    policy_file.write(tmp_path / "x.safetensors", run_dir, actor, step)
+    policy_file.write(tmp_path / "x.safetensors", run_dir, actor, step, {})
     thinned = metrics.read(run_dir_of(tmp_path / "x.safetensors"))
     assert [row["seconds"] for row in thinned] == [0, 4, 5, 6, 7, 8, 10]
 
@@ -137,6 +138,33 @@ def test_the_card_says_what_the_policy_is(exported):
     settings = flat(load_config(run_dir).__dict__)
     assert f"num_envs = {settings['num_envs']}" in card
     assert str(run_dir) not in card
+
+
+def test_a_policy_of_half_the_size_has_the_scores_of_its_rounded_parameters(exported, tmp_path):
+    run_dir, path = exported
+    target = tmp_path / "half.safetensors"
+    assert main(["export", str(run_dir), str(target), "--half"]) == 0
+    whole, half = load_policy(path), load_policy(target)
+    for a, b in zip(
+        jax.tree.leaves(whole.actor.params), jax.tree.leaves(half.actor.params), strict=True
+    ):
+        assert b.dtype == np.float32
+        np.testing.assert_array_equal(np.asarray(a).astype(np.float16), b)
+    sizes = [sum(x.nbytes for x in load_file(file).values()) for file in (path, target)]
+    assert sizes[1] < 0.52 * sizes[0]
+    for protocol in ("noop", "sticky"):
+        found = evaluation_record.read(run_dir_of(target), protocol)
+        assert found == half.evaluate(protocol, episodes=3)
+        assert f"| {protocol} | 3 | {found.mean:.1f} |" in target.with_suffix(".md").read_text()
+    assert evaluation_record.read(run_dir, "noop").scores == [0.5] * 3  # which no game has
+
+
+def test_parameters_that_float16_cannot_hold_are_refused():
+    actor = ActorState({"w": np.float32([1, 7e4])}, {"mean": np.float32([7e4])}, np.int32(0))
+    with pytest.raises(UserError, match="larger than 65,504"):
+        policy_file.halved(actor)
+    kept = policy_file.halved(actor._replace(params={"w": np.float32([1])}))
+    assert kept.statistics["mean"].dtype == np.float32
 
 
 def test_nothing_is_overwritten(exported, capsys):
