@@ -91,6 +91,7 @@ def test_all_of_beyond_the_rainbow_solves_catch():
     ("recipe", "pixels", "network", "settings"),
     [
         pytest.param("pqn", 44, {"torso": "nips", "simplicial_groups": 32}, {}, id="simplicial"),
+        pytest.param("pqn_gamma", 36, {"units": 64}, {}, id="gamma"),
         pytest.param("pqn_hadamax", 20, {"units": 64}, {}, id="hadamax"),
         pytest.param("pqn_hadamax", 20,
                      {"units": 64, "dueling": True, "simplicial_groups": 16,
