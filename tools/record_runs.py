@@ -7,6 +7,7 @@ machine are left out. Without a RUN the pages' tables are written anew (tools/sc
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
+from jaxrl.runs.directory import load_config
 from jaxrl.runs.files import replace_text
 from tools import score_tables
 
@@ -24,14 +26,15 @@ LINES = 100  # of metrics.jsonl, about
 def record(run_dir: Path, group: Path) -> Path:
     """Copies what a page needs of a finished run into the group; returns the new directory.
 
-    Raises `UserError` where the run has not been evaluated.
+    Raises `UserError` where the policy at the end has not been evaluated.
     """
+    lines = (run_dir / layout.METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
     evaluation = run_dir / layout.EVALUATION
-    if not evaluation.is_file():
-        raise UserError(f"'{run_dir}' has no {layout.EVALUATION}: it has not ended")
+    ended = load_config(run_dir).total_steps <= json.loads(lines[-1])["step"]
+    if not ended or not evaluation.is_file():
+        raise UserError(f"'{run_dir}' has not ended, or has no {layout.EVALUATION}")
     target = group / run_dir.name
     target.mkdir(parents=True, exist_ok=True)
-    lines = (run_dir / layout.METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
     every = max(1, len(lines) // LINES)
     thinned = [line for number, line in enumerate(lines, 1) if number % every == 0]
     if thinned[-1:] != lines[-1:]:
@@ -41,16 +44,28 @@ def record(run_dir: Path, group: Path) -> Path:
     shown = f'run_dir = "runs/{run_dir.name}"'
     replace_text(target / layout.CONFIG, re.sub(r"^run_dir = .*$", shown, text, flags=re.M))
     provenance = json.loads((run_dir / layout.PROVENANCE).read_text(encoding="utf-8"))
-    provenance["command"] = re.sub(
-        r"--run-dir \S+", f"--run-dir runs/{run_dir.name}", provenance["command"]
-    )
-    replace_text(target / layout.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    provenance["command"] = without_paths(provenance["command"], run_dir.name)
+    text = json.dumps(provenance, indent=2).replace(str(run_dir), f"runs/{run_dir.name}")
+    replace_text(target / layout.PROVENANCE, text + "\n")  # resumes name the directory, too
     shutil.copy(evaluation, target)
     for other in sorted((run_dir / layout.EVALUATIONS).glob("*.json")):
         if other.read_bytes() != evaluation.read_bytes():
             (target / layout.EVALUATIONS).mkdir(exist_ok=True)
             shutil.copy(other, target / layout.EVALUATIONS)
     return target
+
+
+def without_paths(command: str, name: str) -> str:
+    """Returns a command whose run directory is runs/NAME and whose configuration is a stem."""
+    shown = {"--run-dir": lambda _: f"runs/{name}", "--config": lambda path: Path(path).stem}
+    words: list[str] = []
+    for word in shlex.split(command):
+        option, equals, value = word.partition("=")
+        words += [option, value] if equals and option in shown else [word]
+    for place, option in enumerate(words[:-1]):
+        if option in shown:
+            words[place + 1] = shown[option](words[place + 1])
+    return shlex.join(words)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -161,14 +161,23 @@ def _logged(gradients: PyTree) -> dict[str, jax.Array]:
 
 
 def dormant(gradients: PyTree) -> jax.Array:
-    """Returns the share of units, f32[], whose bias has no gradient at all.
+    """Returns the share, f32[], of the torso's units that no gradient has reached.
 
-    Such a unit is 0 for the whole batch, so nothing moves it: it is dormant (Sokar 2023, eq. 1,
-    with a threshold of 0). A layer's filters, numbers of a hidden layer and outputs are units.
+    Such a unit is 0 for the whole batch, or all that follows it is: it is dormant (Sokar 2023,
+    eq. 1, with a threshold of 0). Units are filters and hidden numbers that are rectified, by the
+    bias that the rectifier sees: that of the normalization, if there is one. A torso without such
+    units has 0.
     """
+    torso = gradients.get("Torso_0", gradients)
+    normalized = any(name.startswith("LayerNorm") for name in torso)
+    layers = ("LayerNorm",) if normalized else ("Conv", "Dense", "NoisyDense")
+    if torso is gradients:  # which has the heads, too
+        layers = layers[:1]
     biases = [
         jnp.ravel(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(gradients)
+        for name, layer in torso.items()
+        if name.startswith(layers)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(layer)
         if jax.tree_util.keystr(path[-1:], simple=True) == "bias"
     ]
     return jnp.mean(jnp.concatenate(biases) == 0) if biases else jnp.float32(0)

@@ -17,17 +17,20 @@ from jaxrl.runs.evaluation_record import Evaluation
 from jaxrl.runs.files import read_object
 
 
-def card(run_dir: Path, name: str, step: int, results: Iterable[Evaluation]) -> str:
+def card(
+    run_dir: Path, name: str, step: int, results: Iterable[Evaluation], half: bool = False
+) -> str:
     """Returns the card of a run's policy in the file `name`, which was trained for `step` steps.
 
-    `results` are its evaluations.
+    `results` are its evaluations; `half` says that its parameters are rounded to float16.
     """
     config = load_config(run_dir)
     lines = [
         f"# {config.game}, {config.algorithm}",
         "",
         f"A policy that jaxrl trained on {config.game} with {config.algorithm} for {step:,} agent "
-        f"steps ({count(step * config.env.frame_skip)} frames).",
+        f"steps ({count(step * config.env.frame_skip)} frames)."
+        f"{' Its parameters are float16, also where it was evaluated.' * half}",
         "",
         *_scores(list(results)),
         "## Use",

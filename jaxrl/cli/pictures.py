@@ -142,8 +142,10 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    known = policies().values() if arguments.recorded else ()
-    run_dirs, left_out = select((*arguments.runs, *known), lacks_lines)
+    named_too = {run.stem for run in arguments.runs}
+    known = [path for name, path in policies().items() if name not in named_too]
+    paths = (*arguments.runs, *known) if arguments.recorded else arguments.runs
+    run_dirs, left_out = select(paths, lacks_lines)
     if not run_dirs:
         raise UserError("report needs at least one run directory, or --recorded")
     check_target(arguments.output, (".html",))

@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -14,6 +14,10 @@ from jaxrl.formatting import shell_word
 from jaxrl.policies import SUFFIX, policies
 from jaxrl.runs.checkpoint_files import named
 from jaxrl.runs.paths import run_dir_of
+
+if TYPE_CHECKING:
+    from jaxrl.evaluation.policy import Policy
+    from jaxrl.runs.evaluation_record import Evaluation
 
 Target = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY.safetensors")]
 
@@ -57,11 +61,8 @@ def export(arguments: Export) -> int:
     if arguments.half:
         actor = policy_file.halved(actor)
         rounded = dataclasses.replace(policy, actor=policy_file.widened(actor))
-        results = {
-            protocol: rounded.evaluate(protocol, result.episodes)
-            for protocol, result in results.items()
-        }
-    text = policy_card.card(run_dir, target.name, step, results.values())
+        results = {name: _again(rounded, result) for name, result in results.items()}
+    text = policy_card.card(run_dir, target.name, step, results.values(), arguments.half)
     with writing(card) as temporary:  # neither is there without the other
         temporary.write_text(text, encoding="utf-8")
         policy_file.write(target, run_dir, actor, step, results)
@@ -71,6 +72,16 @@ def export(arguments: Export) -> int:
     print(target)
     print(card)
     return 0
+
+
+def _again(policy: "Policy", result: "Evaluation") -> "Evaluation":
+    """Plays as many games by the same protocol and epsilon with a policy."""
+    from jaxrl.evaluation.evaluate import evaluate, replace_epsilon
+
+    config = policy.config
+    if result.epsilon is not None:
+        config = replace_epsilon(config, result.epsilon)
+    return evaluate(config, policy.actor, result.protocol, result.episodes, step=policy.step)
 
 
 @dataclass(frozen=True)

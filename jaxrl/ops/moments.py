@@ -25,6 +25,6 @@ def explained_variance(sums: dict[str, jax.Array]) -> dict[str, jax.Array | Mean
     """
     sums = dict(sums)
     error, square = sums.pop(ERROR), sums.pop(SQUARE)
-    residual = sums["loss/value"] - jnp.square(error)
+    residual = jnp.maximum(sums["loss/value"] - jnp.square(error), 0)
     variance = jnp.maximum(square - jnp.square(sums["value/target"]), 0)
     return sums | {"value/explained_variance": Mean(variance - residual, variance)}

@@ -129,8 +129,8 @@ def make_program(
     if plan.num_devices != mesh.size:
         raise ValueError(f"the plan is of {plan.num_devices} devices, the mesh has {mesh.size}")
     config = plan.config
-    agent = rewards.logged(agent)
     agent = nonfinite.guarded(agent, skip=config.optimizer.on_nonfinite == "skip")
+    agent = rewards.logged(agent)  # also of updates that are skipped
     agent = policy_lag.delayed(agent, config.parallel.lag)
     seeds = tuple(seeds) or (config.seed,)
     learners = (

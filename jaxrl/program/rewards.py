@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from jaxrl.runtime.collectives import mean_over_devices
+from jaxrl.runtime.collectives import sum_over_devices
 from jaxrl.types import Agent, AgentState, Mean, Metrics, Trajectory
 
 
@@ -29,5 +29,5 @@ def of(trajectory: Trajectory) -> Metrics:
     """
     points = jnp.abs(jnp.where(trajectory.valid, trajectory.score, 0))
     sums = (trajectory.valid.sum(), (points > 0).sum(), points.sum())
-    steps, paid, total = mean_over_devices(tuple(x.astype(jnp.float32) for x in sums))
+    steps, paid, total = sum_over_devices(tuple(x.astype(jnp.float32) for x in sums))
     return {"reward/density": Mean(paid, steps), "reward/points": Mean(total, paid)}

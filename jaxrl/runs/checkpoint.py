@@ -275,7 +275,7 @@ class Checkpoints:
         if description.games == self._games != "" and same_order and (same or saved_shapes):
             level = RestoreLevel.GAMES
         learner = flatten(_learner(template))
-        lacking, same_metrics = self._other_metrics(learner, step)
+        lacking, in_part = self._other_metrics(learner, step)
         tables: dict[str, PyTree] = {
             "actor": template.agent.actor,
             "learner": {path: x for path, x in learner.items() if path not in lacking},
@@ -294,7 +294,7 @@ class Checkpoints:
             tables["local"] = local
         # Otherwise the checkpoint holds games that are not read.
         exactly = same and (level is RestoreLevel.GAMES or not description.games)
-        parts = (() if exactly else ("local",)) + (() if same_metrics else ("learner",))
+        parts = (() if exactly else ("local",)) + (("learner",) if in_part else ())
         restored = checkpoint_tables.restore(self._run_dir, step, tables, parts)
         learner = unflatten(_learner(template), learner | restored["learner"])
         saved: Any = restored.get("local", {})
@@ -310,15 +310,15 @@ class Checkpoints:
         return RestoredRun(state, description, level)
 
     def _other_metrics(self, learner: dict[str, jax.Array], step: int) -> tuple[set[str], bool]:
-        """Returns the metrics that the checkpoint lacks, and whether it has these and no others.
+        """Returns the metrics that the checkpoint lacks, and whether to read a part of the table.
 
-        Versions of jaxrl log other metrics: what a line still owes begins again at zero.
+        Versions of jaxrl log other metrics: what a line still owes begins again at zero. Where
+        other arrays differ too, the table is not read in part, which would leave them out.
         """
         held = checkpoint_tables.names(self._run_dir, step, "learner")
-        of_both = [
-            {path for path in paths if path.startswith("metrics.")} for paths in (learner, held)
-        ]
-        return of_both[0] - of_both[1], of_both[0] == of_both[1]
+        differing = held ^ learner.keys()
+        only_metrics = all(path.startswith("metrics.") for path in differing)
+        return (set(learner) - held, bool(differing)) if only_metrics else (set(), False)
 
     def close(self) -> None:
         """Waits for the current save and closes. Raises `StorageError` if it failed."""

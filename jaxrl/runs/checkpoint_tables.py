@@ -81,10 +81,19 @@ def _part(table: dict[str, PyTree]) -> ocp.args.CheckpointArgs:
 
 
 def names(run_dir: Path, step: int, table: str) -> set[str]:
-    """Returns the paths of the arrays that a table of the checkpoint holds."""
-    with literal_directory(run_dir) as directory:
-        held: Any = ocp.PyTreeCheckpointHandler().metadata(directory / str(step) / table)
-        return set(held.tree)
+    """Returns the paths of the arrays that a table of the checkpoint holds.
+
+    Raises `DamagedError` if they cannot be read.
+    """
+    try:
+        with literal_directory(run_dir) as directory:
+            held: Any = ocp.PyTreeCheckpointHandler().metadata(directory / str(step) / table)
+            return set(held.tree)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).strip().partition("\n")[0].partition(" [")[0]
+        raise DamagedError(
+            f"checkpoint {step} of '{run_dir}' cannot be read: {table}: {reason[:300]}"
+        ) from error
 
 
 def restore(

@@ -94,7 +94,8 @@ class Member:
     @property
     def note(self) -> str:
         """A note for the status line: losses are missing while a replay fills."""
-        filling = None in self._means.values() and not self._means[nonfinite.SKIPPED]
+        losses = [mean for name, mean in self._means.items() if name.startswith("loss/")]
+        filling = None in losses and not self._means[nonfinite.SKIPPED]
         return "filling the memory" if filling else ""
 
     def write_line(self, agent: AgentState, rate: float, updates: int) -> None:

@@ -55,22 +55,28 @@ def test_units_that_are_off_for_the_whole_batch_are_dormant(layer_norm):
     def share(params):
         def loss(params):
             outputs = learner.network.apply({"params": params}, stacks)
-            return jnp.sum(jnp.square(outputs.logits - 1)) + jnp.sum(jnp.square(outputs.value - 1))
+            # No gradient reaches the second action.
+            return jnp.sum(jnp.square(outputs.logits[:, 0])) + jnp.sum(jnp.square(outputs.value))
 
-        gradients = jax.grad(loss)(params)
-        number = sum(
-            leaf.size
-            for path, leaf in jax.tree_util.tree_leaves_with_path(gradients)
-            if path[-1].key == "bias"
-        )
-        return float(dormant(gradients)) * number
+        return float(dormant(jax.grad(loss)(params)))
 
     before = share(params)
     torso = params["Torso_0"]
     last = torso["LayerNorm_2"] if layer_norm else torso["Dense_0"]["Dense_0"]
     last["bias"] = jnp.where(jnp.arange(256) % 3 == 0, -1e4, jnp.abs(last["bias"]) + 1e4)
-    assert share(params) == pytest.approx(86, abs=1e-3)  # of 256
-    assert before != 86
+    # Of 16 and 32 filters and 256 numbers: heads and what a normalization follows do not count.
+    assert share(params) == pytest.approx(86 / 304, abs=1e-6)
+    assert before != pytest.approx(86 / 304, abs=1e-6)
+    last["bias"] = jnp.full(256, -1e4)
+    assert share(params) == 1  # no gradient passes the last layer
+
+
+def test_a_network_of_quantiles_counts_its_filters():
+    units = {"bias": jnp.zeros(4)}
+    some = {"bias": jnp.array([0.0, 1, 2, 0])}
+    head = {"Dense_0": {"bias": jnp.zeros(9)}}
+    assert float(dormant({"Conv_0": some, "Conv_1": units, "Dense_0": head})) == 0.75
+    assert float(dormant({"Conv_0": units, "LayerNorm_0": some, "Dense_0": head})) == 0.5
 
 
 def test_a_network_without_biases_has_no_dormant_units():

@@ -460,7 +460,7 @@ def test_the_policies_of_the_package_have_a_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["report", "-o", "none.html"]) == 2
     assert "at least one run directory, or --recorded" in capsys.readouterr().err
-    assert main(["report", "--recorded", "--no-video", "-o", "all.html"]) == 0
+    assert main(["report", "pong", "--recorded", "--no-video", "-o", "all.html"]) == 0
     text = visible((tmp_path / "all.html").read_text(encoding="utf-8"))
     for name, path in policies().items():
         assert name in text

@@ -33,9 +33,11 @@ def test_a_run_had_the_settings_that_the_page_names(run_dir):
         for line in PAGE.splitlines()
         if line.startswith(f"    jaxrl train --config {recipe} ")
     }
-    options = command.split(" --run-dir ")[0].replace("GAME", game).replace("SEED", seed[4:])
+    shown = command.replace("GAME", game).replace("SEED", seed[4:]).split()
     provenance = json.loads((run_dir / "provenance.json").read_text())
-    assert set(provenance["command"].split(" --run-dir ")[0].split()) == set(options.split())
+    pairs = [sorted(zip(words[2::2], words[3::2], strict=True))
+             for words in (shown, provenance["command"].split())]  # fmt: skip
+    assert pairs[0] == pairs[1]
 
 
 def test_scores_of_two_seeds_stand_beside_each_other_and_a_median_needs_all_games():
@@ -54,14 +56,18 @@ def test_scores_of_two_seeds_stand_beside_each_other_and_a_median_needs_all_game
 def test_a_recorded_run_keeps_its_last_line_and_no_path_of_the_machine(tmp_path, capsys):
     run_dir = tmp_path / "ppo_fast-pong-seed1"
     (run_dir / "evaluations").mkdir(parents=True)
-    (run_dir / "config.toml").write_text(f'game = "pong"\nrun_dir = "{run_dir}"\nseed = 1\n')
+    config = f'game = "pong"\nrun_dir = "{run_dir}"\ntotal_steps = 305\nseed = 1\n'
+    (run_dir / "config.toml").write_text(config)
     lines = [f'{{"step": {step}}}\n' for step in range(1, 306)]
     (run_dir / "metrics.jsonl").write_text("".join(lines))
-    command = f"jaxrl train --game pong --run-dir {run_dir} --seed 1"
+    command = f"jaxrl train --config {tmp_path}/ppo_fast.toml --run-dir '{run_dir} 2' --seed 1"
     (run_dir / "provenance.json").write_text(json.dumps({"command": command}))
     assert record_runs.main(["group", str(run_dir)]) == 2
     assert "has not ended" in capsys.readouterr().err
     (run_dir / "evaluation.json").write_text('{"protocol": "noop"}')
+    (run_dir / "metrics.jsonl").write_text("".join(lines[:-1]))
+    assert record_runs.main(["group", str(run_dir)]) == 2  # evaluated while it trains
+    (run_dir / "metrics.jsonl").write_text("".join(lines))
     (run_dir / "evaluations/noop.json").write_text('{"protocol": "noop"}')
     (run_dir / "evaluations/sticky.json").write_text('{"protocol": "sticky"}')
     target = record_runs.record(run_dir, tmp_path / "group")
@@ -75,3 +81,7 @@ def test_a_recorded_run_keeps_its_last_line_and_no_path_of_the_machine(tmp_path,
     text = "".join((target / name).read_text() for name in ("config.toml", "provenance.json"))
     assert str(tmp_path) not in text
     assert text.count("runs/ppo_fast-pong-seed1") == 2
+    kept = "jaxrl train --config ppo_fast --run-dir runs/x --seed 1"
+    for config in ("--config=a/ppo_fast.toml", "--config ppo_fast"):
+        command = f"jaxrl train {config} --run-dir='/some where/x' --seed 1"
+        assert record_runs.without_paths(command, "x") == kept

@@ -20,7 +20,7 @@ from jaxrl.errors import DamagedError, StorageError, UserError
 from jaxrl.runs import checkpoint, checkpoint_files, checkpoint_tables, checksums, layout, metrics
 from jaxrl.runs.checkpoint import Checkpoints
 from jaxrl.runs.checkpoint_files import Progress
-from jaxrl.types import AgentState, LoopState
+from jaxrl.types import AgentState, LoopState, Mean
 from tests.conftest import recipe_file
 from tests.survival import SMALL, begin, check_metrics, finish
 
@@ -282,28 +282,39 @@ def test_returns_and_evaluations_are_never_compared(tmp_path):
     assert checkpoint_files.best(tmp_path) == 4
 
 
+def with_metrics(train_state, **sums):
+    """A state; its metrics' names have a slash."""
+    state = tiny_state(7)
+    metrics = {f"loss/{name}": Mean(jnp.float32(x), jnp.float32(1)) for name, x in sums.items()}
+    train_state = {name: jnp.float32(x) for name, x in train_state.items()}
+    return state._replace(agent=state.agent._replace(train_state=train_state), metrics=metrics)
+
+
 def test_a_version_that_logs_other_metrics_reads_those_that_it_knows(tmp_path):
     """What a line still owes of the others begins again at zero."""
-
-    def state(**sums):
-        return tiny_state(7)._replace(metrics={name: jnp.float32(x) for name, x in sums.items()})
-
     writer = Checkpoints(tmp_path, Config())
-    writer.save(state(kept=5, gone=6), Progress(7, 7, 0.0, 0), None)
+    writer.save(with_metrics({"nu": 3}, kept=5, gone=6), Progress(7, 7, 0.0, 0), None)
     writer.close()
     reader = Checkpoints(tmp_path, Config())
     for template, found in (
-        (state(kept=0, new=0), {"kept": 5, "new": 0}),
-        (state(kept=0), {"kept": 5}),
-        (state(kept=0, gone=0, new=0), {"kept": 5, "gone": 6, "new": 0}),
+        (with_metrics({"nu": 0}, kept=0, new=0), {"kept": 5, "new": 0}),
+        (with_metrics({"nu": 0}, kept=0), {"kept": 5}),
+        (with_metrics({"nu": 0}, kept=0, gone=0, new=0), {"kept": 5, "gone": 6, "new": 0}),
     ):
         restored = reader.restore(template, 7).state
-        assert {name: float(x) for name, x in restored.metrics.items()} == found
-        for saved, x in zip(
-            jax.tree.leaves(tiny_state(7).agent), jax.tree.leaves(restored.agent), strict=True
-        ):
-            assert bool((saved == x).all())
+        totals = {name: float(x.total) for name, x in restored.metrics.items()}
+        assert totals == {f"loss/{name}": x for name, x in found.items()}
+        assert float(restored.agent.train_state["nu"]) == 3
+        assert list(restored.agent.actor["weight"]) == [7, 7, 7]
+    # Another optimizer's arrays, older metrics or not.
+    for arrays in ({"nu": 0, "mu": 0}, {"mu": 0}, {}):
+        for names in ({"kept": 0}, {"kept": 0, "gone": 0}):
+            with pytest.raises(UserError, match="does not fit its configuration"):
+                reader.restore(with_metrics(arrays, **names), 7)
     reader.close()
+    (tmp_path / "checkpoints/7/learner/_METADATA").write_text("{")
+    with pytest.raises(DamagedError, match=r"checkpoint 7 of .* cannot be read"):
+        checkpoint_tables.names(tmp_path, 7, "learner")
 
 
 def test_what_a_kill_left_half_written_is_removed(tmp_path):

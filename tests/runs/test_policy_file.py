@@ -1,5 +1,6 @@
 """A policy as one file: whole, safe to read, and taken wherever a run is."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -16,8 +17,11 @@ from jaxrl.analysis.groups import distinct_names
 from jaxrl.analysis.policy_card import card
 from jaxrl.analysis.report import reader
 from jaxrl.cli.main import main
+from jaxrl.cli.policies import _again
 from jaxrl.config.diff import flat
+from jaxrl.config.toml import load_recipe
 from jaxrl.errors import DamagedError, UserError
+from jaxrl.evaluation import evaluate
 from jaxrl.evaluation.evaluate import load_actor
 from jaxrl.evaluation.policy import load_policy
 from jaxrl.policies import policies
@@ -156,7 +160,24 @@ def test_a_policy_of_half_the_size_has_the_scores_of_its_rounded_parameters(expo
         found = evaluation_record.read(run_dir_of(target), protocol)
         assert found == half.evaluate(protocol, episodes=3)
         assert f"| {protocol} | 3 | {found.mean:.1f} |" in target.with_suffix(".md").read_text()
+    assert "Its parameters are float16" in target.with_suffix(".md").read_text()
+    assert "float16" not in path.with_suffix(".md").read_text()
     assert evaluation_record.read(run_dir, "noop").scores == [0.5] * 3  # which no game has
+
+
+def test_a_value_based_policy_of_half_the_size_keeps_its_epsilon(exported, tmp_path, monkeypatch):
+    played = []
+    monkeypatch.setattr(evaluate, "evaluate", lambda config, *_, **__: played.append(config))
+    policy = load_policy(exported[1])
+    config = load_recipe(Path("dqn_fast")).replaced(game="catch")
+    for epsilon in (0.125, None):
+        result = evaluation_record.summarize(
+            "catch", "noop", 400, np.zeros(3), np.full(3, 6), epsilon
+        )
+        _again(dataclasses.replace(policy, config=config), result)
+    usual = config.agent.evaluation_epsilon
+    assert [config.agent.evaluation_epsilon for config in played] == [0.125, usual]
+    assert usual != 0.125
 
 
 def test_parameters_that_float16_cannot_hold_are_refused():

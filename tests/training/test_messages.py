@@ -1,4 +1,4 @@
-"""The lines that a session shows before it trains."""
+"""The lines that a session shows before it trains, and the note beside its progress."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +10,7 @@ from jaxrl.config.schema import Config
 from jaxrl.config.toml import load
 from jaxrl.kernels import library
 from jaxrl.runtime.mesh import make_mesh
+from jaxrl.training.member import Member
 from jaxrl.training.messages import headline
 from tests.conftest import CONFIGS, recipe_file
 
@@ -49,3 +50,17 @@ def test_settings_without_an_effect_are_said():
     assert shown(config)[1:] == [
         "agent.importance_exponent = 0.6 has no effect: agent.priority_exponent = 0 draws all alike"
     ]
+
+
+@pytest.mark.parametrize(
+    ("means", "note"),
+    [
+        ({"loss/huber": None, "value/q": None}, "filling the memory"),
+        # No game has paid, and all returns are alike: a game of rare rewards, and no replay.
+        ({"loss/value": 0.1, "reward/points": None, "value/explained_variance": None}, ""),
+        ({"loss/value": None, "loss/skipped_updates": 3.0}, ""),  # all were skipped
+    ],
+)
+def test_the_status_says_where_a_memory_fills(means, note):
+    means = {"loss/learning_rate": 1e-3, "loss/skipped_updates": 0.0} | means
+    assert Member.note.fget(SimpleNamespace(_means=means)) == note

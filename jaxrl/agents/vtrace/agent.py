@@ -193,7 +193,7 @@ def update(
 def _where_full(steps: jax.Array | Mean, full: jax.Array) -> Mean:
     """Returns the mean over gradient steps [K], of none before the windows are full."""
     total, number = steps if isinstance(steps, Mean) else Mean(steps, jnp.ones_like(steps))
-    return Mean(jnp.sum(total) * full, jnp.sum(number) * full)
+    return Mean(jnp.mean(total) * full, jnp.mean(number) * full)
 
 
 def make(plan: Plan, spec: EnvSpec) -> Agent:
