@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxrl.cli.outcome import print_error
 from jaxrl.errors import UserError
 from jaxrl.runs import layout
 from jaxrl.runs.directory import load_config
@@ -44,7 +45,7 @@ def record(run_dir: Path, group: Path) -> Path:
     shown = f'run_dir = "runs/{run_dir.name}"'
     replace_text(target / layout.CONFIG, re.sub(r"^run_dir = .*$", shown, text, flags=re.M))
     provenance = json.loads((run_dir / layout.PROVENANCE).read_text(encoding="utf-8"))
-    provenance["command"] = without_paths(provenance["command"], run_dir.name)
+    provenance["command"] = strip_paths(provenance["command"], run_dir.name)
     text = json.dumps(provenance, indent=2).replace(str(run_dir), f"runs/{run_dir.name}")
     replace_text(target / layout.PROVENANCE, text + "\n")  # resumes name the directory, too
     shutil.copy(evaluation, target)
@@ -55,7 +56,7 @@ def record(run_dir: Path, group: Path) -> Path:
     return target
 
 
-def without_paths(command: str, name: str) -> str:
+def strip_paths(command: str, name: str) -> str:
     """Returns a command whose run directory is runs/NAME and whose configuration is a stem."""
     shown = {"--run-dir": lambda _: f"runs/{name}", "--config": lambda path: Path(path).stem}
     words: list[str] = []
@@ -76,8 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         for page in score_tables.write(RUNS):
             print(page)
     except UserError as error:
-        print(f"jaxrl: {error}", file=sys.stderr)
-        return error.status
+        return print_error(error)
     return 0
 
 

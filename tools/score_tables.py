@@ -22,7 +22,7 @@ RECIPES = ("ppo_fast", "vtrace_cpu", "pqn_gamma", "btr_fast", "rainbow_fast")
 
 
 class Recorded(NamedTuple):
-    """What the tables show of a recorded run."""
+    """The numbers of a recorded run that the tables show."""
 
     recipe: str
     game: str
@@ -39,7 +39,7 @@ class Recorded(NamedTuple):
 
 
 def read(run_dir: Path) -> Recorded:
-    """Returns what the tables show of a run RECIPE-GAME-seedSEED."""
+    """Reads the numbers of a run RECIPE-GAME-seedSEED."""
     recipe, game, _ = run_dir.name.split("-")
     last = (run_dir / layout.METRICS).read_text(encoding="utf-8").splitlines()[-1]
     line = json.loads(last)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxrl.cli.outcome import print_error
 from jaxrl.errors import UserError
 from jaxrl.experiments.suite.records import SAME
 from jaxrl.experiments.suite.table import LONGEST, RESULTS, markdown, marked, software
@@ -99,8 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         page = PAGE.read_text(encoding="utf-8")
         replace_text(PAGE, marked_section(page, "suite", section(MEASUREMENTS)))
     except UserError as error:
-        print(f"jaxrl: {error}", file=sys.stderr)
-        return error.status
+        return print_error(error)
     return 0
 
 

@@ -87,12 +87,12 @@ class Setup(NamedTuple):
 
     @property
     def prioritizes(self) -> bool:
-        """Whether transitions are drawn by priority."""
+        """Returns whether transitions are drawn by priority."""
         return self.settings.priority_exponent > 0
 
     @property
     def draws(self) -> bool:
-        """Whether the network draws, quantiles or the noise of its weights."""
+        """Returns whether the network draws, quantiles or the noise of its weights."""
         return self.method.draws is not None or self.learner.network.config.noisy
 
     def keys(self, rows: jax.Array, part: str) -> jax.Array:

@@ -142,9 +142,10 @@ class Report:
 
 def report(arguments: Report) -> int:
     """Writes the page and prints its path."""
-    named_too = {run.stem for run in arguments.runs}
-    known = [path for name, path in policies().items() if name not in named_too]
-    paths = (*arguments.runs, *known) if arguments.recorded else arguments.runs
+    paths = list(arguments.runs)
+    if arguments.recorded:
+        named_already = set(map(run_dir_of, paths))
+        paths += [path for path in policies().values() if run_dir_of(path) not in named_already]
     run_dirs, left_out = select(paths, lacks_lines)
     if not run_dirs:
         raise UserError("report needs at least one run directory, or --recorded")

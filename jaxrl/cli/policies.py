@@ -61,7 +61,7 @@ def export(arguments: Export) -> int:
     if arguments.half:
         actor = policy_file.halved(actor)
         rounded = dataclasses.replace(policy, actor=policy_file.widened(actor))
-        results = {name: _again(rounded, result) for name, result in results.items()}
+        results = {name: _evaluate_again(rounded, result) for name, result in results.items()}
     text = policy_card.card(run_dir, target.name, step, results.values(), arguments.half)
     with writing(card) as temporary:  # neither is there without the other
         temporary.write_text(text, encoding="utf-8")
@@ -74,14 +74,14 @@ def export(arguments: Export) -> int:
     return 0
 
 
-def _again(policy: "Policy", result: "Evaluation") -> "Evaluation":
+def _evaluate_again(policy: "Policy", result: "Evaluation") -> "Evaluation":
     """Plays as many games by the same protocol and epsilon with a policy."""
-    from jaxrl.evaluation.evaluate import evaluate, replace_epsilon
+    from jaxrl.evaluation.evaluate import replace_epsilon
 
-    config = policy.config
     if result.epsilon is not None:
-        config = replace_epsilon(config, result.epsilon)
-    return evaluate(config, policy.actor, result.protocol, result.episodes, step=policy.step)
+        config = replace_epsilon(policy.config, result.epsilon)
+        policy = dataclasses.replace(policy, config=config)
+    return policy.evaluate(result.protocol, result.episodes)
 
 
 @dataclass(frozen=True)

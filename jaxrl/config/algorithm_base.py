@@ -102,7 +102,7 @@ class AlgorithmConfig:
 
     @property
     def remembers_past(self) -> bool:
-        """Whether the memory is so large that checkpoints may leave it out."""
+        """Returns whether the memory is so large that checkpoints may leave it out."""
         return False
 
     def memory_refused(self, need: str, free: str, fits: int) -> UserError:

@@ -77,7 +77,7 @@ class NetworkConfig:
 
     @property
     def remembers(self) -> bool:
-        """Whether there is a recurrent core, so that agents learn from sequences of steps."""
+        """Returns whether there is a recurrent core, with which agents learn from sequences."""
         return self.core != "none"
 
     @property

@@ -142,7 +142,7 @@ class EnvConfig:
 
     @property
     def chooses_mode(self) -> bool:
-        """Whether the game is played in another mode or difficulty than its default."""
+        """Returns whether the game is played in another mode or difficulty than its default."""
         return max(self.mode, self.difficulty) >= 0
 
     @property

@@ -199,7 +199,7 @@ class ReplayConfig(AlgorithmConfig):
 
     @property
     def remembers_past(self) -> bool:
-        """Whether the memory is so large that checkpoints may leave it out."""
+        """Returns whether the memory is so large that checkpoints may leave it out."""
         return True
 
     def memory_refused(self, need: str, free: str, fits: int) -> UserError:

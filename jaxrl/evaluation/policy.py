@@ -106,7 +106,7 @@ class Policy:
 
     @property
     def remembers(self) -> bool:
-        """Whether the policy has a recurrent core, so that it needs a state."""
+        """Returns whether the policy has a recurrent core, so that it needs a state."""
         return self._made[0].core is not None
 
     def new_state(self, games: int = 1) -> RecurrentState:

@@ -119,7 +119,7 @@ class GameRow(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether an episode of the learner ended: a game or a life."""
+        """Returns whether an episode of the learner ended: a game or a life."""
         return self.terminated or self.truncated
 
 

@@ -78,7 +78,7 @@ class Range(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether the numbers are whole."""
+        """Returns whether the numbers are whole."""
         return isinstance(self.low, int)
 
     def contains(self, value: Any) -> bool:

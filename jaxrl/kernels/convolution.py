@@ -36,7 +36,7 @@ class Pixels(NamedTuple):
 
 
 def fits(x: jax.Array | Pixels, kernel: jax.Array) -> bool:
-    """Whether the kernels compute a layer of these arrays: of float32, in whole registers."""
+    """Returns whether the kernels compute a layer of these arrays: float32, in whole registers."""
     if not (isinstance(x, Pixels) or x.dtype == jnp.float32) or kernel.dtype != jnp.float32:
         return False
     lanes = library.lanes()

@@ -9,7 +9,7 @@ from jaxrl.kernels import library
 
 
 def fits(x: jax.Array, weights: jax.Array) -> bool:
-    """Whether the kernels multiply these arrays: of float32, in whole tiles of two registers."""
+    """Returns whether the kernels multiply these arrays: float32, in tiles of two registers."""
     lanes = library.lanes()
     whole = lanes is not None and all(length % (2 * lanes) == 0 for length in weights.shape)
     return whole and x.dtype == weights.dtype == jnp.float32 and x.size > 0

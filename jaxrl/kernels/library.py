@@ -47,7 +47,7 @@ def lanes() -> int | None:
 
 @functools.cache
 def multiplies_bfloat16() -> bool:
-    """Whether the processor has products of bfloat16, which are twice as fast as those of float32.
+    """Returns whether the processor has products of bfloat16, twice as fast as float32's.
 
     Says so in one line, once, if not; `lanes` must not be None.
     """

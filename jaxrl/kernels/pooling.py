@@ -9,7 +9,7 @@ from jaxrl.kernels import library
 
 
 def fits(x: jax.Array) -> bool:
-    """Whether the kernels pool these images: in float32, in whole registers."""
+    """Returns whether the kernels pool these images: in float32, in whole registers."""
     lanes = library.lanes()
     return lanes is not None and x.dtype == jnp.float32 and x.shape[-1] % lanes == 0
 

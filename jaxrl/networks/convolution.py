@@ -207,12 +207,12 @@ def layer(x: jax.Array | Pixels, kernel: jax.Array, bias: jax.Array, form: Form)
 
 
 def has_kernels() -> bool:
-    """Whether the kernels of C++ are there."""
+    """Returns whether the kernels of C++ are there."""
     return jax.default_backend() == "cpu" and library.lanes() is not None
 
 
 def cuts_blocks() -> bool:
-    """Whether a first layer takes its image in blocks: on CPUs, where the kernels do not."""
+    """Returns whether a first layer takes its image in blocks: on CPUs without the kernels."""
     return jax.default_backend() == "cpu" and not has_kernels()
 
 
@@ -222,5 +222,5 @@ def dtype_of_layers(dtype: str) -> str:
 
 
 def multiplies_bfloat16(dtype: str) -> bool:
-    """Whether the kernels multiply in bfloat16: where the type is that, and the processor can."""
+    """Returns whether the kernels multiply in bfloat16: the type is, and the processor can."""
     return dtype == "bfloat16" and has_kernels() and library.multiplies_bfloat16()

@@ -183,7 +183,7 @@ def planes_last(stack: jax.Array, planes: int) -> jax.Array:
 
 
 def takes_pixels(config: NetworkConfig, planes: int) -> bool:
-    """Whether a torso's first layer normalizes the bytes of its images itself, in C++."""
+    """Returns whether a torso's first layer normalizes the bytes of its images itself, in C++."""
     plain = planes == 1 and not config.skip_blank_frames
     return plain and config.torso in TORSOS.builtin and has_kernels()
 

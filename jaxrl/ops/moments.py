@@ -1,4 +1,4 @@
-"""How much of the targets' variance values explain, from sums that add up over batches."""
+"""The explained variance of values, from sums that add up over batches."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,13 @@ ERROR, SQUARE = "value/error", "value/square"  # sums that no line of the log ha
 
 
 def moments(target: jax.Array, value: jax.Array, weight: jax.Array) -> dict[str, jax.Array]:
-    """Returns the weighted sums that `explained_variance` needs, of arrays of one shape."""
+    """Returns the weighted sums that `explained_variance` needs, each f32[].
+
+    Args:
+      target: f32[...], returns R.
+      value: f32[...], values v.
+      weight: f32[...], of `row_weights`.
+    """
     return {
         "loss/value": jnp.sum(weight * jnp.square(target - value)),
         "value/target": jnp.sum(weight * target),

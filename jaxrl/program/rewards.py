@@ -1,4 +1,4 @@
-"""How often the games pay, and how much: what clipped rewards hide from the learner."""
+"""Metrics of the games' rewards: their frequency, and the size that clipping hides."""
 
 from functools import partial
 
@@ -19,10 +19,10 @@ def _update(
 ) -> tuple[AgentState, Metrics]:
     """Updates the agent; the metrics are its own and those of the rewards."""
     new, metrics = agent.update(state, trajectory, key)
-    return new, metrics | of(trajectory)
+    return new, metrics | reward_metrics(trajectory)
 
 
-def of(trajectory: Trajectory) -> Metrics:
+def reward_metrics(trajectory: Trajectory) -> Metrics:
     """Returns the share of valid steps [T, E] with a reward, and the mean size of those rewards.
 
     Rewards are the game's points, before they are clipped.

@@ -127,7 +127,7 @@ class Evaluation:
 
     @property
     def is_default(self) -> bool:
-        """Whether the game's mode and difficulty are those of published scores."""
+        """Returns whether the game's mode and difficulty are those of published scores."""
         return self.conditions is None or not self.conditions.chooses_mode()
 
 

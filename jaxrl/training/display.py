@@ -126,7 +126,7 @@ class Display:
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a line that is replaced, on a terminal."""
+        """Returns whether there is a line that is replaced, on a terminal."""
         return self._progress is not None
 
     def show(self, text: str) -> None:

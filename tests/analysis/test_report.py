@@ -462,8 +462,12 @@ def test_the_policies_of_the_package_have_a_page(tmp_path, monkeypatch, capsys):
     assert "at least one run directory, or --recorded" in capsys.readouterr().err
     assert main(["report", "pong", "--recorded", "--no-video", "-o", "all.html"]) == 0
     text = visible((tmp_path / "all.html").read_text(encoding="utf-8"))
+    make_run(tmp_path / "runs/pong")  # a run of a policy's name stands beside it
+    assert main(["report", "runs/pong", "--recorded", "--no-video", "-o", "both.html"]) == 0
+    both = visible((tmp_path / "both.html").read_text(encoding="utf-8"))
     for name, path in policies().items():
         assert name in text
+        assert f"{evaluation_record.read(run_dir_of(path)).mean:.1f}" in both
         assert f"{evaluation_record.read(run_dir_of(path)).mean:.1f}" in text
 
 

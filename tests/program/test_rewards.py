@@ -16,7 +16,7 @@ def trajectories():
 
 def test_hand_worked_rates_and_sizes():
     """Seven valid steps, of which three pay: 20, -5 and 15 points."""
-    logged = jax.vmap(rewards.of, axis_name=AXIS)(trajectories())
+    logged = jax.vmap(rewards.reward_metrics, axis_name=AXIS)(trajectories())
     density, points = logged["reward/density"], logged["reward/points"]
     assert density.total[0] / density.number[0] == pytest.approx(3 / 7)
     assert points.total[0] / points.number[0] == pytest.approx(40 / 3)
@@ -25,7 +25,7 @@ def test_hand_worked_rates_and_sizes():
 
 def test_a_trajectory_without_rewards_has_a_rate_and_no_size():
     none = trajectories()._replace(score=jnp.zeros((2, 2, 2)))
-    logged = jax.vmap(rewards.of, axis_name=AXIS)(none)
+    logged = jax.vmap(rewards.reward_metrics, axis_name=AXIS)(none)
     assert logged["reward/density"].total[0] == 0 < logged["reward/density"].number[0]
     assert logged["reward/points"].number[0] == 0
 

@@ -17,7 +17,7 @@ from jaxrl.analysis.groups import distinct_names
 from jaxrl.analysis.policy_card import card
 from jaxrl.analysis.report import reader
 from jaxrl.cli.main import main
-from jaxrl.cli.policies import _again
+from jaxrl.cli.policies import _evaluate_again
 from jaxrl.config.diff import flat
 from jaxrl.config.toml import load_recipe
 from jaxrl.errors import DamagedError, UserError
@@ -174,7 +174,7 @@ def test_a_value_based_policy_of_half_the_size_keeps_its_epsilon(exported, tmp_p
         result = evaluation_record.summarize(
             "catch", "noop", 400, np.zeros(3), np.full(3, 6), epsilon
         )
-        _again(dataclasses.replace(policy, config=config), result)
+        _evaluate_again(dataclasses.replace(policy, config=config), result)
     usual = config.agent.evaluation_epsilon
     assert [config.agent.evaluation_epsilon for config in played] == [0.125, usual]
     assert usual != 0.125
@@ -240,7 +240,7 @@ def test_other_files_are_refused(exported, tmp_path, changes, message):
         load_policy(path)
 
 
-def test_a_file_that_was_replaced_is_read_again(exported, tmp_path):
+def test_a_file_that_was_replaced_is_read_evaluate_again(exported, tmp_path):
     """In one process, as a notebook: the new policy, not the first that had this name."""
     path = rewritten(exported[1], tmp_path / "x.safetensors")
     first = run_dir_of(path)

@@ -85,11 +85,11 @@ def loss(
     entropy = distributions.entropy(outputs.logits, config.log_epsilon)
     policy_loss = -jnp.sum(batch.weight * log_prob * batch.advantage)
     mean_entropy = jnp.sum(batch.weight * entropy)
-    of_values = moments.moments(batch.target, outputs.value, batch.weight)
-    value_loss = of_values["loss/value"]
+    value_sums = moments.moments(batch.target, outputs.value, batch.weight)
+    value_loss = value_sums["loss/value"]
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * mean_entropy
     parts = {"loss/policy": policy_loss, "policy/entropy": mean_entropy}
-    return config.loss_scale * total, parts | of_values
+    return config.loss_scale * total, parts | value_sums
 
 
 def update(

@@ -130,16 +130,16 @@ def loss(
         time_axis=1,
     )
     policy_loss = -jnp.sum(weight * log_prob * advantage)
-    of_values = moments.moments(target, outputs.value[:, :-1], weight)
+    value_sums = moments.moments(target, outputs.value[:, :-1], weight)
     mean_entropy = jnp.sum(weight * distributions.entropy(outputs.logits[:, :-1]))
-    total = policy_loss + config.value_coef * of_values["loss/value"] - entropy_coef * mean_entropy
+    total = policy_loss + config.value_coef * value_sums["loss/value"] - entropy_coef * mean_entropy
     parts = {
         "loss/policy": policy_loss,
         "policy/entropy": mean_entropy,
         "policy/ratio": jnp.sum(weight * ratio),
         "policy/clip_fraction": jnp.sum(weight * (ratio > config.clip_rho)),
     }
-    return total, parts | of_values
+    return total, parts | value_sums
 
 
 def objective(
@@ -182,7 +182,7 @@ def update(
         actor.updates % settings.num_minibatches * steps + jnp.arange(steps),
     )
     means: Metrics = moments.explained_variance(metrics)
-    means = {name: _where_full(x, full) for name, x in means.items()} | {
+    means = {name: _mean_over_steps(x, full) for name, x in means.items()} | {
         "loss/learning_rate": setup.learner.learning_rate(actor.updates),
         "policy/entropy_coef": setup.entropy_coef(actor.updates),
     }
@@ -190,7 +190,7 @@ def update(
     return AgentState(new_actor, learned.opt_state, memory), means
 
 
-def _where_full(steps: jax.Array | Mean, full: jax.Array) -> Mean:
+def _mean_over_steps(steps: jax.Array | Mean, full: jax.Array) -> Mean:
     """Returns the mean over gradient steps [K], of none before the windows are full."""
     total, number = steps if isinstance(steps, Mean) else Mean(steps, jnp.ones_like(steps))
     return Mean(jnp.mean(total) * full, jnp.mean(number) * full)

@@ -1,4 +1,4 @@
-"""Whether this machine holds the replays of configurations, for `jaxrl doctor` and the suite."""
+"""Memory checks for the replays of configurations, for `jaxrl doctor` and the suite."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class Need(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether there is room for it, and some for networks and batches."""
+        """Returns whether there is room for it, and some for networks and batches."""
         return self.need <= USABLE * self.free
 
 
