@@ -115,6 +115,8 @@ ppo-adapt-often: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
     metrics["policy/approx_kl"], setup.settings.kl_target) if setup.adaptive else rate)), metrics |
 ppo-adapt-on-last: agents/test_updates.py::test_ppo_adapts_its_rate_once_an_epoch
     kl = jnp.mean(metrics["policy/approx_kl"]) => kl = metrics["policy/approx_kl"][-1]
+ppo-entropy-stays: agents/test_updates.py::test_ppo_lowers_its_entropy_bonus
+    entropy_coef = setup.entropy_coef(actor.updates) => entropy_coef = setup.entropy_coef(0)
 ppo-statistics-last-frame: agents/test_updates.py::test_a_loss_sees_the_statistics_of_acting
     stacks(trajectory.observation)[:-1, ..., -1] => stacks(trajectory.observation)[..., -1]
 # agents/vtrace/agent.py

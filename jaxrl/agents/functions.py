@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any, Protocol
 
 import jax
+import optax
 
 from jaxrl.agents.learner import Learner, TrainState
+from jaxrl.config.plan import Plan
 from jaxrl.networks.actors import forward, init_actor
 from jaxrl.networks.core import core_of
 from jaxrl.ops import predictions
@@ -55,6 +57,16 @@ def agent_of(
         core=core_of(setup.learner.network.config),
         **more,
     )
+
+
+def entropy_bonus(plan: Plan) -> optax.Schedule:
+    """Returns the weight of the entropy bonus by the updates done, of PPO or V-trace.
+
+    It is `entropy_coef`; with `entropy_schedule = "linear"` it falls to 0 at the last update.
+    """
+    settings: Any = plan.config.agent
+    final = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
+    return optax.linear_schedule(settings.entropy_coef, final, plan.num_updates)
 
 
 def first_state(setup: Setup, key: jax.Array) -> AgentState:

@@ -45,9 +45,9 @@ def prediction(value=(0.0, 0.0)):
 
 
 def test_hand_worked_loss():
-    config = PPOConfig(clip=0.2, entropy_coef=0.1, value_coef=2.0)
+    config = PPOConfig(clip=0.2, value_coef=2.0)
     data = rows([0.25, 1.0], [3.0, 1.0], [0.5, 0.5], target=(4.0, 1.0))
-    total, parts = ppo.loss(prediction(value=(1.0, 1.0)), data, config)
+    total, parts = ppo.loss(prediction(value=(1.0, 1.0)), data, config, 0.1)
     # ratios 0.5 / 0.25 = 2 and 0.5 / 1 = 0.5.
     # Row 0: min(2 * 3, 1.2 * 3) = 3.6, clipped. Row 1: min(0.5 * 1, 0.8 * 1) = 0.5, not.
     assert float(parts["loss/policy"]) == pytest.approx(-(3.6 + 0.5) / 2, rel=1e-6)
@@ -62,7 +62,7 @@ def test_hand_worked_loss():
 
 def test_a_row_without_weight_does_not_count():
     data = rows([0.25, 1.0], [3.0, 1.0], [1.0, 0.0], target=(4.0, 100.0))
-    _, parts = ppo.loss(prediction(), data, PPOConfig(clip=0.2))
+    _, parts = ppo.loss(prediction(), data, PPOConfig(clip=0.2), 0.01)
     assert float(parts["loss/policy"]) == pytest.approx(-3.6, rel=1e-6)
     assert float(parts["loss/value"]) == pytest.approx(8.0)
 
@@ -72,7 +72,7 @@ def test_clipped_values_take_the_larger_error():
     # Row 0: old 1, new 3 is clipped to 1.5: max((4 - 3)^2, (4 - 1.5)^2) = 6.25.
     # Row 1: old 1, new 1.2 is not clipped: (4 - 1.2)^2 = 7.84.
     data = rows([0.5, 0.5], [0.0, 0.0], [0.5, 0.5], target=(4.0, 4.0), value=(1.0, 1.0))
-    _, parts = ppo.loss(prediction(value=(3.0, 1.2)), data, config)
+    _, parts = ppo.loss(prediction(value=(3.0, 1.2)), data, config, 0.01)
     assert float(parts["loss/value"]) == pytest.approx((6.25 + 7.84) / 2 / 2, rel=1e-6)
 
 
@@ -84,7 +84,7 @@ def test_surrogate_equals_rlax():
     advantage = jnp.asarray(random.normal(size=64), jnp.float32)
     zeros = jnp.zeros(64)
     data = ppo.Batch(zeros, action, old, zeros, zeros, advantage, jnp.full(64, 1 / 64))
-    _, parts = ppo.loss(PolicyValue(logits, zeros), data, PPOConfig(clip=0.2))
+    _, parts = ppo.loss(PolicyValue(logits, zeros), data, PPOConfig(clip=0.2), 0.01)
     ratio = jnp.exp(jax.nn.log_softmax(logits)[jnp.arange(64), action] - old)
     oracle = rlax.clipped_surrogate_pg_loss(ratio, advantage, 0.2)
     np.testing.assert_allclose(parts["loss/policy"], oracle, rtol=1e-5)
@@ -94,8 +94,8 @@ def test_at_the_old_policy_the_gradient_is_the_policy_gradient():
     logits = jnp.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]])
     policy = np.asarray(jax.nn.softmax(logits))
     data = rows([policy[0, 0], policy[1, 1]], [2.0, 7.0], [0.5, 0.5])
-    config = PPOConfig(entropy_coef=0, value_coef=0)
-    gradient = jax.grad(lambda x: ppo.loss(PolicyValue(x, jnp.zeros(2)), data, config)[0])
+    config = PPOConfig(value_coef=0)
+    gradient = jax.grad(lambda x: ppo.loss(PolicyValue(x, jnp.zeros(2)), data, config, 0.0)[0])
     expected = 0.5 * np.array([[2.0], [7.0]]) * (policy - np.eye(3)[[0, 1]])
     np.testing.assert_allclose(gradient(logits), expected, atol=1e-5)
 

@@ -262,6 +262,22 @@ def test_a_second_epoch_of_ppo_goes_on_from_the_first():
     check(metrics, loss_policy=-(4 + 2 * policy * 4) / 2, loss_value=(4**2 + 3.8**2) / 4)
 
 
+def test_ppo_lowers_its_entropy_bonus():
+    settings = PPOConfig(
+        rollout_length=1, epochs=1, num_minibatches=1, entropy_coef=0.4, entropy_schedule="linear",
+        normalize_advantages=False,
+    )  # fmt: skip
+    agent, state = make("ppo", settings)
+    for part, bonus in ((0, 0.4), (0.5, 0.2), (1, 0.0)):
+        acting = with_params(state, {"p": [0, LN3], "v": 0}, round(part * Config().total_steps))
+        data = played([1, 1], [1], [0.0], ppo.Extras(np.zeros(1), np.log([0.75])))
+        after, metrics = update(agent, acting, data)
+        # Nothing is gained, so the bonus alone pulls at π = (1/4, 3/4): its gradient is
+        # ∂H/∂p₁ = -π₁ (ln π₁ + H) = -π₀ π₁ ln(π₁ / π₀).
+        check(metrics, policy_entropy_coef=bonus)
+        close(after.actor.params["p"][1], LN3 - RATE * bonus * 3 / 16 * LN3)
+
+
 NORMALIZING = {
     "a2c": (A2CConfig(2, gamma=0.5), a2c.Extras(OLD_VALUE)),
     "ppo": (

@@ -43,6 +43,7 @@ CASES = [
     ("r2d2", "agent", {"epsilon_exponent": 3.0, "epsilon_base": 0.0}, "all powers of"),
     ("ppo", "agent", {"kl_target": 0.02}, "only optimizer.schedule = 'adaptive' aims at it"),
     ("vtrace", "agent", {"entropy_schedule": "linear", "entropy_coef": 0.0}, "nothing to lower"),
+    ("ppo", "agent", {"entropy_schedule": "linear", "entropy_coef": 0.0}, "nothing to lower"),
     ("pqn", "agent", {"num_atoms": 21}, "agent.value_loss = 'squared' has no bins"),
     ("pqn", "agent", {"v_min": -5.0}, "has no effect: agent.value_loss = 'squared' has no bins"),
     ("pqn", "agent", {"v_max": 5.0}, "agent.value_loss = 'squared' has no bins"),

@@ -1,6 +1,7 @@
 """The studies in docs/examples: policy lag, what drawing by priority costs, another trainer."""
 
 import importlib.util
+import json
 import types
 from pathlib import Path
 
@@ -250,3 +251,33 @@ def test_seeds_at_once_are_timed_beside_one(capsys):
     load("population_speed").main(num_envs=2, seeds=(1, 2), seconds=0.01, turns=2)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in lines] == ["one seed", "2 at once", "ratio"]
+
+
+def test_an_hour_of_each_library_is_read_from_what_it_writes(tmp_path, monkeypatch):
+    hour = load("hour")
+    assert hour.name_of("name_this_game") == "NameThisGame"
+    monkeypatch.setenv(hour.START, "1000")
+    header = '#{"t_start": 1010.0, "env_id": "x"}\nr,l,t\n'  # Monitor counts frames
+    (tmp_path / "0.monitor.csv").write_text(f"{header}3.0,400,5.5\n5.0,800,45.0\n")
+    (tmp_path / "1.monitor.csv").write_text(f"{header}4.0,80,6.0\n")
+    games = list(hour.games_of_sb3(tmp_path))
+    assert sorted(games) == [(15.5, 100, 3.0), (16.0, 20, 4.0), (55.0, 200, 5.0)]
+    points = list(hour.curve(games, minutes=1.5))
+    assert points == [(0.5, 120, 3.5), (1.0, 320, 4.0), (1.5, 320, 4.0)]
+    many = [(n / 10, 1, float(n)) for n in range(1, 301)]  # the last hundred: 201 to 300
+    assert list(hour.curve([hour.Game(*game) for game in many], 0.5)) == [(0.5, 300, 250.5)]
+
+    (tmp_path / "sf").mkdir()
+    (tmp_path / "sf/7.csv").write_text("15.5,100,3.0\n55.0,200,5.0\n")
+    (tmp_path / "sf/8.csv").write_text("16.0,20,4.0\n")
+    assert sorted(hour.games_of_sample_factory(tmp_path / "sf")) == sorted(games)
+
+    (tmp_path / "run").mkdir()
+    log = [(20, 1000, None), (29, 2000, 7.5), (31, 3000, 8.0), (59, 4000, 9.0), (95, 5000, 10.0)]
+    lines = [
+        json.dumps({"wall_seconds": at, "step": step, "return_mean": mean})
+        for at, step, mean in log
+    ]
+    (tmp_path / "run/metrics.jsonl").write_text("\n".join(lines))
+    points = list(hour.curve_of_jaxrl(tmp_path, minutes=1.5))
+    assert points == [(0.5, 2000, 7.5), (1.0, 4000, 9.0), (1.5, 4000, 9.0)]

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from jaxrl.agents.functions import actor_outputs, agent_of, first_state
+from jaxrl.agents.functions import actor_outputs, agent_of, entropy_bonus, first_state
 from jaxrl.agents.learner import Learned, Learner, descend, network_objective, policy_learner
 from jaxrl.agents.ppo.settings import PPOConfig
 from jaxrl.config.plan import Plan
@@ -52,6 +53,7 @@ class Setup(NamedTuple):
     settings: PPOConfig
     learner: Learner  # its learning rate has the first value alone where the rate adapts
     adaptive: bool  # whether the learning rate follows the divergence of the policies
+    entropy_coef: optax.Schedule  # by the updates done
 
 
 class Extras(NamedTuple):
@@ -165,7 +167,7 @@ def make_rollout(setup: Setup, actor: ActorState, trajectory: Trajectory) -> Rol
 
 
 def loss(
-    outputs: heads.PolicyValue, batch: Batch, config: PPOConfig
+    outputs: heads.PolicyValue, batch: Batch, config: PPOConfig, entropy_coef: jax.typing.ArrayLike
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the weighted sum of the losses of outputs [B], and its parts for the log.
 
@@ -191,7 +193,7 @@ def loss(
     total = (
         means["loss/policy"]
         + config.value_coef * means["loss/value"]
-        - config.entropy_coef * means["policy/entropy"]
+        - entropy_coef * means["policy/entropy"]
     )
     return total, means
 
@@ -236,8 +238,11 @@ def gradient_step(
     batch = (minibatches.take_sequences if remembers else minibatches.take)(rollout, part)
     if setup.settings.normalize_advantages:
         batch = batch._replace(advantage=normalize_advantages(batch.advantage, batch.weight))
+    entropy_coef = setup.entropy_coef(actor.updates)
     objective = network_objective(
-        setup.learner, actor.statistics.observation, partial(loss, config=setup.settings)
+        setup.learner,
+        actor.statistics.observation,
+        partial(loss, config=setup.settings, entropy_coef=entropy_coef),
     )
     before = Learned(params, opt_state)
     (params, opt_state), metrics = descend(setup.learner, objective, before, batch, rate)
@@ -289,6 +294,7 @@ def update(
     metrics = jax.tree.map(jnp.mean, metrics) | {
         "value/explained_variance": explained_variance(rollout.value, rollout.target, weight),
         "value/target": to_returns(target, value_statistics),
+        "policy/entropy_coef": setup.entropy_coef(actor.updates),
     }
     return AgentState(new_actor, learned.train_state, state.memory), metrics
 
@@ -298,7 +304,7 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     settings = plan.config.agent
     assert isinstance(settings, PPOConfig)
     adaptive = plan.config.optimizer.schedule == "adaptive"
-    setup = Setup(settings, policy_learner(plan, spec), adaptive)
+    setup = Setup(settings, policy_learner(plan, spec), adaptive, entropy_bonus(plan))
     return agent_of(setup, init, act, update, predict)
 
 

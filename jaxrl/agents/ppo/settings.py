@@ -1,7 +1,7 @@
 """Settings of PPO."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from jaxrl.config.algorithm_base import EpochsConfig
 from jaxrl.config.bounds import Count, Fraction, Positive, Weight
@@ -23,7 +23,9 @@ class PPOConfig(EpochsConfig):
     clip_value: bool = False
     """clip the change of the values likewise"""
     entropy_coef: Weight = 0.01
-    """weight of the entropy bonus"""
+    """weight of the entropy bonus at the start"""
+    entropy_schedule: Literal["constant", "linear"] = "constant"
+    """constant; linear, to 0 at total_steps, so that the policy settles"""
     value_coef: Weight = 0.5
     """weight of half the mean squared error of the values"""
     normalize_advantages: bool = True

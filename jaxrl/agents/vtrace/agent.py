@@ -17,7 +17,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl.agents.functions import actor_outputs, agent_of, first_state, predict_policy
+from jaxrl.agents.functions import (
+    actor_outputs,
+    agent_of,
+    entropy_bonus,
+    first_state,
+    predict_policy,
+)
 from jaxrl.agents.learner import Learned, Learner, descend, policy_learner
 from jaxrl.agents.vtrace.settings import VTraceConfig
 from jaxrl.config.plan import Plan
@@ -200,7 +206,5 @@ def make(plan: Plan, spec: EnvSpec) -> Agent:
     """Returns the V-trace agent that `config.agent` describes."""
     settings = plan.config.agent
     assert isinstance(settings, VTraceConfig)
-    final_entropy = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef
-    entropy_coef = optax.linear_schedule(settings.entropy_coef, final_entropy, plan.num_updates)
-    setup = Setup(settings, policy_learner(plan, spec), entropy_coef)
+    setup = Setup(settings, policy_learner(plan, spec), entropy_bonus(plan))
     return agent_of(setup, init, act, update, predict_policy, interrupt=buffer.interrupt)

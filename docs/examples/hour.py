@@ -1,0 +1,238 @@
+"""An hour of training on one game, with jaxrl, Stable-Baselines3 or Sample Factory.
+
+    python docs/examples/hour.py jaxrl breakout --steps 9_000_000
+    python docs/examples/hour.py sb3_ppo breakout
+    python docs/examples/hour.py sb3_a2c breakout
+    python docs/examples/hour.py sample_factory breakout --steps 2_000_000
+
+It writes the scores of the games that were played, the latest hundred at each half minute, to
+hour/LIBRARY-GAME.csv: minutes since the start, agent steps in whole games, mean score. `--steps`
+is where training by jaxrl ends, and where Sample Factory's learning rate reaches 0: those that the
+machine makes in an hour.
+
+What the others need does not fit into one environment with jaxrl, nor with each other:
+
+    python3 -m venv sb3 && sb3/bin/pip install "stable-baselines3[extra]" ale-py
+    python3 -m venv sf && sf/bin/pip install sample-factory envpool==0.8.4 "shimmy<2"
+
+Their hyperparameters are those that they publish for Atari: RL Baselines3 Zoo's ppo.yml and
+a2c.yml, and Sample Factory's sf_examples/envpool/atari.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LAST = 100  # games whose mean is a point of a curve
+START = "HOUR_START"  # of the environment: when the script began, in seconds since 1970
+GAMES = "HOUR_GAMES"  # the folder where processes of Sample Factory write their games
+
+
+class Game(NamedTuple):
+    """A finished game: seconds from the start to its end, its agent steps, its score."""
+
+    seconds: float
+    steps: int
+    score: float
+
+
+class Point(NamedTuple):
+    """A point of a curve; the steps are those of whole games."""
+
+    minutes: float
+    steps: int
+    score: float
+
+
+def name_of(game: str) -> str:
+    """The name of name_this_game in ALE's ids: NameThisGame."""
+    return game.title().replace("_", "")
+
+
+def curve(games: Iterable[Game], minutes: float) -> Iterator[Point]:
+    """The mean score of the last hundred games, each half minute."""
+    waiting, last, steps = deque(sorted(games)), deque[float](maxlen=LAST), 0
+    for half in range(1, round(2 * minutes) + 1):
+        while waiting and waiting[0].seconds <= 30 * half:
+            game = waiting.popleft()
+            last.append(game.score)
+            steps += game.steps
+        if last:
+            yield Point(half / 2, steps, sum(last) / len(last))
+
+
+def train_jaxrl(game: str, folder: Path, seed: int, steps: int) -> None:
+    """Trains ppo_fast into the run directory folder/run, also for longer than the minutes."""
+    command = ["jaxrl", "train", "--config", "ppo_fast", "--game", game, "--seed", str(seed),
+               "--total-steps", str(steps), "--run-dir", str(folder / "run")]  # fmt: skip
+    subprocess.run(command, check=True)
+
+
+def curve_of_jaxrl(folder: Path, minutes: float) -> Iterator[Point]:
+    """The curve of a run: its log has the means."""
+    text = (folder / "run/metrics.jsonl").read_text()
+    lines = [line for line in map(json.loads, text.splitlines()) if line["return_mean"] is not None]
+    for half in range(1, round(2 * minutes) + 1):
+        if before := [line for line in lines if line["wall_seconds"] <= 30 * half]:
+            yield Point(half / 2, before[-1]["step"], before[-1]["return_mean"])
+
+
+def train_sb3(algorithm: str, game: str, folder: Path, seed: int, minutes: float) -> None:
+    """Trains PPO or A2C of Stable-Baselines3, whose monitors write the games into the folder."""
+    import ale_py
+    import gymnasium
+    from stable_baselines3 import A2C, PPO
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+    from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
+
+    gymnasium.register_envs(ale_py)
+
+    def left(_: float) -> float:
+        """The share of the hour that is left: the Zoo's schedules fall with the steps."""
+        return max(0.0, 1 - elapsed() / (60 * minutes))
+
+    games = make_atari_env(
+        f"{name_of(game)}NoFrameskip-v4",
+        n_envs=8 if algorithm == "ppo" else 16,
+        seed=seed,
+        monitor_dir=str(folder),
+        vec_env_cls=SubprocVecEnv,
+        vec_env_kwargs={"start_method": "fork"},  # others would not know ALE's ids
+    )
+    common: dict[str, Any] = {"env": VecFrameStack(games, 4), "seed": seed, "device": "cpu"}
+    if algorithm == "ppo":
+        model = PPO(
+            "CnnPolicy",
+            n_steps=128,
+            n_epochs=4,
+            batch_size=256,
+            learning_rate=lambda x: 2.5e-4 * left(x),
+            clip_range=lambda x: 0.1 * left(x),
+            vf_coef=0.5,
+            ent_coef=0.01,
+            **common,
+        )
+    else:
+        policy = {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}}
+        model = A2C("CnnPolicy", ent_coef=0.01, vf_coef=0.25, policy_kwargs=policy, **common)
+    model.learn(10**9, callback=lambda *_: elapsed() < 60 * minutes)
+    games.close()
+
+
+def games_of_sb3(folder: Path) -> Iterator[Game]:
+    """Reads the files of Stable-Baselines3's monitors, which count frames."""
+    began = float(os.environ[START])
+    for path in folder.glob("*.monitor.csv"):
+        with path.open() as file:
+            opened = json.loads(file.readline()[1:])["t_start"] - began
+            for row in csv.DictReader(file):
+                yield Game(opened + float(row["t"]), int(row["l"]) // 4, float(row["r"]))
+
+
+def make_recorded(name: str, config: Any, *rest: Any, **options: Any) -> Any:
+    """Returns Sample Factory's games of EnvPool, which write the score of each whole game.
+
+    Sample Factory itself counts each life as a game.
+    """
+    import gymnasium
+    import numpy as np
+    from sf_examples.envpool.atari.envpool_atari_utils import make_atari_env
+
+    class Recorder(gymnasium.Wrapper):
+        num_agents = config.env_agents
+        score, steps = np.zeros(num_agents), np.zeros(num_agents, int)
+        path = Path(os.environ[GAMES]) / f"{os.getpid()}.csv"
+
+        def step(self, actions: Any) -> Any:
+            """Plays a step, and writes the games that ended in it."""
+            found = self.env.step(actions)
+            self.score += found[-1]["reward"]  # not clipped
+            self.steps += 1
+            ended = np.flatnonzero(found[-1]["terminated"] | found[3])
+            if len(ended):
+                with self.path.open("a") as file:
+                    for env in ended:
+                        print(elapsed(), self.steps[env], self.score[env], sep=",", file=file)
+                self.score[ended], self.steps[ended] = 0, 0
+            return found
+
+    return Recorder(make_atari_env(name, config, *rest, **options))
+
+
+def train_sample_factory(
+    game: str, folder: Path, seed: int, steps: int, minutes: float, options: list[str]
+) -> None:
+    """Trains APPO of Sample Factory on EnvPool, whose processes write the games into the folder."""
+    from sample_factory.envs.env_utils import register_env
+    from sample_factory.train import run_rl
+    from sf_examples.envpool.atari.train_envpool_atari import parse_atari_args
+
+    name = f"atari_{game.replace('_', '')}"
+    register_env(name, make_recorded)
+    run_rl(parse_atari_args([
+        "--algo=APPO", f"--env={name}", "--device=cpu", f"--seed={seed}",
+        f"--train_dir={folder / 'run'}", "--experiment=hour",
+        f"--train_for_env_steps={4 * steps}", f"--train_for_seconds={60 * minutes:.0f}", *options,
+    ]))  # fmt: skip
+
+
+def games_of_sample_factory(folder: Path) -> Iterator[Game]:
+    """Reads what `record_games` has written."""
+    for path in folder.glob("*.csv"):
+        for line in path.read_text().splitlines():
+            seconds, steps, score = line.split(",")
+            yield Game(float(seconds), int(steps), float(score))
+
+
+def elapsed() -> float:
+    """Seconds since the script began, in each of its processes."""
+    return time.time() - float(os.environ[START])
+
+
+def main() -> None:
+    """Trains, and writes the curve."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    libraries = ("jaxrl", "sb3_ppo", "sb3_a2c", "sample_factory")
+    parser.add_argument("library", choices=libraries)
+    parser.add_argument("game", help="as jaxrl writes it: name_this_game")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--steps", type=int, default=9_000_000, help="agent steps in that time")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--root", type=Path, default=Path("hour"))
+    given, options = parser.parse_known_args()
+    if options and given.library != "sample_factory":
+        parser.error(f"unknown: {' '.join(options)} (Sample Factory is given other options)")
+
+    folder = given.root.absolute() / f"{given.library}-{given.game}"
+    folder.mkdir(parents=True)
+    os.environ[START], os.environ[GAMES] = str(time.time()), str(folder)
+    if given.library == "jaxrl":
+        train_jaxrl(given.game, folder, given.seed, given.steps)
+        points = curve_of_jaxrl(folder, given.minutes)
+    elif given.library == "sample_factory":
+        train_sample_factory(given.game, folder, given.seed, given.steps, given.minutes, options)
+        points = curve(games_of_sample_factory(folder), given.minutes)
+    else:
+        train_sb3(given.library[4:], given.game, folder, given.seed, given.minutes)
+        points = curve(games_of_sb3(folder), given.minutes)
+    target = folder.with_suffix(".csv")
+    with target.open("w") as file:
+        print(",".join(Point._fields), file=file)
+        for point in points:
+            print(point.minutes, point.steps, round(point.score, 2), sep=",", file=file)
+    print(target, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
