@@ -1,0 +1,41 @@
+"""docs/gallery.md shows the policies of the package, which come from recorded runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxrl.policies import policies
+from jaxrl.runs import evaluation_record, layout
+from jaxrl.runs.files import read_object
+from jaxrl.runs.paths import run_dir_of
+from tools import gallery
+from tools.pages import marked_section
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / gallery.PAGE).read_text(encoding="utf-8")
+EARLY = {"pong"}  # from before runs were recorded for it
+NAMES = sorted(policies().keys() - EARLY)
+
+
+def test_the_page_shows_the_scores_of_the_package():
+    assert marked_section(PAGE, "policies", gallery.table()) == PAGE
+    for name in policies():
+        assert (ROOT / gallery.FILMS / f"{name}.gif").is_file()
+        assert f"jaxrl play {name} " in policies()[name].with_suffix(".md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_policy_comes_from_a_recorded_run_and_is_small(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert policies()[name].stat().st_size < gallery.MOST_BYTES
+    run_dir = run_dir_of(Path(name))
+    provenance = read_object(run_dir / layout.PROVENANCE)
+    words = provenance["command"].split()
+    run = gallery.recorded(Path(words[words.index("--run-dir") + 1]).name)
+    assert read_object(run / layout.PROVENANCE) == provenance
+    last = json.loads((run / layout.METRICS).read_text("utf-8").splitlines()[-1])
+    results = evaluation_record.read_all(run_dir)
+    assert results.keys() == evaluation_record.PROTOCOLS.keys()
+    for result in results.values():
+        assert (result.step, result.episodes) == (last["step"], gallery.EPISODES)
