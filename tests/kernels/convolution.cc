@@ -39,15 +39,15 @@ void check_rounding() {
   float x[8] = {}, neighbors[4], lines[8];
   memcpy(x, given, sizeof given);
   x[6] = nan;
-  pair_neighbors(8, x, neighbors);
+  pair_neighbors(8, numbers_of(x), neighbors);
   if (memcmp(neighbors, expected, sizeof expected)) wrong++;
-  pair_lines(8, x, nullptr, lines);
+  pair_lines(8, numbers_of(x), numbers_of(nullptr), lines);
   for (int i = 0; i < 8; i++) {
     uint32_t pair;
     memcpy(&pair, &lines[i], sizeof pair);
     if (pair != expected[i]) wrong++;
   }
-  pair_lines(3, x, x + 3, lines);
+  pair_lines(3, numbers_of(x), numbers_of(x + 3), lines);
   for (int i = 0; i < 3; i++) {
     uint32_t pair;
     memcpy(&pair, &lines[i], sizeof pair);
@@ -85,15 +85,38 @@ void compare(const char* what, const Shape& s, const float* ours, const double* 
     }
 }
 
+// Factors of an image in a border of zeros are those of an image that has the zeros in it.
+template <typename Op>
+void check_border(const Shape& s, const float* image) {
+  const Border border{2, true};
+  Shape around = s;
+  around.height += 4, around.width += 4;
+  std::unique_ptr<float[]> padded(new float[around.inputs()]());
+  for (int row = 0; row < s.height; row++)
+    for (long i = 0; i < s.line(); i++)
+      padded[(row + 2) * around.line() + 2 * s.channels + i] =
+          std::max(0.f, image[row * s.line() + i]);
+  const auto equal = [&](long count, const auto& factors) {
+    std::unique_ptr<float[]> zeros(new float[count]()), more(new float[count]());
+    if (memcmp(factors(border, image, zeros.get()),
+               factors(Border{0, false}, padded.get(), more.get()), count * sizeof(float)))
+      wrong++;
+  };
+  equal(around.inputs() / Op::kPer, [&](const Border& border, const float* x, float* to) {
+    return channels_of_image<Op>(around, border, x, to);
+  });
+  equal(around.inputs(), [&](const Border& border, const float* x, float* to) {
+    return lines_of_image<Op>(around, border, x, to);
+  });
+}
+
 template <typename Op>
 void check_products(const Shape& s) {
   if (s.channels % Op::kPer) return;
   const auto image = numbers<Op>(s.inputs()), weights = numbers<Op>(s.weights()),
              bias = numbers<Op>(s.filters), gradient = numbers<Op>(s.outputs());
   std::unique_ptr<float[]> y(new float[s.outputs()]), of_weights(new float[s.weights()]),
-      of_bias(new float[s.filters]), wide(new float[s.wide_outputs()]()),
-      turned(new float[s.turned_weights()]),
-      padded(new float[(s.height + 2L) * (s.width + 2) * s.channels]());
+      of_bias(new float[s.filters]), turned(new float[s.turned_weights()]);
   std::unique_ptr<double[]> sums(new double[s.outputs()]), weight_sums(new double[s.weights()]()),
       bias_sums(new double[s.filters]()), input_sums(new double[s.inputs()]());
   for (long i = 0; i < s.outputs(); i++) {
@@ -106,7 +129,9 @@ void check_products(const Shape& s) {
     input_sums[in] += static_cast<double>(weights[weight]) * gradient[out];
   });
   const double depth = s.size * s.size * s.channels, pixels = s.rows() * s.columns();
-  const float* seen = neighbors<Op>(s.inputs(), image.get());
+  const Border no_border{0, false};
+  const OfOutputs of_outputs{nullptr, gradient.get(), false};
+  const float* seen = channels_of_image<Op>(s, no_border, image.get(), nullptr);
   const float* factors = lines_of_weights<Op>(s.weights() / s.filters, s.filters, weights.get());
   convolve<Op>(over_channels<Op>(s), seen, factors, bias.get(), false, y.get());
   compare("outputs", s, y.get(), sums.get(), s.outputs(), depth);
@@ -115,28 +140,24 @@ void check_products(const Shape& s) {
   compare("rectified outputs", s, y.get(), sums.get(), s.outputs(), depth);
   memset(of_weights.get(), 0, s.weights() * sizeof(float));
   memset(of_bias.get(), 0, s.filters * sizeof(float));
-  const float* lines = lines_of_image<Op>(s, image.get());
+  std::unique_ptr<float[]> paired(new float[s.inputs()]);
+  const float* lines = lines_of_image<Op>(s, no_border, image.get(), paired.get());
   in_even_parts((s.rows() + Op::kPer - 1) / Op::kPer, 5, [&](int first, int count) {
     const int row = first * Op::kPer, rows = std::min(count * Op::kPer, s.rows() - row);
-    const float* d = gradient.get() + row * s.out_line();
+    const float* d = of_outputs.some(row * s.out_line(), rows * s.out_line());
     add_weights_gradient<Op>(s, lines, first, count, lines_of_rows<Op>(rows, s.out_line(), d),
                              of_weights.get());
     add_bias_gradient(s.filters, rows * s.out_line(), d, of_bias.get());
   });
   compare("gradient of weights", s, of_weights.get(), weight_sums.get(), s.weights(), pixels);
   compare("gradient of bias", s, of_bias.get(), bias_sums.get(), s.filters, pixels);
-  pad(s.height, s.width, s.channels, 1, true, image.get(), padded.get());
-  for (int row = 0; row < s.height; row++)
-    for (long i = 0; i < s.line(); i++) {
-      const long place = (row + 1) * (s.line() + 2L * s.channels) + s.channels + i;
-      if (padded[place] != std::max(0.f, image[row * s.line() + i])) wrong++;
-    }
+  check_border<Op>(s, image.get());
   if (s.channels % kLanes) return;  // of images, whose gradient nobody asks for
   turn_weights(s, weights.get(), turned.get());
   const long pixel = s.stride * s.channels;
   factors = lines_of_weights<Op>(s.turned_weights() / pixel, pixel, turned.get());
-  pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, gradient.get(), wide.get());
-  const float* around = neighbors<Op>(s.wide_outputs(), wide.get());
+  std::unique_ptr<float[]> around(new float[s.wide_outputs() / Op::kPer]());
+  place_gradient<Op>(s, of_outputs, around.get());
   for (const int border : {0, 1, 2}) {
     const int height = s.height - 2 * border, width = s.width - 2 * border;
     if (height < 1 || width < 1) continue;
@@ -148,9 +169,11 @@ void check_products(const Shape& s) {
              input_sums.get() + (row + border) * s.line() + border * s.channels,
              line * sizeof(double));
     const double terms = depth * s.filters / s.channels;
-    inputs_gradient<Op>(over_filters<Op>(s), border, around, factors, nullptr, of_inputs.get());
+    inputs_gradient<Op>(over_filters<Op>(s), border, around.get(), factors, nullptr,
+                        of_inputs.get());
     compare("gradient of inputs", s, of_inputs.get(), inner.get(), height * line, terms);
-    inputs_gradient<Op>(over_filters<Op>(s), border, around, factors, where.get(), of_inputs.get());
+    inputs_gradient<Op>(over_filters<Op>(s), border, around.get(), factors, where.get(),
+                        of_inputs.get());
     for (long i = 0; i < height * line; i++) inner[i] = where[i] > 0 ? inner[i] : 0;
     compare("gradient of rectified inputs", s, of_inputs.get(), inner.get(), height * line, terms);
   }
@@ -165,13 +188,14 @@ void check(const Shape& s) {
 
 int main() {
   check_rounding();
-  // Of NIPS', Nature's and IMPALA's networks, with one more pixel and one fewer.
+  // Of NIPS', Nature's, IMPALA's and Gamma's networks, with one more pixel and one fewer.
   for (const int more : {-1, 0, 1}) {
     check({60 + more, 60, 4, 8, 4, 16});
     check({84, 84 + more, 4, 8, 4, 32});
     check({20 + more, 20, 32, 4, 2, 64});
     check({9, 9 + more, 64, 3, 1, 64});
     check({21 + more, 23, 16, 3, 1, 32});
+    check({32 + more, 32, 32, 3, 2, 48});  // Gamma's: some taps are beyond the kernel
   }
   for (int i = 0; i < 40; i++) {
     const int size = draw(1, 8), channels = draw(0, 1) ? kLanes * draw(1, 3) : draw(1, 13);

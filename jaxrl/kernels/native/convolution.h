@@ -33,27 +33,6 @@ struct Shape {
   long turned_weights() const { return phases() * stride; }
 };
 
-// Copies lines of `count` floats.
-inline void copy_lines(int lines, long count, const float* from, long from_step, float* to,
-                       long to_step) {
-  for (int i = 0; i < lines; i++)
-    memcpy(to + i * to_step, from + i * from_step, count * sizeof(float));
-}
-
-// Copies an image into one with `border` more pixels on each side, which are 0 and stay so;
-// rectified if so said.
-inline void pad(int height, int width, int channels, int border, bool rectify, const float* from,
-                float* to) {
-  const long line = static_cast<long>(width) * channels, wide = line + 2L * border * channels;
-  float* inner = to + border * (wide + channels);
-  if (!rectify) return copy_lines(height, line, from, line, inner, wide);
-  for (int y = 0; y < height; y++)
-    for (long i = 0; i < line; i++) {
-      const float x = from[y * line + i];
-      inner[y * wide + i] = x < 0 ? 0 : x;
-    }
-}
-
 inline float clipped(float x, float limit) {
   const float above = x < -limit ? -limit : x;
   return above > limit ? limit : above;
@@ -175,6 +154,11 @@ inline Span reached_pixels(const Shape& s, int tap, Span pixels) {
   return {std::max(pixels.from, first), std::min(pixels.end, first + s.columns())};
 }
 
+// Taps before the first that reaches a phase: those of the first are beyond the kernel.
+inline int first_tap(const Shape& s, int phase) {
+  return (s.taps() - 1) * s.stride + phase < s.size ? 0 : 1;
+}
+
 // Multiplications of a sum that take as long as to load and store it once more, with AVX-512.
 constexpr long kOfSum = 10;
 
@@ -188,13 +172,14 @@ inline bool taps_apart(const Shape& s, int border) {
   return zeros * s.filters > kOfSum * pixels.count();
 }
 
-// Writes what all taps give to pixels of line q of a phase, or adds what one of them gives; pixel 0
-// is at `place`, or would be.
+// Writes what `count` taps of each line give to pixels of line q of a phase, or adds it; pixel 0 is
+// at `place`, or would be.
 template <typename Op, int N>
-void product_of_taps(const Shape& s, int q, int tap, int count, Span pixels, const float* wide,
-                     const float* turned, const float* where, long place, float* inputs) {
+void product_of_taps(const Shape& s, int q, int top_tap, int tap, int count, bool add, Span pixels,
+                     const float* wide, const float* turned, const float* where, long place,
+                     float* inputs) {
   // Lines above and below the outputs are 0.
-  const int taps = s.taps(), top = std::max(0, taps - 1 - q),
+  const int taps = s.taps(), top = std::max(top_tap, taps - 1 - q),
             bottom = std::min(taps, taps - 1 + s.rows() - q);
   const long wide_pixel = static_cast<long>(s.stride) * s.channels,
              filters = s.filters * wide_pixel;
@@ -203,7 +188,7 @@ void product_of_taps(const Shape& s, int q, int tap, int count, Span pixels, con
       wide + (q + top) * s.wide_line() + static_cast<long>(pixels.from + tap) * s.filters,
       s.filters, bottom - top, s.wide_line(), count * s.filters};
   const Right right{turned + (top * taps + tap) * filters, wide_pixel, (taps - count) * filters};
-  const Finish finish{nullptr, false, where ? where + place : nullptr, count < taps};
+  const Finish finish{nullptr, false, where ? where + place : nullptr, add};
   product_rows<Op, N>(pixels.count(), left, right, finish, inputs + place, wide_pixel);
 }
 
@@ -224,19 +209,21 @@ void inputs_gradient(const Shape& s, int border, const float* wide, const float*
   const bool apart = taps_apart(s, border);
   if (apart || !sees_all(s.height, s.rows()) || !sees_all(s.width, s.columns()))
     memset(inputs, 0, height * line * sizeof(float));
-  // One product of the phases of a row where they see as many columns, else one for each.
+  // One product of the phases of a row where as many taps reach as many pixels of them.
   const Span first = columns(0), last = columns(s.stride - 1);
-  const bool together = first.from == last.from && first.end == last.end;
+  const bool together = first.from == last.from && first.end == last.end &&
+                        first_tap(s, 0) == first_tap(s, s.stride - 1);
   for (int py = 0; py < s.stride; py++, turned += s.phases()) {
     const Span lines = seen_pixels(s, py, border, s.height, s.rows());
     for (int px = 0; px < (together ? 1 : s.stride); px++)
       in_blocks(together ? s.stride * s.channels : s.channels, [&](int lane, auto n) {
-        const int c = px * s.channels + lane, taps = apart ? 1 : s.taps();
+        const int c = px * s.channels + lane, start = first_tap(s, px),
+                  taps = apart ? 1 : s.taps() - start;
         for (int q = lines.from; q < lines.end; q++)
-          for (int tap = 0; tap + taps <= s.taps(); tap++)
+          for (int tap = start; tap + taps <= s.taps(); tap++)
             product_of_taps<Op, n()>(
-                s, q, tap, taps, apart ? reached_pixels(s, tap, columns(px)) : columns(px), wide,
-                turned + c, where,
+                s, q, first_tap(s, py), tap, taps, apart,
+                apart ? reached_pixels(s, tap, columns(px)) : columns(px), wide, turned + c, where,
                 (q * s.stride + py - border) * line - static_cast<long>(border) * s.channels + c,
                 inputs);
       });

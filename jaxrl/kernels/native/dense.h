@@ -46,7 +46,7 @@ Right panel_of(const Dense& layer, const float* weights) {
     if constexpr (Op::kPer == 1)
       memcpy(panel + k * kPanel, line, kPanel * sizeof(float));
     else
-      pair_lines(kPanel, line, line + layer.outputs, panel + k * kPanel);
+      pair_lines(kPanel, numbers_of(line), numbers_of(line + layer.outputs), panel + k * kPanel);
   }
   return {panel, kPanel};
 }

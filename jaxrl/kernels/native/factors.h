@@ -21,12 +21,12 @@ Shape over_filters(Shape s) {
   return s;
 }
 
-// Numbers that are summed over with the next ones: the pixels of an image, or of a gradient.
+// Numbers that are summed over with the next ones.
 template <typename Op, int memory = 6>
 const float* neighbors(long count, const float* x) {
   if constexpr (Op::kPer == 1) return x;
   float* pairs = scratch<memory>(count / 2);
-  pair_neighbors(count, x, pairs);
+  pair_neighbors(count, numbers_of(x), pairs);
   return pairs;
 }
 
@@ -36,20 +36,8 @@ const float* lines_of_weights(long lines, long count, const float* weights) {
   if constexpr (Op::kPer == 1) return weights;
   float* pairs = scratch<7>(lines / 2 * count);
   for (long line = 0; line < lines; line += 2)
-    pair_lines(count, weights + line * count, weights + (line + 1) * count,
+    pair_lines(count, numbers_of(weights + line * count), numbers_of(weights + (line + 1) * count),
                pairs + line / 2 * count);
-  return pairs;
-}
-
-// Lines of an image, each with that which the next row of outputs sees in its place.
-template <typename Op>
-const float* lines_of_image(const Shape& s, const float* image) {
-  if constexpr (Op::kPer == 1) return image;
-  float* pairs = scratch<6>(s.inputs());
-  for (int y = 0; y < s.height; y++)
-    pair_lines(s.line(), image + y * s.line(),
-               y + s.stride < s.height ? image + (y + s.stride) * s.line() : nullptr,
-               pairs + y * s.line());
   return pairs;
 }
 
@@ -59,9 +47,103 @@ const float* lines_of_rows(long rows, long count, const float* x) {
   if constexpr (Op::kPer == 1) return x;
   float* pairs = scratch<memory>((rows + 1) / 2 * count);
   for (long row = 0; row < rows; row += 2)
-    pair_lines(count, x + row * count, row + 1 < rows ? x + (row + 1) * count : nullptr,
+    pair_lines(count, numbers_of(x + row * count),
+               numbers_of(row + 1 < rows ? x + (row + 1) * count : nullptr),
                pairs + row / 2 * count);
   return pairs;
+}
+
+// Images in a border of zeros, rectified if so said. The shapes are those with the border.
+struct Border {
+  int pixels;
+  bool rectify;
+
+  bool none() const { return !pixels && !rectify; }
+
+  // Numbers of line `y` of an image, which may be a line of the border.
+  auto line(const Shape& s, const float* image, int y) const {
+    const long count = static_cast<long>(s.width - 2 * pixels) * s.channels;
+    const bool within = y >= pixels && y < s.height - pixels;
+    const float *from = within ? image + (y - pixels) * count : nullptr,
+                least = rectify ? 0 : -__builtin_inff();
+    return [=](long i, long left) {
+      const Lanes x = from ? load_some(from + i, left) : Lanes{};
+      return x < least ? Lanes{} + least : x;
+    };
+  }
+};
+
+// Memory of this thread for factors in a border: zeros, of which every image writes the same ones.
+template <int which>
+float* zeros(long count) {
+  float* memory = scratch<which>(count);
+  memset(memory, 0, count * sizeof(float));
+  return memory;
+}
+
+// An image whose channels are summed over, for `convolve`; where it has a border, within the zeros
+// of `to`.
+template <typename Op>
+const float* channels_of_image(const Shape& s, const Border& border, const float* image,
+                               float* to) {
+  if (border.none()) return neighbors<Op>(s.inputs(), image);
+  const long side = static_cast<long>(border.pixels) * s.channels, count = s.line() - 2 * side;
+  for (int y = border.pixels; y < s.height - border.pixels; y++) {
+    float* inner = to + (y * s.line() + side) / Op::kPer;
+    if constexpr (Op::kPer == 1)
+      copy(count, border.line(s, image, y), inner);
+    else
+      pair_neighbors(count, border.line(s, image, y), inner);
+  }
+  return to;
+}
+
+// An image whose lines are summed over, each with that which the next row of outputs sees in its
+// place, for `add_weights_gradient`; between the zeros of `to`.
+template <typename Op>
+const float* lines_of_image(const Shape& s, const Border& border, const float* image, float* to) {
+  if constexpr (Op::kPer == 1) return channels_of_image<Op>(s, border, image, to);
+  const long side = static_cast<long>(border.pixels) * s.channels;
+  for (int y = 0; y < s.height; y++)
+    pair_lines(s.line() - 2 * side, border.line(s, image, y), border.line(s, image, y + s.stride),
+               to + y * s.line() + side);
+  return to;
+}
+
+// The gradient of outputs before a rectifier: 0 where the output is not above 0.
+struct OfOutputs {
+  const float *y, *gradient;
+  bool rectify;
+
+  Lanes at(long i) const {
+    const Lanes d = load(gradient + i);
+    return rectify ? where_positive(load(y + i), d) : d;
+  }
+
+  // Of `count` outputs.
+  const float* some(long from, long count) const {
+    if (!rectify) return gradient + from;
+    float* to = scratch<1>(count);
+    for (long i = 0; i < count; i += kLanes) store(to + i, at(from + i));
+    return to;
+  }
+};
+
+// The gradient of all outputs, whose filters are summed over, for `inputs_gradient`; in a border of
+// taps() - 1 pixels of the zeros of `to`.
+template <typename Op>
+void place_gradient(const Shape& s, const OfOutputs& outputs, float* to) {
+  const int border = s.taps() - 1;
+  for (int row = 0; row < s.rows(); row++) {
+    float* inner = to + ((border + row) * s.wide_line() + border * s.filters) / Op::kPer;
+    const auto read = [&](long i, long left) {
+      return left ? outputs.at(row * s.out_line() + i) : Lanes{};
+    };
+    if constexpr (Op::kPer == 1)
+      copy(s.out_line(), read, inner);
+    else
+      pair_neighbors(s.out_line(), read, inner);
+  }
 }
 
 }  // namespace jaxrl

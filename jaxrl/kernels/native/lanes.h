@@ -75,6 +75,27 @@ struct Pairs {
 
 inline void store(float* to, Lanes lanes) { *reinterpret_cast<AnywhereLanes*>(to) = lanes; }
 
+// The first `count` floats from `from` on, others 0; `count` may be more than there are lanes.
+inline Lanes load_some(const float* from, long count) {
+  if (count >= kLanes) return load(from);
+  Lanes lanes{};
+  for (long i = 0; i < count; i++) lanes[i] = from[i];
+  return lanes;
+}
+
+inline void store_some(float* to, long count, Lanes lanes) {
+  if (count >= kLanes) return store(to, lanes);
+  for (long i = 0; i < count; i++) to[i] = lanes[i];
+}
+
+// Copies the `count` floats that read(i, left) gives, kLanes at a time.
+template <typename Read>
+void copy(long count, Read read, float* to) {
+  long i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(to + i, read(i, kLanes));
+  if (i < count) store_some(to + i, count - i, read(i, count - i));
+}
+
 // The lanes where `of` is above 0, others 0:
 // also where `of` is not a number, as XLA's gradient has it.
 inline Lanes where_positive(Lanes of, Lanes lanes) { return of > Lanes{} ? lanes : Lanes{}; }

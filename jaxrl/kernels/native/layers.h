@@ -26,6 +26,10 @@ inline Shape shape_of(const Layer& layer, int64_t height, int64_t width, int64_t
           static_cast<int>(filters)};
 }
 
+inline Border border_of(const Layer& layer) {
+  return {static_cast<int>(layer.padding), layer.rectify_inputs};
+}
+
 // Floats of an image without its padding.
 inline int64_t bare_inputs(const Shape& s, const Layer& layer) {
   return (s.height - 2 * layer.padding) * (s.width - 2 * layer.padding) * s.channels;
@@ -57,28 +61,19 @@ void for_images(Pool& pool, int parts, int64_t images, Work work) {
               [=](int part) { work(part, images * part / parts, images * (part + 1) / parts); });
 }
 
-// An image as its convolution takes it: padded and rectified where it must be, else as it is.
-inline const float* surrounded(const Shape& s, const Layer& layer, const float* image) {
-  if (!layer.padding && !layer.rectify_inputs) return image;
-  const int border = static_cast<int>(layer.padding);
-  float* to = scratch<0>(s.inputs());
-  if (border) memset(to, 0, s.inputs() * sizeof(float));
-  pad(s.height - 2 * border, s.width - 2 * border, s.channels, border, layer.rectify_inputs, image,
-      to);
-  return to;
-}
-
 // The images of a layer, one at a time; an image lasts until the thread takes its next one.
 class FloatImages {
  public:
   FloatImages(const Shape& s, const Layer& layer, const float* x)
-      : s_(s), layer_(layer), x_(x), size_(bare_inputs(s, layer)) {}
+      : x_(x), size_(bare_inputs(s, layer)) {}
 
-  const float* at(int64_t image) const { return surrounded(s_, layer_, x_ + image * size_); }
+  const float* at(int64_t image) const { return x_ + image * size_; }
+
+  Ahead::Part memory(int64_t image) const {
+    return {at(image), static_cast<long>(size_ * sizeof(float))};
+  }
 
  private:
-  Shape s_;
-  Layer layer_;
   const float* x_;
   int64_t size_;
 };
@@ -88,8 +83,7 @@ class ByteImages {
  public:
   ByteImages(const Shape& s, const Layer& layer, const uint8_t* x, const float* scale,
              const float* shift, float limit)
-      : s_(s),
-        layer_(layer),
+      : channels_(s.channels),
         x_(x),
         scale_(scale),
         shift_(shift),
@@ -98,27 +92,23 @@ class ByteImages {
 
   const float* at(int64_t image) const {
     float* to = scratch<4>(size_);
-    normalize(size_ / s_.channels, s_.channels, x_ + image * size_, scale_, shift_, limit_, to);
-    return surrounded(s_, layer_, to);
+    normalize(size_ / channels_, channels_, x_ + image * size_, scale_, shift_, limit_, to);
+    return to;
   }
 
+  Ahead::Part memory(int64_t image) const { return {x_ + image * size_, static_cast<long>(size_)}; }
+
  private:
-  Shape s_;
-  Layer layer_;
+  int channels_;
   const uint8_t* x_;
   const float *scale_, *shift_;
   float limit_;
   int64_t size_;
 };
 
-// The gradient before the rectifier, of `count` floats: 0 where the output y is.
-inline const float* before_rectifier(long count, bool rectify, const float* y,
-                                     const float* gradient) {
-  if (!rectify) return gradient;
-  float* to = scratch<1>(count);
-  for (long i = 0; i < count; i += kLanes)
-    store(to + i, where_positive(load(y + i), load(gradient + i)));
-  return to;
+// The memory of an image's outputs.
+inline Ahead::Part outputs_of(const Shape& s, const float* y, int64_t image) {
+  return {y + image * s.outputs(), static_cast<long>(s.outputs() * sizeof(float))};
 }
 
 // Floats of the outputs whose gradient is taken at a time: they stay in the nearest cache.
@@ -129,11 +119,16 @@ template <typename Op, typename Pool, typename Images>
 void layer_outputs(Pool& pool, const Shape& s, const Layer& layer, const Images& images,
                    int64_t count, const float* weights, const float* bias, float* y) {
   const float* factors = lines_of_weights<Op>(s.weights() / s.filters, s.filters, weights);
+  const Border border = border_of(layer);
   for_images(pool, shares_of(multiplications(s), count, pool), count,
              [=](int, int64_t from, int64_t to) {
-               for (int64_t i = from; i < to; i++)
-                 convolve<Op>(over_channels<Op>(s), neighbors<Op>(s.inputs(), images.at(i)),
-                              factors, bias, layer.rectify, y + i * s.outputs());
+               float* around = zeros<0>(border.none() ? 0 : s.inputs() / Op::kPer);
+               for (int64_t i = from; i < to; i++) {
+                 const float* image = channels_of_image<Op>(s, border, images.at(i), around);
+                 if (i + 1 < to) ahead().plan({images.memory(i + 1), outputs_of(s, y, i + 1)});
+                 convolve<Op>(over_channels<Op>(s), image, factors, bias, layer.rectify,
+                              y + i * s.outputs());
+               }
              });
 }
 
@@ -144,17 +139,23 @@ void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, cons
                             float* of_bias) {
   const int parts = parts_of(multiplications(s), count, kParts);
   const long weights = s.weights(), size = weights + s.filters;
-  const int band = static_cast<int>(std::max(1L, kBand / Op::kPer / s.out_line()));
+  const int band = static_cast<int>(std::max(1L, kBand / s.out_line()));
   float* sums = scratch<5>(parts * size);
   memset(sums, 0, parts * size * sizeof(float));
+  const Border border = border_of(layer);
   for_images(pool, parts, count, [=](int part, int64_t from, int64_t to) {
-    float* sum = sums + part * size;
+    float *sum = sums + part * size,
+          *around = zeros<0>(Op::kPer == 1 && border.none() ? 0 : s.inputs());
     for (int64_t i = from; i < to; i++) {
-      const float* image = lines_of_image<Op>(s, images.at(i));
+      const OfOutputs outputs{y + i * s.outputs(), gradient + i * s.outputs(), layer.rectify};
+      const float* image = lines_of_image<Op>(s, border, images.at(i), around);
+      if (i + 1 < to)
+        ahead().plan({outputs_of(s, gradient, i + 1), outputs_of(s, y, layer.rectify ? i + 1 : i),
+                      images.memory(i + 1)});
       in_even_parts((s.rows() + Op::kPer - 1) / Op::kPer, band, [&](int first, int count) {
         const int row = first * Op::kPer, rows = std::min(count * Op::kPer, s.rows() - row);
-        const long from = i * s.outputs() + row * s.out_line(), floats = rows * s.out_line();
-        const float* d = before_rectifier(floats, layer.rectify, y + from, gradient + from);
+        const long floats = rows * s.out_line();
+        const float* d = outputs.some(row * s.out_line(), floats);
         add_weights_gradient<Op>(s, image, first, count, lines_of_rows<Op>(rows, s.out_line(), d),
                                  sum);
         add_bias_gradient(s.filters, floats, d, sum + weights);
@@ -180,15 +181,16 @@ void layer_inputs_gradient(Pool& pool, const Shape& s, const Layer& layer, int64
   const int64_t size = bare_inputs(s, layer);
   for_images(
       pool, shares_of(multiplications(s), count, pool), count, [=](int, int64_t from, int64_t to) {
-        float* wide = scratch<2>(s.wide_outputs());
-        memset(wide, 0, s.wide_outputs() * sizeof(float));
+        float* wide = zeros<2>(s.wide_outputs() / Op::kPer);
         for (int64_t i = from; i < to; i++) {
-          const float* d = before_rectifier(s.outputs(), layer.rectify, y + i * s.outputs(),
-                                            gradient + i * s.outputs());
-          pad(s.rows(), s.columns(), s.filters, s.taps() - 1, false, d, wide);
-          inputs_gradient<Op>(over_filters<Op>(s), border, neighbors<Op>(s.wide_outputs(), wide),
-                              factors, layer.rectify_inputs ? x + i * size : nullptr,
-                              of_inputs + i * size);
+          const OfOutputs outputs{y + i * s.outputs(), gradient + i * s.outputs(), layer.rectify};
+          place_gradient<Op>(s, outputs, wide);
+          if (i + 1 < to)
+            ahead().plan({outputs_of(s, gradient, i + 1),
+                          outputs_of(s, y, layer.rectify ? i + 1 : i),
+                          {of_inputs + (i + 1) * size, static_cast<long>(size * sizeof(float))}});
+          inputs_gradient<Op>(over_filters<Op>(s), border, wide, factors,
+                              layer.rectify_inputs ? x + i * size : nullptr, of_inputs + i * size);
         }
       });
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "ahead.h"
 #include "lanes.h"
 
 namespace jaxrl {
@@ -194,6 +195,7 @@ void product_rows(int rows, const Left& left, const Right& right, const Finish& 
     part.at += from * left.step;
     Finish end = finish;
     if (end.where) end.where += from * out_step;
+    ahead().step();
     kTiles[count - 1](part, right, end, out + from * out_step, out_step);
   });
 }
@@ -206,6 +208,7 @@ void add_outer_rows(int depth, Left left, int width, const float* right, long ri
   in_even_parts(depth, kMostRows<N>, [&](int from, int count) {
     Left part = left;
     part.at += from;
+    ahead().step();
     kTiles[count - 1](part, width, right, right_step, right_line_step, add, out + from * out_step,
                       out_step);
   });
