@@ -74,8 +74,8 @@ def film(name: str) -> None:
              SECONDS, "-o", large)  # fmt: skip
         frames = [np.asarray(frame)[::2, ::2] for frame in imageio.imiter(large)]
         FILMS.mkdir(parents=True, exist_ok=True)
-        imageio.imwrite(FILMS / f"{name}.gif", frames, duration=1000 * SECONDS / len(frames),
-                        loop=0)  # fmt: skip
+        # GIF counts hundredths of a second.
+        imageio.imwrite(FILMS / f"{name}.gif", frames, duration=70, loop=0)
 
 
 def call(*words: object) -> None:
@@ -94,7 +94,8 @@ def table() -> str:
     for name in policies():
         run_dir = run_dir_of(Path(name))
         results = evaluation_record.read_all(run_dir)
-        provenance = read_object(run_dir / layout.PROVENANCE) or {}
+        provenance = read_object(run_dir / layout.PROVENANCE)
+        assert provenance is not None, name
         words = provenance["command"].split()
         recipe = Path(words[words.index("--config") + 1]).stem
         [step] = {result.step for result in results.values()}

@@ -364,7 +364,10 @@ kernels-tap-of-another-pixel:
     const int first = s.taps() - 1 - tap; => const int first = tap;
 kernels-taps-overwritten:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
-    where + place : nullptr, count < taps}; => where + place : nullptr, false};
+    where + place : nullptr, add}; => where + place : nullptr, false};
+kernels-first-tap-left-out:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    + phase < s.size ? 0 : 1; => < s.size ? 1 : 0;
 kernels-taps-of-the-next-line:
     kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     wide_pixel, (taps - count) * filters}; => wide_pixel, 0};
@@ -373,20 +376,27 @@ kernels-mean-added: kernels/test_convolution.py::test_gradients_of_networks_equa
 kernels-no-clip: kernels/test_convolution.py::test_gradients_of_networks_equal_those_of_products
     store(to + 4 * i, above > limit ? Lanes{} + limit : above); => store(to + 4 * i, above);
 # kernels/native/pairs.h
-kernels-pairs-cut-off:
+kernels-pairs-turned:
     kernels/test_convolution.py::test_products_of_bfloat16_are_exact_but_for_their_factors
-    (bits + 0x7fff + (bits >> 16 & 1)) >> 16; => bits >> 16;
+    store(pairs + i, paired(read(i, kLanes), second(i, kLanes))); =>
+    store(pairs + i, paired(second(i, kLanes), read(i, kLanes)));
 # kernels/native/factors.h
 kernels-pairs-of-the-next-line:
     kernels/test_convolution.py::test_products_of_bfloat16_are_exact_but_for_their_factors
-    image + (y + s.stride) * s.line() => image + (y + 1) * s.line()
+    border.line(s, image, y + s.stride), => border.line(s, image, y + 1),
+kernels-border-in-the-image:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    image + (y - pixels) * count : nullptr, => image + y * count : nullptr,
+kernels-border-not-rectified:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    least = rectify ? 0 : -__builtin_inff(); => least = -__builtin_inff();
 kernels-last-row-paired:
     kernels/test_convolution.py::test_products_of_bfloat16_are_exact_but_for_their_factors
     row + 1 < rows ? x + (row + 1) * count : nullptr => x + row * count
 # kernels/native/dense.h
 kernels-dense-panel-of-other-lines:
     kernels/test_dense.py::test_a_product_and_its_gradients_equal_float64
-    pair_lines(kPanel, line, line + layer.outputs, => pair_lines(kPanel, line, line + kPanel,
+    numbers_of(line + layer.outputs), => numbers_of(line + kPanel),
 kernels-dense-not-turned: kernels/test_dense.py::test_a_product_and_its_gradients_equal_float64
     transpose(kPanel, depth, lines, depth, panel, kPanel); =>
     memcpy(panel, lines, sizeof(float) * depth * kPanel);
@@ -394,12 +404,13 @@ kernels-dense-not-turned: kernels/test_dense.py::test_a_product_and_its_gradient
 dense-noise-of-bfloat16-heads: kernels/test_dense.py::test_heads_multiply_float32
     return multiplied(x, weights.astype(x.dtype), self.bfloat16) =>
     return multiplied(x, weights.astype(x.dtype), True)
+# kernels/native/factors.h
+kernels-gradient-through-rectifier:
+    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
+    return rectify ? where_positive(load(y + i), d) : d; => return d;
 # kernels/native/layers.h
 kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     for (int part = 1; part < parts; part++) => for (int part = 2; part < parts; part++)
-kernels-gradient-through-rectifier:
-    kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
-    where_positive(load(y + i), load(gradient + i)) => load(gradient + i)
 # kernels/native/pooling.h
 kernels-pool-last-of-equals: kernels/test_pooling.py::test_the_largest_pixel_has_the_gradient
     (largest < x) | => (largest <= x) |

@@ -5,10 +5,10 @@
     python docs/examples/hour.py sb3_a2c breakout
     python docs/examples/hour.py sample_factory breakout --steps 2_000_000
 
-It writes the scores of the games that were played, the latest hundred at each half minute, to
-hour/LIBRARY-GAME.csv: minutes since the start, agent steps in whole games, mean score. `--steps`
-is where training by jaxrl ends, and where Sample Factory's learning rate reaches 0: those that the
-machine makes in an hour.
+It writes the mean score of the last hundred games at each half minute to
+hour/LIBRARY-GAME-seedSEED.csv: minutes since the start, agent steps (of the others those of
+finished games), mean score. `--steps` is where training by jaxrl and by Sample Factory ends, and
+their learning rate with it: those that the machine makes in an hour.
 
 What the others need does not fit into one environment with jaxrl, nor with each other:
 
@@ -20,6 +20,7 @@ a2c.yml, and Sample Factory's sf_examples/envpool/atari.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -28,6 +29,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +47,7 @@ class Game(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of a curve; the steps are those of whole games."""
+    """A point of a curve."""
 
     minutes: float
     steps: int
@@ -58,14 +60,14 @@ def name_of(game: str) -> str:
 
 
 def curve(games: Iterable[Game], minutes: float) -> Iterator[Point]:
-    """The mean score of the last hundred games, each half minute."""
+    """The mean score of the last hundred games, each half minute from the hundredth game on."""
     waiting, last, steps = deque(sorted(games)), deque[float](maxlen=LAST), 0
     for half in range(1, round(2 * minutes) + 1):
         while waiting and waiting[0].seconds <= 30 * half:
             game = waiting.popleft()
             last.append(game.score)
             steps += game.steps
-        if last:
+        if len(last) == LAST:
             yield Point(half / 2, steps, sum(last) / len(last))
 
 
@@ -77,11 +79,14 @@ def train_jaxrl(game: str, folder: Path, seed: int, steps: int) -> None:
 
 
 def curve_of_jaxrl(folder: Path, minutes: float) -> Iterator[Point]:
-    """The curve of a run: its log has the means."""
+    """The curve of a run: its log has the means, by the seconds of its session."""
     text = (folder / "run/metrics.jsonl").read_text()
+    started = json.loads((folder / "run/provenance.json").read_text())["started"]
+    before_session = datetime.fromisoformat(started).timestamp() - float(os.environ[START])
     lines = [line for line in map(json.loads, text.splitlines()) if line["return_mean"] is not None]
     for half in range(1, round(2 * minutes) + 1):
-        if before := [line for line in lines if line["wall_seconds"] <= 30 * half]:
+        seconds = 30 * half - before_session
+        if before := [line for line in lines if line["wall_seconds"] <= seconds]:
             yield Point(half / 2, before[-1]["step"], before[-1]["return_mean"])
 
 
@@ -172,21 +177,30 @@ def train_sample_factory(
     game: str, folder: Path, seed: int, steps: int, minutes: float, options: list[str]
 ) -> None:
     """Trains APPO of Sample Factory on EnvPool, whose processes write the games into the folder."""
+    from sample_factory.algo.utils.misc import ExperimentStatus
     from sample_factory.envs.env_utils import register_env
     from sample_factory.train import run_rl
+    from sf_examples.envpool.atari.envpool_atari_utils import ENVPOOL_ATARI_ENVS
     from sf_examples.envpool.atari.train_envpool_atari import parse_atari_args
 
-    name = f"atari_{game.replace('_', '')}"
-    register_env(name, make_recorded)
-    run_rl(parse_atari_args([
-        "--algo=APPO", f"--env={name}", "--device=cpu", f"--seed={seed}",
+    names = [spec.name for spec in ENVPOOL_ATARI_ENVS if spec.env_id == f"{name_of(game)}-v5"]
+    if not names:
+        sys.exit(f"Sample Factory has no game {name_of(game)}")
+    register_env(names[0], make_recorded)
+    status = run_rl(parse_atari_args([
+        "--algo=APPO", f"--env={names[0]}", "--device=cpu", f"--seed={seed}",
         f"--train_dir={folder / 'run'}", "--experiment=hour",
-        f"--train_for_env_steps={4 * steps}", f"--train_for_seconds={60 * minutes:.0f}", *options,
+        # Else the rate would be three quarters of the first one at the end: its schedule counts
+        # steps, and the end of training frames.
+        "--summaries_use_frameskip=False", f"--train_for_env_steps={steps}",
+        f"--train_for_seconds={60 * minutes:.0f}", *options,
     ]))  # fmt: skip
+    if status != ExperimentStatus.SUCCESS:
+        sys.exit(f"Sample Factory ended with status {status}")
 
 
 def games_of_sample_factory(folder: Path) -> Iterator[Game]:
-    """Reads what `record_games` has written."""
+    """Reads what `make_recorded` has written."""
     for path in folder.glob("*.csv"):
         for line in path.read_text().splitlines():
             seconds, steps, score = line.split(",")
@@ -214,7 +228,11 @@ def main() -> None:
     if options and given.library != "sample_factory":
         parser.error(f"unknown: {' '.join(options)} (Sample Factory is given other options)")
 
-    folder = given.root.absolute() / f"{given.library}-{given.game}"
+    folder = given.root.absolute() / f"{given.library}-{given.game}-seed{given.seed}"
+    with contextlib.suppress(OSError):
+        folder.rmdir()  # empty, of a start that failed
+    if folder.exists():
+        parser.error(f"{folder} exists: remove it, or choose another --root")
     folder.mkdir(parents=True)
     os.environ[START], os.environ[GAMES] = str(time.time()), str(folder)
     if given.library == "jaxrl":
@@ -227,6 +245,9 @@ def main() -> None:
         train_sb3(given.library[4:], given.game, folder, given.seed, given.minutes)
         points = curve(games_of_sb3(folder), given.minutes)
     target = folder.with_suffix(".csv")
+    points = list(points)
+    if not points:
+        sys.exit(f"{given.library} has finished less than {LAST} games")
     with target.open("w") as file:
         print(",".join(Point._fields), file=file)
         for point in points:
@@ -235,4 +256,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ImportError as error:
+        sys.exit(f"{error}: install what the script's first lines say")

@@ -62,7 +62,7 @@ def agent_of(
 def entropy_bonus(plan: Plan) -> optax.Schedule:
     """Returns the weight of the entropy bonus by the updates done, of PPO or V-trace.
 
-    It is `entropy_coef`; with `entropy_schedule = "linear"` it falls to 0 at the last update.
+    It is `entropy_coef`; with `entropy_schedule = "linear"` it falls to 0 after the last update.
     """
     settings: Any = plan.config.agent
     final = 0.0 if settings.entropy_schedule == "linear" else settings.entropy_coef

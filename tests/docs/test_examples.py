@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import sys
 import types
 from pathlib import Path
 
+import gymnasium
 import jax
 import matplotlib.image
 import numpy as np
@@ -255,29 +257,62 @@ def test_seeds_at_once_are_timed_beside_one(capsys):
 
 def test_an_hour_of_each_library_is_read_from_what_it_writes(tmp_path, monkeypatch):
     hour = load("hour")
+    monkeypatch.setattr(hour, "LAST", 2)
     assert hour.name_of("name_this_game") == "NameThisGame"
     monkeypatch.setenv(hour.START, "1000")
     header = '#{"t_start": 1010.0, "env_id": "x"}\nr,l,t\n'  # Monitor counts frames
     (tmp_path / "0.monitor.csv").write_text(f"{header}3.0,400,5.5\n5.0,800,45.0\n")
-    (tmp_path / "1.monitor.csv").write_text(f"{header}4.0,80,6.0\n")
+    (tmp_path / "1.monitor.csv").write_text(f"{header}4.0,80,26.0\n")
     games = list(hour.games_of_sb3(tmp_path))
-    assert sorted(games) == [(15.5, 100, 3.0), (16.0, 20, 4.0), (55.0, 200, 5.0)]
-    points = list(hour.curve(games, minutes=1.5))
-    assert points == [(0.5, 120, 3.5), (1.0, 320, 4.0), (1.5, 320, 4.0)]
-    many = [(n / 10, 1, float(n)) for n in range(1, 301)]  # the last hundred: 201 to 300
-    assert list(hour.curve([hour.Game(*game) for game in many], 0.5)) == [(0.5, 300, 250.5)]
+    assert sorted(games) == [(15.5, 100, 3.0), (36.0, 20, 4.0), (55.0, 200, 5.0)]
+    points = list(hour.curve(games, minutes=1.5))  # the last two games, from the second one on
+    assert points == [(1.0, 320, 4.5), (1.5, 320, 4.5)]
 
     (tmp_path / "sf").mkdir()
     (tmp_path / "sf/7.csv").write_text("15.5,100,3.0\n55.0,200,5.0\n")
-    (tmp_path / "sf/8.csv").write_text("16.0,20,4.0\n")
+    (tmp_path / "sf/8.csv").write_text("36.0,20,4.0\n")
     assert sorted(hour.games_of_sample_factory(tmp_path / "sf")) == sorted(games)
 
     (tmp_path / "run").mkdir()
-    log = [(20, 1000, None), (29, 2000, 7.5), (31, 3000, 8.0), (59, 4000, 9.0), (95, 5000, 10.0)]
+    log = [(18, 1000, None), (27, 2000, 7.5), (29, 3000, 8.0), (57, 4000, 9.0), (95, 5000, 10.0)]
     lines = [
         json.dumps({"wall_seconds": at, "step": step, "return_mean": mean})
         for at, step, mean in log
     ]
     (tmp_path / "run/metrics.jsonl").write_text("\n".join(lines))
+    # Its session began two seconds after the script.
+    (tmp_path / "run/provenance.json").write_text('{"started": "1970-01-01T00:16:42+0000"}')
     points = list(hour.curve_of_jaxrl(tmp_path, minutes=1.5))
     assert points == [(0.5, 2000, 7.5), (1.0, 4000, 9.0), (1.5, 4000, 9.0)]
+
+
+def test_games_of_sample_factory_are_whole_ones(tmp_path, monkeypatch):
+    """EnvPool ends an episode with each life; its `info` has whole games and unclipped rewards."""
+    hour, steps = load("hour"), []
+
+    def games(name, config, env_config):
+        env = gymnasium.Env()
+        env.step = lambda actions: steps.pop(0)
+        return env
+
+    module = types.ModuleType("sf_examples.envpool.atari.envpool_atari_utils")
+    module.make_atari_env = games
+    for name in ("sf_examples", "sf_examples.envpool", "sf_examples.envpool.atari"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv(hour.START, "0")
+    monkeypatch.setenv(hour.GAMES, str(tmp_path))
+    env = hour.make_recorded("atari_x", types.SimpleNamespace(env_agents=3), None)
+    assert env.num_agents == 3
+
+    def step(reward, over, life_lost=(0, 0, 0), truncated=(0, 0, 0)):
+        info = {"reward": np.array(reward, float), "terminated": np.array(over, bool)}
+        ends = np.array(life_lost, bool), np.array(truncated, bool)
+        steps.append((None, np.sign(reward), *ends, info))
+        assert env.step(None)[-1] is info
+
+    step([7, 1, 0], [0, 0, 0], life_lost=[1, 0, 0])
+    step([4, 0, 0], [1, 0, 0], life_lost=[1, 0, 0])
+    step([2, 5, 1], [1, 0, 0], truncated=[0, 0, 1])
+    found = sorted(hour.games_of_sample_factory(tmp_path))
+    assert [(game.steps, game.score) for game in found] == [(2, 11.0), (1, 2.0), (3, 1.0)]

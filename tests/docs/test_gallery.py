@@ -1,10 +1,12 @@
 """docs/gallery.md shows the policies of the package, which come from recorded runs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from jaxrl.errors import UserError
 from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record, layout
 from jaxrl.runs.files import read_object
@@ -39,3 +41,32 @@ def test_a_policy_comes_from_a_recorded_run_and_is_small(name, monkeypatch):
     assert results.keys() == evaluation_record.PROTOCOLS.keys()
     for result in results.values():
         assert (result.step, result.episodes) == (last["step"], gallery.EPISODES)
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(4, group="examples")
+def test_the_policy_of_a_recorded_run_is_packaged_and_filmed(trained, tmp_path, monkeypatch):
+    run_dir = shutil.copytree(trained, tmp_path / "runs/a2c_fast-catch-seed1")
+    monkeypatch.chdir(tmp_path)
+    for name, place in (("PACKAGE", "policies"), ("FILMS", "films"), ("RUNS", "recorded")):
+        (tmp_path / place).mkdir()
+        monkeypatch.setattr(gallery, name, Path(place))
+    with pytest.raises(UserError, match="'a2c_fast-catch-seed1' is not in recorded"):
+        gallery.package(run_dir)
+    kept = json.loads((run_dir / layout.PROVENANCE).read_text("utf-8")) | {"command": "jaxrl x"}
+    (tmp_path / "recorded/group" / run_dir.name).mkdir(parents=True)
+    evidence = tmp_path / "recorded/group" / run_dir.name / layout.PROVENANCE
+    evidence.write_text(json.dumps(kept), "utf-8")
+    monkeypatch.setattr(gallery, "EPISODES", 2)
+    before = sorted(run_dir.rglob("*"))
+    assert gallery.package(run_dir) == "catch"
+    assert sorted(run_dir.rglob("*")) == before
+    packaged = run_dir_of(Path("policies/catch.safetensors"))
+    assert read_object(packaged / layout.PROVENANCE)["command"] == "jaxrl x"
+    results = evaluation_record.read_all(packaged)
+    assert {name: result.episodes for name, result in results.items()} == {"noop": 2, "sticky": 2}
+    assert "jaxrl play catch " in Path("policies/catch.md").read_text("utf-8")
+    monkeypatch.setattr(gallery, "FROM_STEP", {"policies/catch.safetensors": 0})
+    Path("films/policies").mkdir()
+    gallery.film("policies/catch.safetensors")
+    assert list(Path("films").rglob("*.gif"))

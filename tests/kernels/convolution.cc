@@ -53,6 +53,26 @@ void check_rounding() {
     memcpy(&pair, &lines[i], sizeof pair);
     if (pair != (expected[i] | static_cast<uint32_t>(expected[i + 3]) << 16)) wrong++;
   }
+  // Whole vectors and what is left of them: small integers are numbers of bfloat16.
+  constexpr int kMany = 2 * kLanes + 6;
+  float many[2 * kMany], of_many[kMany];
+  for (int i = 0; i < 2 * kMany; i++) many[i] = static_cast<float>(i);
+  const auto bits = [](float number) {
+    uint32_t all;
+    memcpy(&all, &number, sizeof all);
+    return all >> 16;
+  };
+  const auto check = [&](int count, int step, int next) {
+    for (int i = 0; i < count; i++) {
+      uint32_t pair;
+      memcpy(&pair, &of_many[i], sizeof pair);
+      if (pair != (bits(many[step * i]) | bits(many[step * i + next]) << 16)) wrong++;
+    }
+  };
+  pair_neighbors(2 * kMany, numbers_of(many), of_many);
+  check(kMany, 2, 1);
+  pair_lines(kMany, numbers_of(many), numbers_of(many + kMany), of_many);
+  check(kMany, 1, kMany);
 }
 
 // The image's float under output (y, x) at place (i, j, c) of the kernel.

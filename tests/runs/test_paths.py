@@ -26,8 +26,8 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["play", "breakout"], "no policy of breakout comes with jaxrl, train one: jaxrl train"),
-        (["play", "Breakout-v5"], "--game breakout"),
+        (["play", "tutankham"], "no policy of tutankham comes with jaxrl, train one: jaxrl train"),
+        (["play", "Tutankham-v5"], "--game tutankham"),
         (["play", "PONG"], "did you mean the policy 'pong'?"),
         (["evaluate", "pon"], "did you mean the policy 'pong'? `jaxrl policies` lists"),
         (["plot", "pongg"], "did you mean the policy 'pong'?"),

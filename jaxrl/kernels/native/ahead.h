@@ -2,6 +2,7 @@
 // wait for an image and then multiply it, one after the other.
 #pragma once
 
+#include <cassert>
 #include <initializer_list>
 
 namespace jaxrl {
@@ -14,8 +15,9 @@ class Ahead {
   };
 
   // Gives up what has not been fetched. The parts are fetched in as many steps as were made since
-  // the last call.
+  // the last call, and not at all if they are so small that they will be in a cache.
   void plan(std::initializer_list<Part> parts) {
+    assert(parts.size() <= kMost);
     count_ = first_ = 0;
     long lines = 0;
     for (const Part& part : parts) {
@@ -23,7 +25,8 @@ class Ahead {
       spans_[count_++] = {at, at + part.bytes};
       lines += part.bytes / kLine;
     }
-    pace_ = lines / (steps_ ? steps_ : 1) + 1;
+    if (lines < kFew) count_ = 0;
+    pace_ = lines / (steps_ ? steps_ : kSteps) + 1;
     steps_ = 0;
   }
 
@@ -42,7 +45,9 @@ class Ahead {
     const char *at, *end;
   };
 
-  static constexpr long kLine = 64;  // bytes
+  static constexpr long kLine = 64;   // bytes
+  static constexpr long kFew = 512;   // lines
+  static constexpr long kSteps = 64;  // of an image, before one has been counted
   static constexpr int kMost = 4;
   Span spans_[kMost];
   int first_ = 0, count_ = 0;

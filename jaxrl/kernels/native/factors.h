@@ -73,11 +73,11 @@ struct Border {
   }
 };
 
-// Memory of this thread for factors in a border: zeros, of which every image writes the same ones.
+// Memory of this thread for factors in a border: zeros, which images leave where the border is.
 template <int which>
 float* zeros(long count) {
   float* memory = scratch<which>(count);
-  memset(memory, 0, count * sizeof(float));
+  if (count) memset(memory, 0, count * sizeof(float));
   return memory;
 }
 

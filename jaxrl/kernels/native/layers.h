@@ -57,8 +57,15 @@ int shares_of(double work, int64_t images, Pool& pool) {
 // Calls work(part, from, to) for parts of the images, on all threads.
 template <typename Pool, typename Work>
 void for_images(Pool& pool, int parts, int64_t images, Work work) {
-  in_parallel(pool, parts,
-              [=](int part) { work(part, images * part / parts, images * (part + 1) / parts); });
+  in_parallel(pool, parts, [=](int part) {
+    ahead().plan({});
+    work(part, images * part / parts, images * (part + 1) / parts);
+  });
+}
+
+// The memory of an image of `size` floats, or nothing if nobody reads it.
+inline Ahead::Part memory_of(const float* images, int64_t image, int64_t size, bool read = true) {
+  return {images + image * size, read ? static_cast<long>(size * sizeof(float)) : 0};
 }
 
 // The images of a layer, one at a time; an image lasts until the thread takes its next one.
@@ -69,9 +76,7 @@ class FloatImages {
 
   const float* at(int64_t image) const { return x_ + image * size_; }
 
-  Ahead::Part memory(int64_t image) const {
-    return {at(image), static_cast<long>(size_ * sizeof(float))};
-  }
+  Ahead::Part memory(int64_t image) const { return memory_of(x_, image, size_); }
 
  private:
   const float* x_;
@@ -106,12 +111,7 @@ class ByteImages {
   int64_t size_;
 };
 
-// The memory of an image's outputs.
-inline Ahead::Part outputs_of(const Shape& s, const float* y, int64_t image) {
-  return {y + image * s.outputs(), static_cast<long>(s.outputs() * sizeof(float))};
-}
-
-// Floats of the outputs whose gradient is taken at a time: they stay in the nearest cache.
+// Floats, or pairs, of the outputs' gradient that are taken at a time: they stay in a near cache.
 constexpr long kBand = 4096;
 
 // y of all images.
@@ -125,7 +125,8 @@ void layer_outputs(Pool& pool, const Shape& s, const Layer& layer, const Images&
                float* around = zeros<0>(border.none() ? 0 : s.inputs() / Op::kPer);
                for (int64_t i = from; i < to; i++) {
                  const float* image = channels_of_image<Op>(s, border, images.at(i), around);
-                 if (i + 1 < to) ahead().plan({images.memory(i + 1), outputs_of(s, y, i + 1)});
+                 if (i + 1 < to)
+                   ahead().plan({images.memory(i + 1), memory_of(y, i + 1, s.outputs())});
                  convolve<Op>(over_channels<Op>(s), image, factors, bias, layer.rectify,
                               y + i * s.outputs());
                }
@@ -150,8 +151,8 @@ void layer_weights_gradient(Pool& pool, const Shape& s, const Layer& layer, cons
       const OfOutputs outputs{y + i * s.outputs(), gradient + i * s.outputs(), layer.rectify};
       const float* image = lines_of_image<Op>(s, border, images.at(i), around);
       if (i + 1 < to)
-        ahead().plan({outputs_of(s, gradient, i + 1), outputs_of(s, y, layer.rectify ? i + 1 : i),
-                      images.memory(i + 1)});
+        ahead().plan({memory_of(gradient, i + 1, s.outputs()),
+                      memory_of(y, i + 1, s.outputs(), layer.rectify), images.memory(i + 1)});
       in_even_parts((s.rows() + Op::kPer - 1) / Op::kPer, band, [&](int first, int count) {
         const int row = first * Op::kPer, rows = std::min(count * Op::kPer, s.rows() - row);
         const long floats = rows * s.out_line();
@@ -186,9 +187,10 @@ void layer_inputs_gradient(Pool& pool, const Shape& s, const Layer& layer, int64
           const OfOutputs outputs{y + i * s.outputs(), gradient + i * s.outputs(), layer.rectify};
           place_gradient<Op>(s, outputs, wide);
           if (i + 1 < to)
-            ahead().plan({outputs_of(s, gradient, i + 1),
-                          outputs_of(s, y, layer.rectify ? i + 1 : i),
-                          {of_inputs + (i + 1) * size, static_cast<long>(size * sizeof(float))}});
+            ahead().plan({memory_of(gradient, i + 1, s.outputs()),
+                          memory_of(y, i + 1, s.outputs(), layer.rectify),
+                          memory_of(x, i + 1, size, layer.rectify_inputs),
+                          memory_of(of_inputs, i + 1, size)});
           inputs_gradient<Op>(over_filters<Op>(s), border, wide, factors,
                               layer.rectify_inputs ? x + i * size : nullptr, of_inputs + i * size);
         }

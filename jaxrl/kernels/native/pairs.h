@@ -1,7 +1,7 @@
 // Numbers of float32 as pairs of bfloat16, each pair in the bits of a float.
 //
 // Numbers become the nearest ones of bfloat16, of two equally near the even one; what is not a
-// number stays so.
+// number stays so. The processor's own instructions make subnormal ones 0, as its products do.
 #pragma once
 
 #include <algorithm>
