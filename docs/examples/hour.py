@@ -24,6 +24,7 @@ import contextlib
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from threading import Timer
 from typing import Any, NamedTuple
 
 LAST = 100  # games whose mean is a point of a curve
@@ -55,12 +57,12 @@ class Point(NamedTuple):
 
 
 def name_of(game: str) -> str:
-    """The name of name_this_game in ALE's ids: NameThisGame."""
+    """Returns the name of name_this_game in ALE's ids: NameThisGame."""
     return game.title().replace("_", "")
 
 
 def curve(games: Iterable[Game], minutes: float) -> Iterator[Point]:
-    """The mean score of the last hundred games, each half minute from the hundredth game on."""
+    """Yields the mean score of the last hundred games each half minute, from the hundredth on."""
     waiting, last, steps = deque(sorted(games)), deque[float](maxlen=LAST), 0
     for half in range(1, round(2 * minutes) + 1):
         while waiting and waiting[0].seconds <= 30 * half:
@@ -79,7 +81,7 @@ def train_jaxrl(game: str, folder: Path, seed: int, steps: int) -> None:
 
 
 def curve_of_jaxrl(folder: Path, minutes: float) -> Iterator[Point]:
-    """The curve of a run: its log has the means, by the seconds of its session."""
+    """Yields the curve of a run: its log has the means, by the seconds of its session."""
     text = (folder / "run/metrics.jsonl").read_text()
     started = json.loads((folder / "run/provenance.json").read_text())["started"]
     before_session = datetime.fromisoformat(started).timestamp() - float(os.environ[START])
@@ -102,7 +104,7 @@ def train_sb3(algorithm: str, game: str, folder: Path, seed: int, minutes: float
     gymnasium.register_envs(ale_py)
 
     def left(_: float) -> float:
-        """The share of the hour that is left: the Zoo's schedules fall with the steps."""
+        """Returns the share of the hour that is left: the Zoo's schedules fall with the steps."""
         return max(0.0, 1 - elapsed() / (60 * minutes))
 
     games = make_atari_env(
@@ -134,7 +136,7 @@ def train_sb3(algorithm: str, game: str, folder: Path, seed: int, minutes: float
 
 
 def games_of_sb3(folder: Path) -> Iterator[Game]:
-    """Reads the files of Stable-Baselines3's monitors, which count frames."""
+    """Yields the games in the files of Stable-Baselines3's monitors, which count frames."""
     began = float(os.environ[START])
     for path in folder.glob("*.monitor.csv"):
         with path.open() as file:
@@ -187,20 +189,23 @@ def train_sample_factory(
     if not names:
         sys.exit(f"Sample Factory has no game {name_of(game)}")
     register_env(names[0], make_recorded)
+    # Nobody counts the seconds of its --train_for_seconds.
+    timer = Timer(60 * minutes - elapsed(), os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
     status = run_rl(parse_atari_args([
         "--algo=APPO", f"--env={names[0]}", "--device=cpu", f"--seed={seed}",
         f"--train_dir={folder / 'run'}", "--experiment=hour",
         # Else the rate would be three quarters of the first one at the end: its schedule counts
         # steps, and the end of training frames.
-        "--summaries_use_frameskip=False", f"--train_for_env_steps={steps}",
-        f"--train_for_seconds={60 * minutes:.0f}", *options,
+        "--summaries_use_frameskip=False", f"--train_for_env_steps={steps}", *options,
     ]))  # fmt: skip
-    if status != ExperimentStatus.SUCCESS:
+    timer.cancel()
+    if status not in (ExperimentStatus.SUCCESS, ExperimentStatus.INTERRUPTED):
         sys.exit(f"Sample Factory ended with status {status}")
 
 
 def games_of_sample_factory(folder: Path) -> Iterator[Game]:
-    """Reads what `make_recorded` has written."""
+    """Yields the games that `make_recorded` has written."""
     for path in folder.glob("*.csv"):
         for line in path.read_text().splitlines():
             seconds, steps, score = line.split(",")
@@ -208,7 +213,7 @@ def games_of_sample_factory(folder: Path) -> Iterator[Game]:
 
 
 def elapsed() -> float:
-    """Seconds since the script began, in each of its processes."""
+    """Returns the seconds since the script began, in each of its processes."""
     return time.time() - float(os.environ[START])
 
 
