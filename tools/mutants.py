@@ -333,6 +333,12 @@ best-of-first-games:
 middle-half-is-wider: analysis/test_statistics.py::test_aggregates_are_those_of_rliable
     0.25, axis=-1 => 0.2, axis=-1
 # networks/torsos.py
+hidden-norm-of-the-first-stream:
+    networks/test_networks.py::test_hidden_norm_gives_each_stream_numbers_of_mean_0_and_deviation_1
+    name=f"HiddenNorm_{stream}")(x) => name=f"HiddenNorm_{stream}")(x) if stream == 0 else x
+hidden-norm-beside-the-layers:
+    networks/test_networks.py::test_layer_norm_includes_hidden_norm
+    if config.hidden_norm and not config.layer_norm: => if config.hidden_norm:
 bfloat16-not-in-convolutions:
     kernels/test_dense.py::test_every_layer_below_the_heads_multiplies_bfloat16
     form = Form(stride, padding, rectify=not config.layer_norm, bfloat16=half) =>

@@ -169,8 +169,13 @@ def dormant(gradients: PyTree) -> jax.Array:
     units has 0.
     """
     torso = gradients.get("Torso_0", gradients)
-    normalized = any(name.startswith("LayerNorm") for name in torso)
-    layers = ("LayerNorm",) if normalized else ("Conv", "Dense", "NoisyDense")
+
+    def has(layer: str) -> bool:
+        return any(name.startswith(layer) for name in torso)
+
+    layers = ("Conv", "HiddenNorm") if has("HiddenNorm") else ("Conv", "Dense", "NoisyDense")
+    if has("LayerNorm"):
+        layers = ("LayerNorm",)
     if torso is gradients:  # which has the heads, too
         layers = layers[:1]
     biases = [

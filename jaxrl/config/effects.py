@@ -83,6 +83,11 @@ RULES = (
         "only agent.value_loss = 'hl_gauss' has a width",
     ),
     Rule(
+        ("network.hidden_norm",),
+        lambda config: config.network.layer_norm,
+        "network.layer_norm normalizes that layer, too",
+    ),
+    Rule(
         ("network.simplicial_temperature",),
         lambda config: not config.network.simplicial_groups,
         "network.simplicial_groups = 0 has no softmax",

@@ -166,7 +166,8 @@ class QuantileNetwork(nn.Module):
         x = x[:, None] * embedding  # [B, N, F]
 
         def stream(outputs: int, number: int) -> jax.Array:
-            hidden = embedded(config, dense(config, units, 2**0.5, number, x, noise, half))
+            layer = dense(config, units, 2**0.5, number, x, noise, half)
+            hidden = embedded(config, layer, number)
             return dense(config, outputs, 1.0, number + 2, hidden, noise)
 
         value = stream(self.num_actions, 0)

@@ -98,11 +98,13 @@ def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
     return activation(normalized(config, x))
 
 
-def embedded(config: NetworkConfig, x: jax.Array) -> jax.Array:
+def embedded(config: NetworkConfig, x: jax.Array, stream: int) -> jax.Array:
     """Activates the outputs of the layer above the convolutions, by groups if so configured.
 
-    Returns float32; in a module.
+    Returns float32; in a module. `stream` is the layer's number among those of several streams.
     """
+    if config.hidden_norm and not config.layer_norm:
+        x = nn.LayerNorm(dtype=x.dtype, name=f"HiddenNorm_{stream}")(x)
     if config.simplicial_groups:
         groups, temperature = config.simplicial_groups, config.simplicial_temperature
         return simplicial(normalized(config, x), groups, temperature)
@@ -227,4 +229,4 @@ class Torso(nn.Module):
         config, x = self.config, features(self.config, self.planes, x)
         units, half = units_above(config), multiplies_bfloat16(config.dtype)
         hidden = [dense(config, units, 2**0.5, n, x, noise, half) for n in range(self.streams)]
-        return tuple(embedded(config, layer) for layer in hidden)
+        return tuple(embedded(config, layer, n) for n, layer in enumerate(hidden))

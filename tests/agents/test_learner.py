@@ -43,10 +43,10 @@ def test_an_accelerator_takes_the_whole_batch(monkeypatch):
     assert _default_micro_batch(256, Passes(0, 128)) == 256
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_units_that_are_off_for_the_whole_batch_are_dormant(layer_norm):
+@pytest.mark.parametrize("norm", ["", "layer_norm", "hidden_norm"])
+def test_units_that_are_off_for_the_whole_batch_are_dormant(norm):
     """A third of the hidden units get a bias that no weighted sum of pixels can overcome."""
-    network = {"torso": "nips", "layer_norm": layer_norm}
+    network = {"torso": "nips"} | ({norm: True} if norm else {})
     plan = resolve(Config(game="catch").replaced(network=network))
     learner = policy_learner(plan, SPEC)
     stacks = jax.random.uniform(jax.random.key(1), (6, 44, 44, 4))
@@ -62,7 +62,8 @@ def test_units_that_are_off_for_the_whole_batch_are_dormant(layer_norm):
 
     before = share(params)
     torso = params["Torso_0"]
-    last = torso["LayerNorm_2"] if layer_norm else torso["Dense_0"]["Dense_0"]
+    norms = {"layer_norm": "LayerNorm_2", "hidden_norm": "HiddenNorm_0"}
+    last = torso[norms[norm]] if norm else torso["Dense_0"]["Dense_0"]
     last["bias"] = jnp.where(jnp.arange(256) % 3 == 0, -1e4, jnp.abs(last["bias"]) + 1e4)
     # Of 16 and 32 filters and 256 numbers: heads and what a normalization follows do not count.
     assert share(params) == pytest.approx(86 / 304, abs=1e-6)

@@ -54,6 +54,7 @@ CASES = [
         {"value_loss": "two_hot", "sigma_ratio": 0.5},
         "only agent.value_loss = 'hl_gauss' has a width",
     ),
+    ("pqn", "network", {"layer_norm": True, "hidden_norm": True}, "layer_norm normalizes that"),
     ("pqn", "network", {"simplicial_temperature": 0.5}, "simplicial_groups = 0 has no softmax"),
     ("a2c", "network", {"core_units": 64}, "network.core_units = 64 has no effect: network.core ="),
     ("a2c", "network", {"core_inputs": False}, "network.core_inputs = false has no effect"),

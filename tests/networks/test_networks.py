@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import re
 from functools import partial
@@ -20,6 +21,7 @@ from jaxrl.networks.running_statistics import (
     normalize,
     update_statistics,
 )
+from jaxrl.networks.torsos import Torso
 from jaxrl.types import AXIS
 
 # (size of the image, channels, filters, kernel, stride): those of the networks, and odd ones
@@ -300,3 +302,39 @@ def test_bfloat16_computes_about_the_same_with_float32_parameters(platform, monk
     assert 0 < np.abs(rounded - exact).max() < 0.02 * np.abs(exact).max()
     for a, b in zip(*(jax.tree.leaves(outputs[d][1]) for d in outputs), strict=True):
         assert np.linalg.norm(a - b) <= 0.2 * np.linalg.norm(a)
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_hidden_norm_gives_each_stream_numbers_of_mean_0_and_deviation_1(dueling):
+    """Against the layer computed by hand; convolutions stay as they are."""
+    config = NetworkConfig(torso="nips", hidden_norm=True, dueling=dueling, units=16)
+    network = Torso(config, streams=1 + dueling)
+    frames = jax.random.uniform(jax.random.key(1), (5, 44, 44, 4))
+    params = network.init(jax.random.key(0), frames)["params"]
+    streams = range(1 + dueling)
+    norms = {f"HiddenNorm_{n}" for n in streams}
+    assert params.keys() == {"Conv_0", "Conv_1", *(f"Dense_{n}" for n in streams), *norms}
+    outputs = network.apply({"params": params}, frames)
+    plain = Torso(dataclasses.replace(config, hidden_norm=False), streams=1 + dueling)
+    kept = {name: x for name, x in params.items() if name not in norms}
+    for n, output in zip(streams, outputs, strict=True):
+        # Of both signs after the shift, so that the rectifier hides nothing: relu(x) - relu(-x).
+        turned = kept | {f"Dense_{n}": jax.tree.map(jnp.negative, params[f"Dense_{n}"])}
+        positive = plain.apply({"params": kept}, frames)[n]
+        x = np.asarray(positive - plain.apply({"params": turned}, frames)[n], np.float64)
+        assert (x < 0).any()
+        mean = x.mean(axis=1, keepdims=True)
+        score = (x - mean) / np.sqrt(((x - mean) ** 2).mean(axis=1, keepdims=True) + 1e-6)
+        scale = 1 + np.arange(16) / 16
+        shifted = params | {
+            f"HiddenNorm_{n}": {"scale": jnp.asarray(scale), "bias": jnp.full(16, 0.25)}
+        }
+        np.testing.assert_allclose(output, np.maximum(score, 0), rtol=1e-4, atol=1e-5)
+        moved = network.apply({"params": shifted}, frames)[n]
+        np.testing.assert_allclose(moved, np.maximum(score * scale + 0.25, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_layer_norm_includes_hidden_norm():
+    both = Torso(NetworkConfig(torso="nips", hidden_norm=True, layer_norm=True))
+    params = jax.eval_shape(both.init, jax.random.key(0), jnp.zeros((1, 44, 44, 4)))["params"]
+    assert {name for name in params if "Norm" in name} == {f"LayerNorm_{n}" for n in range(3)}
