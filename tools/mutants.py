@@ -417,6 +417,13 @@ kernels-gradient-through-rectifier:
 # kernels/native/layers.h
 kernels-lost-part: kernels/test_convolution.py::test_a_layer_and_its_gradients_equal_xlas_in_float64
     for (int part = 1; part < parts; part++) => for (int part = 2; part < parts; part++)
+# kernels/native/normalization.h
+kernels-norm-moves-with-its-mean:
+    kernels/test_normalization.py::test_rows_and_their_gradients_equal_float64
+    inverse_ * (d - sum - x * product) => inverse_ * (d - x * product)
+kernels-norm-gradient-through-rectifier:
+    kernels/test_normalization.py::test_rows_and_their_gradients_equal_float64
+    return layer_.rectify ? where_positive(output(i, score), d) : d; => return d;
 # kernels/native/pooling.h
 kernels-pool-last-of-equals: kernels/test_pooling.py::test_the_largest_pixel_has_the_gradient
     (largest < x) | => (largest <= x) |
@@ -455,9 +462,9 @@ hadamax-one-factor-squared: networks/test_hadamax.py::test_a_block_by_hand
 hadamax-surplus-first: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
     y[:, first:, first:]) => y[:, : x.shape[1], : x.shape[2]])
 hadamax-rectified: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
-    activation = nn.gelu if config.torso in HADAMAX else nn.relu => activation = nn.relu
+    return nn.gelu(normalized(config, x)) => return nn.relu(normalized(config, x))
 hadamax-not-normalized: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
-    return activation(normalized(config, x)) => return normalized(config, activation(x))
+    return nn.gelu(normalized(config, x)) => return normalized(config, nn.gelu(x))
 # networks/layers.py
 window-pool-last-left-out: networks/test_hadamax.py::test_pooling_by_hand
     around[axis] = (missing // 2, missing - missing // 2) => around[axis] = (missing, 0)

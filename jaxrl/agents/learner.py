@@ -173,9 +173,11 @@ def dormant(gradients: PyTree) -> jax.Array:
     def has(layer: str) -> bool:
         return any(name.startswith(layer) for name in torso)
 
-    layers = ("Conv", "HiddenNorm") if has("HiddenNorm") else ("Conv", "Dense", "NoisyDense")
+    layers: tuple[str, ...] = ("Conv", "Dense", "NoisyDense")
     if has("LayerNorm"):
         layers = ("LayerNorm",)
+    elif has("HiddenNorm"):
+        layers = ("Conv", "HiddenNorm")
     if torso is gradients:  # which has the heads, too
         layers = layers[:1]
     biases = [

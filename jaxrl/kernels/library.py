@@ -21,9 +21,10 @@ FORWARD_BYTES = "jaxrl_convolution_of_bytes"
 WEIGHTS_BYTES = "jaxrl_convolution_of_bytes_weights"
 DENSE, DENSE_WEIGHTS, DENSE_INPUTS = "jaxrl_dense", "jaxrl_dense_weights", "jaxrl_dense_inputs"
 MAX_POOL, MAX_POOL_GRADIENT = "jaxrl_max_pool", "jaxrl_max_pool_gradient"
+NORMALIZE, NORMALIZE_GRADIENTS = "jaxrl_normalize", "jaxrl_normalize_gradients"
 NAMES = (
     FORWARD, WEIGHTS, INPUTS, FORWARD_BYTES, WEIGHTS_BYTES, DENSE, DENSE_WEIGHTS, DENSE_INPUTS,
-    MAX_POOL, MAX_POOL_GRADIENT,
+    MAX_POOL, MAX_POOL_GRADIENT, NORMALIZE, NORMALIZE_GRADIENTS,
 )  # fmt: skip
 FLAGS = (*native_library.FLAGS, "-std=c++20", "-Wno-psabi")
 SOURCE = native_library.Source(

@@ -7,10 +7,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl.kernels import dense, pooling
+from jaxrl.kernels import dense, normalization, pooling
 from jaxrl.kernels.convolution import Form, Pixels
 from jaxrl.networks.convolution import layer
 
+EPSILON = 1e-6  # added to the variance that a normalization divides by
 SMALLEST = 1e-30  # divisor, of what may be 0
 NOISE = 0.5  # initial deviation of noisy weights, times the root of the inputs (Fortunato 2018)
 
@@ -68,6 +69,27 @@ class Conv(nn.Module):
             kernel = kernel / jnp.maximum(norm, SMALLEST)
         dtype = jnp.float32 if isinstance(x, Pixels) else x.dtype
         return layer(x, kernel.astype(dtype), bias.astype(dtype), self.form)
+
+
+class LayerNorm(nn.Module):
+    """Normalizes the last axis: y = (x - mean) / sqrt(variance + 1e-6) ⊙ scale + bias (Ba 2016)."""
+
+    rectify: bool = False  # outputs below 0 become 0
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Maps [..., C] to [..., C], in the dtype of x."""
+        features = x.shape[-1:]
+        scale = self.param("scale", nn.initializers.ones, features)
+        bias = self.param("bias", nn.initializers.zeros, features)
+        if jax.default_backend() == "cpu" and normalization.fits(x):
+            form = normalization.Form(EPSILON, self.rectify)
+            return normalization.normalize(x, scale, bias, form)
+        centered = x.astype(jnp.float32)
+        centered = centered - centered.mean(axis=-1, keepdims=True)
+        variance = jnp.square(centered).mean(axis=-1, keepdims=True)
+        y = (centered * jax.lax.rsqrt(variance + EPSILON) * scale + bias).astype(x.dtype)
+        return nn.relu(y) if self.rectify else y
 
 
 def max_pool(x: jax.Array) -> jax.Array:

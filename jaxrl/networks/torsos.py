@@ -22,6 +22,7 @@ from jaxrl.networks.convolution import dtype_of_layers, has_kernels, multiplies_
 from jaxrl.networks.layers import (
     Conv,
     Dense,
+    LayerNorm,
     NoisyDense,
     adaptive_max_pool,
     max_pool,
@@ -46,7 +47,7 @@ class ImpalaSection(nn.Module):
         form = Form(padding=1, bfloat16=multiplies_bfloat16(self.config.dtype))
         y = Conv(self.filters, 3, form, init)(x)
         if self.config.layer_norm:
-            y = nn.LayerNorm(dtype=y.dtype)(y)
+            y = LayerNorm()(y)
         y = max_pool(y)
 
         def residual(x: jax.Array) -> jax.Array:
@@ -86,7 +87,7 @@ class HadamaxBlock(nn.Module):
 
 def normalized(config: NetworkConfig, x: jax.Array) -> jax.Array:
     """Returns the outputs of a layer, normalized if so configured; in a module."""
-    return nn.LayerNorm(dtype=x.dtype)(x) if config.layer_norm else x
+    return LayerNorm()(x) if config.layer_norm else x
 
 
 def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
@@ -94,8 +95,9 @@ def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
 
     GELU is that of tanh (Hendrycks & Gimpel 2016, section 2), as in the code of Hadamax.
     """
-    activation = nn.gelu if config.torso in HADAMAX else nn.relu
-    return activation(normalized(config, x))
+    if config.torso in HADAMAX:
+        return nn.gelu(normalized(config, x))
+    return LayerNorm(rectify=True)(x) if config.layer_norm else nn.relu(x)
 
 
 def embedded(config: NetworkConfig, x: jax.Array, stream: int) -> jax.Array:
@@ -104,7 +106,7 @@ def embedded(config: NetworkConfig, x: jax.Array, stream: int) -> jax.Array:
     Returns float32; in a module. `stream` is the layer's number among those of several streams.
     """
     if config.hidden_norm and not config.layer_norm:
-        x = nn.LayerNorm(dtype=x.dtype, name=f"HiddenNorm_{stream}")(x)
+        x = LayerNorm(name=f"HiddenNorm_{stream}")(x)
     if config.simplicial_groups:
         groups, temperature = config.simplicial_groups, config.simplicial_temperature
         return simplicial(normalized(config, x), groups, temperature)

@@ -132,7 +132,7 @@ def test_kernels_of_every_width_stay_in_their_memory(flags, tmp_path):
     machine = native_library._processor()
     if any(flag not in machine for flag in flags.replace("-m", "").split() if "=" not in flag):
         pytest.skip("not of this processor")
-    for source in ("convolution.cc", "dense.cc"):
+    for source in ("convolution.cc", "dense.cc", "normalization.cc"):
         assert_nothing_wrong(source, tmp_path, *flags.split(), *native.SANITIZED)
 
 
@@ -140,7 +140,7 @@ def test_kernels_of_every_width_stay_in_their_memory(flags, tmp_path):
 @pytest.mark.parametrize("sanitized", [native.SANITIZED, ("-fsanitize=thread",)], ids="-".join)
 def test_threads_that_share_a_batch_stay_in_their_part(sanitized, tmp_path):
     """Padded, rectified and of bytes; and a pool whose threads never come holds up nobody."""
-    for source in ("layers.cc", "dense.cc"):
+    for source in ("layers.cc", "dense.cc", "normalization.cc"):
         assert_nothing_wrong(source, tmp_path, "-march=native", *sanitized)
 
 

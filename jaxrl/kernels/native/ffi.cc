@@ -1,8 +1,9 @@
-// The layers of layers.h and dense.h for compiled programs, through XLA's foreign function
-// interface.
+// The layers of layers.h, dense.h and normalization.h for compiled programs, through XLA's foreign
+// function interface.
 #include "xla/ffi/api/ffi.h"
 #include "dense.h"
 #include "layers.h"
+#include "normalization.h"
 
 namespace ffi = xla::ffi;
 using namespace jaxrl;
@@ -130,6 +131,26 @@ ffi::Error pool_gradient(ffi::ThreadPool pool, Bytes places, In gradient, Out im
   return ffi::Error::Success();
 }
 
+Normalization normalization_of(In x, In scale, In bias, float epsilon, bool rectify) {
+  const auto sizes = x.dimensions();
+  return {sizes[0], sizes[1], scale.typed_data(), bias.typed_data(), epsilon, rectify};
+}
+
+ffi::Error normalize_rows(ffi::ThreadPool pool, In x, In scale, In bias, Out y, float epsilon,
+                          bool rectify) {
+  normalized(pool, normalization_of(x, scale, bias, epsilon, rectify), x.typed_data(),
+             y->typed_data());
+  return ffi::Error::Success();
+}
+
+ffi::Error normalize_gradients(ffi::ThreadPool pool, In x, In scale, In bias, In gradient, Out of_x,
+                               Out of_scale, Out of_bias, float epsilon, bool rectify) {
+  normalized_gradients(pool, normalization_of(x, scale, bias, epsilon, rectify), x.typed_data(),
+                       gradient.typed_data(), of_x->typed_data(), of_scale->typed_data(),
+                       of_bias->typed_data());
+  return ffi::Error::Success();
+}
+
 }  // namespace
 
 // All else of ours is hidden: see FLAGS in runtime/native_library.py.
@@ -175,5 +196,15 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool, pool_images,
                               JAXRL_CALL.Arg<In>().JAXRL_RESULT.Ret<ffi::Buffer<ffi::U8>>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_max_pool_gradient, pool_gradient,
                               JAXRL_CALL.Arg<Bytes>().Arg<In>().JAXRL_RESULT);
+#define JAXRL_NORMALIZATION Attr<float>("epsilon").Attr<bool>("rectify")
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    jaxrl_normalize, normalize_rows,
+    JAXRL_CALL.Arg<In>().Arg<In>().Arg<In>().JAXRL_RESULT.JAXRL_NORMALIZATION);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxrl_normalize_gradients, normalize_gradients,
+                              JAXRL_CALL.Arg<In>()
+                                  .Arg<In>()
+                                  .Arg<In>()
+                                  .Arg<In>()
+                                  .JAXRL_RESULT.JAXRL_RESULT.JAXRL_RESULT.JAXRL_NORMALIZATION);
 
 #pragma GCC visibility pop

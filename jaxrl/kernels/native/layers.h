@@ -39,21 +39,6 @@ inline double multiplications(const Shape& s) {
   return static_cast<double>(s.outputs()) * s.size * s.size * s.channels;
 }
 
-// Parts that a batch is cut into, `most` at most.
-inline int parts_of(double work, int64_t images, int64_t most) {
-  return images * work < kShared ? 1 : static_cast<int>(std::min(images, most));
-}
-
-// Parts whose results are added up:
-// their number decides the order of sums, so the threads must not.
-constexpr int kParts = 16;
-
-// Parts that write results of their own: enough that threads of different speed end together.
-template <typename Pool>
-int shares_of(double work, int64_t images, Pool& pool) {
-  return parts_of(work, images, 4 * num_threads(pool));
-}
-
 // Calls work(part, from, to) for parts of the images, on all threads.
 template <typename Pool, typename Work>
 void for_images(Pool& pool, int parts, int64_t images, Work work) {

@@ -18,6 +18,21 @@ int64_t num_threads(const Pool& pool) {
   return std::max(static_cast<int64_t>(pool.num_threads()), int64_t{1});
 }
 
+// Parts that items are cut into, `most` at most, by the multiplications of one.
+inline int parts_of(double work, int64_t items, int64_t most) {
+  return items * work < kShared ? 1 : static_cast<int>(std::min(items, most));
+}
+
+// Parts whose results are added up:
+// their number decides the order of sums, so the threads must not.
+constexpr int kParts = 16;
+
+// Parts that write results of their own: enough that threads of different speed end together.
+template <typename Pool>
+int shares_of(double work, int64_t items, Pool& pool) {
+  return parts_of(work, items, 4 * num_threads(pool));
+}
+
 // Calls work(part) for each part. The caller takes parts too, and waits only for those that others
 // have begun, so it ends also where no other thread ever comes. A pool has num_threads() and
 // Schedule(task), as XLA's has.

@@ -1,0 +1,68 @@
+"""Layer normalization and its gradients as calls of C++."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl.kernels import library
+
+
+class Form(NamedTuple):
+    """The static parts of a normalization."""
+
+    epsilon: float  # added to the variance
+    rectify: bool  # whether outputs below 0 become 0
+
+
+class Arrays(NamedTuple):
+    """What a normalization reads."""
+
+    x: jax.Array  # f32[N, C]
+    scale: jax.Array  # f32[C]
+    bias: jax.Array  # f32[C]
+
+
+def fits(x: jax.Array) -> bool:
+    """Returns whether the kernels normalize these rows: in float32, in whole registers."""
+    lanes = library.lanes()
+    return lanes is not None and x.dtype == jnp.float32 and x.size > 0 and x.shape[-1] % lanes == 0
+
+
+def normalize(x: jax.Array, scale: jax.Array, bias: jax.Array, form: Form) -> jax.Array:
+    """Normalizes the rows of f32[..., C], by f32[C] each: f32[..., C]. `fits` must hold.
+
+    y = (x - mean) / sqrt(variance + ε) ⊙ scale + bias, then rectified if the form says so.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    return _normalize(Arrays(rows, scale, bias), form).reshape(x.shape)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _normalize(arrays: Arrays, form: Form) -> jax.Array:
+    return _forward(arrays, form)[0]
+
+
+def _like(array: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, jnp.float32)
+
+
+def _forward(arrays: Arrays, form: Form) -> tuple[jax.Array, Arrays]:
+    (y,) = library.call(library.NORMALIZE, [_like(arrays.x)], *arrays, **attributes(form))
+    return y, arrays
+
+
+def _backward(form: Form, arrays: Arrays, gradient: jax.Array) -> tuple[Arrays]:
+    shapes = [_like(array) for array in arrays]
+    parts = library.call(library.NORMALIZE_GRADIENTS, shapes, *arrays, gradient, **attributes(form))
+    return (Arrays(*parts),)
+
+
+def attributes(form: Form) -> dict[str, np.float32 | bool]:
+    """Returns the form as the C++ functions take it."""
+    return {"epsilon": np.float32(form.epsilon), "rectify": form.rectify}
+
+
+_normalize.defvjp(_forward, _backward)
