@@ -1,6 +1,7 @@
 """The kernels compute what XLA's convolution does in float64, on any number of threads."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,21 @@ def test_threads_that_share_a_batch_stay_in_their_part(sanitized, tmp_path):
     """Padded, rectified and of bytes; and a pool whose threads never come holds up nobody."""
     for source in ("layers.cc", "dense.cc", "normalization.cc"):
         assert_nothing_wrong(source, tmp_path, "-march=native", *sanitized)
+
+
+def test_older_compilers_shuffle_in_one_place():
+    """g++ 11 has no __builtin_shufflevector, and would leave everything to XLA."""
+    sources = sorted(library.NATIVE.glob("*.*"))
+    users = [path.name for path in sources if "__builtin_shuffle" in path.read_text("utf-8")]
+    assert users == ["lanes.h"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++-11") is None, reason="there is no g++ 11")
+def test_the_oldest_compiler_builds_the_kernels(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "g++-11")
+    assert_nothing_wrong("normalization.cc", tmp_path, "-march=native")
+    assert_nothing_wrong("convolution.cc", tmp_path, "-march=native")
 
 
 def test_images_below_the_kernel_are_refused():

@@ -41,7 +41,7 @@ inline float clipped(float x, float limit) {
 // Each of the first lanes four times.
 template <int... lane>
 Lanes four_times(Lanes lanes, std::integer_sequence<int, lane...>) {
-  return __builtin_shufflevector(lanes, lanes, lane / 4 ...);
+  return shuffled<(lane / 4)...>(lanes, lanes);
 }
 
 // x = clip(byte * scale - shift) between -limit and limit; scale and shift are those of a pixel.

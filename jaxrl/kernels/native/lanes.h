@@ -22,6 +22,17 @@ constexpr int kLanes = 4, kRegisters = 16;
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 typedef float AnywhereLanes __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 
+// The lanes of two vectors at these places, those of the second after those of the first.
+template <int... lane>
+Lanes shuffled(Lanes a, Lanes b) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(a, b, lane...);
+#else
+  typedef int32_t Places __attribute__((vector_size(4 * kLanes)));
+  return __builtin_shuffle(a, b, Places{lane...});
+#endif
+}
+
 inline Lanes load(const float* from) { return *reinterpret_cast<const AnywhereLanes*>(from); }
 
 // Loads into a register that stays: GCC would rather load again for each use, where there are few.

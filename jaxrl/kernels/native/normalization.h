@@ -23,7 +23,7 @@ struct Normalization {
 
 template <int apart, int... lane>
 Lanes add_apart(Lanes lanes, std::integer_sequence<int, lane...>) {
-  return lanes + __builtin_shufflevector(lanes, lanes, (lane ^ apart)...);
+  return lanes + shuffled<(lane ^ apart)...>(lanes, lanes);
 }
 
 // The sum of all lanes, in each of them.

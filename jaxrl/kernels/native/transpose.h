@@ -11,8 +11,8 @@ namespace jaxrl {
 // columns of the first with the first half of those of the second.
 template <int bit, int... lane>
 void swap_halves(Lanes& a, Lanes& b, std::integer_sequence<int, lane...>) {
-  const Lanes upper = __builtin_shufflevector(a, b, (lane & bit ? kLanes + lane - bit : lane)...);
-  b = __builtin_shufflevector(a, b, (lane & bit ? kLanes + lane : lane + bit)...);
+  const Lanes upper = shuffled<(lane & bit ? kLanes + lane - bit : lane)...>(a, b);
+  b = shuffled<(lane & bit ? kLanes + lane : lane + bit)...>(a, b);
   a = upper;
 }
 
