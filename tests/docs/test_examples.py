@@ -1,5 +1,6 @@
 """The studies in docs/examples: policy lag, what drawing by priority costs, another trainer."""
 
+import dataclasses
 import importlib.util
 import json
 import sys
@@ -12,6 +13,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+import jaxrl
 from jaxrl.agents import make_agent
 from jaxrl.atari.games import full_actions, minimal_actions
 from jaxrl.cli import main
@@ -316,3 +318,17 @@ def test_games_of_sample_factory_are_whole_ones(tmp_path, monkeypatch):
     step([2, 5, 1], [1, 0, 0], truncated=[0, 0, 1])
     found = sorted(hour.games_of_sample_factory(tmp_path))
     assert [(game.steps, game.score) for game in found] == [(2, 11.0), (1, 2.0), (3, 1.0)]
+
+
+def test_units_that_no_state_turns_on_are_counted():
+    example = load("dead_units")
+    policy = jaxrl.load_policy("pong")
+    observations = example.states(policy, games=2, steps=20)
+    assert observations.shape == (4, 84, 84, 4)
+    before = example.dead_units(policy, observations)
+    assert before["Conv_0"] == (0, 16)
+    params = jax.tree.map(np.array, policy.actor.params)
+    bias = params["Torso_0"]["Dense_0"]["Dense_0"]["bias"]
+    bias[:] = np.where(np.arange(256) < 200, -1e4, 1e4)
+    changed = dataclasses.replace(policy, actor=policy.actor._replace(params=params))
+    assert example.dead_units(changed, observations)["Dense_0"] == (200, 256)
