@@ -6,7 +6,8 @@
 The argument is a policy that plays an Atari game without a recurrent core: one that comes with
 jaxrl, a file of `jaxrl export`, or a run directory. No gradient reaches such a unit, so that it
 stays as it is (dying rectifiers; Sokar 2023 calls them dormant). `network/dormant` in metrics.jsonl
-has the share in each small batch of training, where more units are 0 by chance.
+has the share in each small batch of training, where more units are 0 by chance. Layers are those
+whose outputs are rectified, of a residual network the hidden one alone.
 """
 
 import sys
@@ -18,30 +19,31 @@ import numpy as np
 
 import jaxrl
 from jaxrl.agents import make_agent
+from jaxrl.agents.learner import rectified_biases
 from jaxrl.config.plan import resolve
 from jaxrl.envs import make_engine
 
 sys.path.append(str(Path(__file__).parent))
 from play_policy import make_env
 
-GAMES, STEPS, EVERY = 16, 1000, 10  # steps of each game, of which every tenth is kept
+GAMES, STEPS, EVERY = 16, 1000, 10  # each game's steps, and the steps between two states
 
 
 def states(policy: jaxrl.Policy, games: int, steps: int) -> np.ndarray:
     """Plays games by a policy; returns every tenth observation, u8[N, H, W, 4]."""
     env = make_env(policy.config, games)
     observation, _ = env.reset(seed=0)
-    kept = []
+    taken = []
     for step in range(steps):
         frames_last = np.moveaxis(observation, 1, -1)
         if step % EVERY == 0:
-            kept.append(frames_last.copy())
+            taken.append(frames_last.copy())
         observation, *_ = env.step(policy.act(frames_last, step))
-    return np.concatenate(kept)
+    return np.concatenate(taken)
 
 
 def dead_units(policy: jaxrl.Policy, observations: np.ndarray) -> dict[str, tuple[int, int]]:
-    """Returns of each layer of the torso how many units get no gradient, and how many there are.
+    """Counts the units of each rectified layer that get no gradient, and all of its units.
 
     The gradient is that of a random weighted sum of the values and the policy, so that none cancels
     another.
@@ -50,19 +52,17 @@ def dead_units(policy: jaxrl.Policy, observations: np.ndarray) -> dict[str, tupl
     agent = make_agent(resolve(config), make_engine(config, 1).spec)
 
     def total(params: jaxrl.types.PyTree) -> jax.Array:
-        found = agent.predict(policy.actor._replace(params=params), observations)
-        of_value, of_policy = jax.random.split(jax.random.key(0))
-        value = jnp.vdot(jax.random.normal(of_value, found.value.shape), found.value)
-        weights = jax.random.normal(of_policy, found.probabilities.shape)
-        return value + jnp.vdot(weights, found.probabilities)
+        prediction = agent.predict(policy.actor._replace(params=params), observations)
+        key_of_value, key_of_policy = jax.random.split(jax.random.key(0))
+        value, probabilities = prediction.value, prediction.probabilities
+        return jnp.vdot(jax.random.normal(key_of_value, value.shape), value) + jnp.vdot(
+            jax.random.normal(key_of_policy, probabilities.shape), probabilities
+        )
 
-    gradients = jax.grad(total)(policy.actor.params)
-    gradients = gradients.get("Torso_0", gradients)  # of IQN with the heads
-    biases = jax.tree_util.tree_leaves_with_path(gradients)
+    layers = rectified_biases(jax.grad(total)(policy.actor.params))
     return {
-        path[0].key: (int(np.sum(np.asarray(bias) == 0)), bias.size)
-        for path, bias in biases
-        if path[-1].key == "bias"
+        name: (int(sum(np.sum(np.asarray(x) == 0) for x in biases)), sum(x.size for x in biases))
+        for name, biases in layers.items()
     }
 
 

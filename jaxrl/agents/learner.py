@@ -160,33 +160,42 @@ def _logged(gradients: PyTree) -> dict[str, jax.Array]:
     return dict(zip(GRADIENT_SUMS, sums, strict=True))
 
 
-def dormant(gradients: PyTree) -> jax.Array:
-    """Returns the share, f32[], of the torso's units that no gradient has reached.
+def rectified_biases(params: PyTree) -> dict[str, list[jax.Array]]:
+    """Returns the biases of the torso's units that are rectified, by layer.
 
-    Such a unit is 0 for the whole batch, or all that follows it is: it is dormant (Sokar 2023,
-    eq. 1, with a threshold of 0). Units are filters and hidden numbers that are rectified, by the
-    bias that the rectifier sees: that of the normalization, if there is one. A torso without such
-    units has 0.
+    They are those that the rectifier sees: the normalization's, if there is one before it.
     """
-    torso = gradients.get("Torso_0", gradients)
+    torso = params.get("Torso_0", params)
 
     def has(layer: str) -> bool:
         return any(name.startswith(layer) for name in torso)
 
-    layers: tuple[str, ...] = ("Conv", "Dense", "NoisyDense")
-    if has("LayerNorm"):
-        layers = ("LayerNorm",)
-    elif has("HiddenNorm"):
+    layers: tuple[str, ...] = ("Conv",)
+    if has("HiddenNorm"):
         layers = ("Conv", "HiddenNorm")
-    if torso is gradients:  # which has the heads, too
-        layers = layers[:1]
-    biases = [
-        jnp.ravel(leaf)
+    elif has("LayerNorm"):
+        layers = ("LayerNorm",)
+    elif torso is not params:  # else it has the heads, too
+        layers = ("Conv", "Dense", "NoisyDense")
+    return {
+        name: [
+            leaf
+            for path, leaf in jax.tree_util.tree_leaves_with_path(layer)
+            if jax.tree_util.keystr(path[-1:], simple=True) == "bias"
+        ]
         for name, layer in torso.items()
         if name.startswith(layers)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(layer)
-        if jax.tree_util.keystr(path[-1:], simple=True) == "bias"
-    ]
+    }
+
+
+def dormant(gradients: PyTree) -> jax.Array:
+    """Returns the share, f32[], of the torso's units that no gradient has reached.
+
+    Such a unit is 0 for the whole batch, or all that follows it is: it is dormant (Sokar 2023,
+    eq. 1, with a threshold of 0). Units are the filters and hidden numbers of `rectified_biases`.
+    A torso without such units has 0.
+    """
+    biases = [jnp.ravel(x) for layer in rectified_biases(gradients).values() for x in layer]
     return jnp.mean(jnp.concatenate(biases) == 0) if biases else jnp.float32(0)
 
 

@@ -56,8 +56,8 @@ class NetworkConfig:
     after the first convolution of each section and the layer above the convolutions; not the
     embedding of iqn"""
     hidden_norm: bool = False
-    """normalize the layer above the convolutions alone, before it is activated: without, half of
-    its units and more can die, 0 for every image; layer_norm includes it"""
+    """normalize the layer above the convolutions, before it is activated; otherwise more than half
+    of its units can die, that is, be 0 for every image; layer_norm includes it"""
     normalize_observations: bool = False
     """normalize each pixel by its running mean and standard deviation (CuLE)"""
     skip_blank_frames: bool = False

@@ -18,17 +18,20 @@ class Form(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """What a normalization reads."""
+    """The inputs of a normalization."""
 
     x: jax.Array  # f32[N, C]
     scale: jax.Array  # f32[C]
     bias: jax.Array  # f32[C]
 
 
-def fits(x: jax.Array) -> bool:
+def fits(x: jax.Array, scale: jax.Array, bias: jax.Array) -> bool:
     """Returns whether the kernels normalize these rows: in float32, in whole registers."""
     lanes = library.lanes()
-    return lanes is not None and x.dtype == jnp.float32 and x.size > 0 and x.shape[-1] % lanes == 0
+    float32 = all(array.dtype == jnp.float32 for array in (x, scale, bias))
+    if lanes is None or not float32 or x.size == 0 or x.shape[-1] % lanes:
+        return False
+    return scale.shape == bias.shape == x.shape[-1:]
 
 
 def normalize(x: jax.Array, scale: jax.Array, bias: jax.Array, form: Form) -> jax.Array:

@@ -166,8 +166,8 @@ class QuantileNetwork(nn.Module):
         x = x[:, None] * embedding  # [B, N, F]
 
         def stream(outputs: int, number: int) -> jax.Array:
-            layer = dense(config, units, 2**0.5, number, x, noise, half)
-            hidden = embedded(config, layer, number)
+            above = dense(config, units, 2**0.5, number, x, noise, half)
+            hidden = embedded(config, above, number)
             return dense(config, outputs, 1.0, number + 2, hidden, noise)
 
         value = stream(self.num_actions, 0)

@@ -82,7 +82,7 @@ class LayerNorm(nn.Module):
         features = x.shape[-1:]
         scale = self.param("scale", nn.initializers.ones, features)
         bias = self.param("bias", nn.initializers.zeros, features)
-        if jax.default_backend() == "cpu" and normalization.fits(x):
+        if jax.default_backend() == "cpu" and normalization.fits(x, scale, bias):
             form = normalization.Form(EPSILON, self.rectify)
             return normalization.normalize(x, scale, bias, form)
         centered = x.astype(jnp.float32)

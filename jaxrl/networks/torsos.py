@@ -103,7 +103,7 @@ def activated(config: NetworkConfig, x: jax.Array) -> jax.Array:
 def embedded(config: NetworkConfig, x: jax.Array, stream: int) -> jax.Array:
     """Activates the outputs of the layer above the convolutions, by groups if so configured.
 
-    Returns float32; in a module. `stream` is the layer's number among those of several streams.
+    Returns float32; in a module. `stream` is the index of the stream.
     """
     if config.hidden_norm and not config.layer_norm:
         x = LayerNorm(name=f"HiddenNorm_{stream}")(x)

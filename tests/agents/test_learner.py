@@ -78,6 +78,7 @@ def test_a_network_of_quantiles_counts_its_filters():
     head = {"Dense_0": {"bias": jnp.zeros(9)}}
     assert float(dormant({"Conv_0": some, "Conv_1": units, "Dense_0": head})) == 0.75
     assert float(dormant({"Conv_0": units, "LayerNorm_0": some, "Dense_0": head})) == 0.5
+    assert float(dormant({"Conv_0": units, "HiddenNorm_0": some, "Dense_0": head})) == 0.75
 
 
 def test_a_network_without_biases_has_no_dormant_units():

@@ -235,7 +235,10 @@ def test_without_learning_the_ratios_of_what_was_played_are_one():
     config = catch_config("vtrace_cpu", num_envs=4, agent={"num_minibatches": 2, "window": 3})
     config = dataclasses.replace(
         config,
-        network=dataclasses.replace(config.network, normalize_observations=False),
+        # With hidden_norm five times the parameters would be hardly louder.
+        network=dataclasses.replace(
+            config.network, normalize_observations=False, hidden_norm=False
+        ),
         optimizer=dataclasses.replace(config.optimizer, learning_rate=0.0),
     )
     engine = make_engine(config, config.num_envs)
@@ -322,16 +325,21 @@ def test_on_policy_it_is_the_n_step_return():
 @pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 def test_vtrace_solves_catch():
-    form = {"num_minibatches": 4, "window": 8, "entropy_coef": 0.01}
+    """With hidden_norm: the seeds 1 to 4 ended at 0.98 or more (at 0.44 after 20,000 steps)."""
     config = catch_config(
-        "vtrace_cpu", num_envs=16, total_steps=20_000, optimizer={"learning_rate": 1e-3}, agent=form
+        "vtrace_cpu",
+        num_envs=16,
+        total_steps=40_000,
+        env={"frame_height": 44, "frame_width": 44},
+        optimizer={"learning_rate": 1e-3},
+        agent={"num_minibatches": 4, "window": 8, "entropy_coef": 0.01},
     )
     engine = make_engine(config, config.num_envs)
     agent = make_agent(resolve(config), engine.spec)
     program = make_program(resolve(config), agent, (engine,), make_mesh(1))
     state = program.run(program.init(), np.int32(1000 // resolve(config).steps_per_update))
     start = episode_statistics.summarize(state.games[0].episodes).return_mean
-    state = program.run(state, np.int32(19_000 // resolve(config).steps_per_update))
+    state = program.run(state, np.int32(39_000 // resolve(config).steps_per_update))
     end = episode_statistics.summarize(state.games[0].episodes)
     assert start < 0
     assert end.return_mean >= 0.9 * MAX_SCORE

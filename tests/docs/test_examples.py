@@ -332,3 +332,29 @@ def test_units_that_no_state_turns_on_are_counted():
     bias[:] = np.where(np.arange(256) < 200, -1e4, 1e4)
     changed = dataclasses.replace(policy, actor=policy.actor._replace(params=params))
     assert example.dead_units(changed, observations)["Dense_0"] == (200, 256)
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize(
+    ("network", "layers"),
+    [
+        ({"hidden_norm": True}, {"Conv_0": 16, "Conv_1": 32, "HiddenNorm_0": 256}),
+        ({"layer_norm": True}, {"LayerNorm_0": 16, "LayerNorm_1": 32, "LayerNorm_2": 256}),
+        ({"torso": "impala"}, {"Dense_0": 256}),
+    ],
+)
+def test_units_are_counted_where_they_are_rectified(network, layers):
+    example = load("dead_units")
+    frames = {"frame_height": 36, "frame_width": 36}
+    config = Config(game="pong").replaced(env=frames, network={"torso": "nips"} | network)
+    agent = make_agent(resolve(config), make_engine(config, 1).spec)
+    actor = agent.init(jax.random.key(0)).actor
+    params = jax.tree.map(np.array, actor.params)
+    hidden = params["Torso_0"][list(layers)[-1]]
+    hidden.get("Dense_0", hidden)["bias"][:] = np.where(np.arange(256) < 200, -1e4, 1e4)
+    policy = Policy(config, actor._replace(params=params), 0)
+    observations = np.random.default_rng(0).integers(0, 256, (4, 36, 36, 4)).astype(np.uint8)
+    found = example.dead_units(policy, observations)
+    assert {name: units for name, (_, units) in found.items()} == layers
+    assert list(found.values())[-1] == (200, 256)

@@ -10,7 +10,8 @@ from jaxrl.kernels import library, normalization
 from jaxrl.kernels.normalization import Form
 from jaxrl.networks.layers import EPSILON, LayerNorm
 
-SHAPES = [(3, 5, 5, 16), (7, 48), (2, 13, 13, 64), (1, 512)]
+# The last are shared among threads.
+SHAPES = [(3, 5, 5, 16), (7, 48), (2, 13, 13, 64), (1, 512), (2100, 256)]
 
 
 def arrays(shape):
@@ -53,7 +54,7 @@ def test_a_row_by_hand():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_and_their_gradients_equal_float64(shape, rectify):
     given, form = arrays(shape), Form(1e-6, rectify)
-    assert normalization.fits(given[0])
+    assert normalization.fits(*given[:3])
     mine = jax.jit(lambda *given: with_gradients(ours(form), *given))(*given)
     with jax.enable_x64(True):
         wide = [jnp.asarray(np.asarray(x, np.float64)) for x in given]
@@ -74,11 +75,12 @@ def test_members_of_a_population_equal_layers_alone():
             np.testing.assert_array_equal(one[i], of)
 
 
-def test_what_is_not_a_number_stays_so():
-    """In its row; in the gradients of scale and bias, too."""
+@pytest.mark.parametrize("rectify", [False, True])
+def test_what_is_not_a_number_spoils_its_row_alone(rectify):
+    """The gradient through a rectifier is 0 there, as XLA's is."""
     x, scale, bias, gradient = arrays((3, 16))
     x = x.at[1, 2].set(jnp.nan)
-    y, of_x, of_scale, _ = with_gradients(ours(Form(1e-6, False)), x, scale, bias, gradient)
+    y, of_x, of_scale, _ = with_gradients(ours(Form(1e-6, rectify)), x, scale, bias, gradient)
     for rows in (y, of_x):
         assert np.isnan(rows[1]).all()
         assert np.isfinite(rows[::2]).all()
@@ -102,9 +104,28 @@ def test_the_layer_is_flaxs_with_kernels_and_without(rectify, monkeypatch):
 
 
 def test_what_does_not_fit_is_left_to_xla():
-    x = arrays((3, 16))[0]
-    assert normalization.fits(x)
+    x, scale, bias, _ = arrays((3, 16))
+    assert normalization.fits(x, scale, bias)
+    for other in ((x, scale[:8], bias), (x, scale, bias.astype(jnp.bfloat16))):
+        assert not normalization.fits(*other)
     for other in (x[:, :5], x[:0], x.astype(jnp.bfloat16)):
-        assert not normalization.fits(other)
+        ones = jnp.ones(other.shape[-1:])
+        assert not normalization.fits(other, ones, ones)
         y, _ = LayerNorm(rectify=True).init_with_output(jax.random.key(0), other)
         assert (y.shape, y.dtype) == (other.shape, other.dtype)
+
+
+@pytest.mark.parametrize("rectify", [False, True])
+def test_xlas_gradients_are_the_kernels(rectify, monkeypatch):
+    x, scale, bias, gradient = arrays((6, 32))
+
+    def gradients():
+        def outputs(scale, bias, x):
+            return LayerNorm(rectify).apply({"params": {"scale": scale, "bias": bias}}, x)
+
+        return jax.vjp(outputs, scale, bias, x)[1](gradient)
+
+    kernels = gradients()
+    monkeypatch.setattr(library, "lanes", lambda: None)
+    for one, of in zip(kernels, gradients(), strict=True):
+        np.testing.assert_allclose(one, of, rtol=1e-4, atol=1e-5)

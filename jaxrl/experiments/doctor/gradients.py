@@ -20,6 +20,7 @@ from jaxrl.types import FRAME_SHAPE, STACK_SIZE
 SEED = 1
 # Hadamax is left out: its maxima of many products choose by rounding, which moved one by 4e-4.
 TORSOS = ("nips", "nature", "gamma", "impala")
+NORMALIZED = "nips"  # has a normalization after every layer
 BATCH = 4  # images for a gradient
 # Largest relative difference of a parameter's gradient that float32's rounding explains; on two
 # cores up to 2e-6 was seen.
@@ -45,7 +46,8 @@ def _params(network: heads.PolicyValueNetwork) -> Any:
 
 def _gradient(torso: Any, device: jax.Device, precision: str | None) -> Any:
     """Returns the gradient of a network with this torso, computed on a device, on the host."""
-    network = heads.PolicyValueNetwork(6, NetworkConfig(torso=torso))
+    normalized = torso == NORMALIZED
+    network = heads.PolicyValueNetwork(6, NetworkConfig(torso=torso, layer_norm=normalized))
     random = np.random.default_rng(SEED)
     images = random.integers(0, 256, (BATCH, *FRAME_SHAPE, STACK_SIZE)).astype(np.uint8)
     targets = random.normal(size=(BATCH, 7)).astype(np.float32)

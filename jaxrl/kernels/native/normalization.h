@@ -36,7 +36,7 @@ Lanes sum_of_lanes(Lanes lanes) {
     return lanes;
 }
 
-// A row of `vectors` registers; 0 of them are any number.
+// A row of `vectors` registers, or of any number of them where `vectors` is 0.
 template <int vectors>
 class NormalizedRow {
  public:

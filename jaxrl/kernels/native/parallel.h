@@ -18,7 +18,7 @@ int64_t num_threads(const Pool& pool) {
   return std::max(static_cast<int64_t>(pool.num_threads()), int64_t{1});
 }
 
-// Parts that items are cut into, `most` at most, by the multiplications of one.
+// Parts that items are cut into, `most` at most; `work` is the multiplications of an item.
 inline int parts_of(double work, int64_t items, int64_t most) {
   return items * work < kShared ? 1 : static_cast<int>(std::min(items, most));
 }
