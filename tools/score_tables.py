@@ -18,6 +18,11 @@ TITLES = {
     "qbert": "Q*bert",
 }
 HALF_HOUR = Path("docs/results/half_hour.md")
+MILLIONS = (1, 2, 4, 6, 10, 15, 20, 27)  # agent steps
+NORMS = {  # recorded runs
+    "`vtrace_cpu`": "half_hour/vtrace_cpu-breakout-seed1",
+    "with `network.hidden_norm`": "hidden_norm/vtrace_cpu-breakout-hidden_norm-seed1",
+}
 RECIPES = ("ppo_fast", "vtrace_cpu", "pqn_gamma", "btr_fast", "rainbow_fast")
 
 
@@ -72,9 +77,31 @@ def cell(run: Recorded) -> str:
     return f"**{run.trained:,.1f}** ({run.evaluation['mean']:,.1f}, {run.normalized:.2f})"
 
 
+def hidden_norm(runs: Path) -> str:
+    """Returns the table of V-trace's returns on Breakout without and with `network.hidden_norm`."""
+    steps = " | ".join(f"{million},000,000" for million in MILLIONS)
+    lines = [
+        f"| return on Breakout at step | {steps} | noop, 30 games |",
+        f"|---|{'---|' * len(MILLIONS)}---|",
+    ]
+    for title, name in NORMS.items():
+        text = (runs / name / layout.METRICS).read_text(encoding="utf-8")
+        rows = [json.loads(line) for line in text.splitlines()]
+        last = rows[-1]["step"]
+        returns = [
+            next(row["return_mean"] for row in rows if row["step"] >= min(million * 10**6, last))
+            for million in MILLIONS
+        ]
+        mean = json.loads((runs / name / layout.EVALUATION).read_text(encoding="utf-8"))["mean"]
+        cells = " | ".join(f"{value:.1f}" for value in returns)
+        lines.append(f"| {title} | {cells} | **{mean:.1f}** |")
+    return "\n".join(lines) + "\n"
+
+
 def write(runs: Path) -> list[Path]:
     """Writes every page's table anew; returns the pages."""
     found = [read(path) for path in sorted((runs / "half_hour").iterdir())]
     page = HALF_HOUR.read_text(encoding="utf-8")
+    page = marked_section(page, "norm", hidden_norm(runs))
     replace_text(HALF_HOUR, marked_section(page, "scores", half_hour(found)))
     return [HALF_HOUR]

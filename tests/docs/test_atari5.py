@@ -59,8 +59,8 @@ def test_a_row_is_what_was_measured_and_published(run_dir):
     ]
 
 
-def test_every_run_trained_with_the_settings_of_the_file_without_hidden_norm():
-    recipe = load(ROOT / "configs/vtrace/vtrace_cpu.toml").replaced(network={"hidden_norm": False})
+def test_every_run_trained_with_the_settings_of_the_file():
+    recipe = load(ROOT / "configs/vtrace/vtrace_cpu.toml")
     for run_dir in RUNS:
         found = load(run_dir / "config.toml")
         own = {"game": found.game, "total_steps": found.total_steps, "run_dir": found.run_dir}

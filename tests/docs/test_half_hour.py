@@ -17,6 +17,16 @@ PAGE = (ROOT / "docs/results/half_hour.md").read_text(encoding="utf-8")
 def test_the_page_shows_the_recorded_runs():
     table = score_tables.half_hour([score_tables.read(run) for run in RUNS])
     assert marked_section(PAGE, "scores", table) == PAGE
+    assert marked_section(PAGE, "norm", score_tables.hidden_norm(RUNS[0].parents[1])) == PAGE
+
+
+def test_the_two_runs_of_v_trace_differ_in_the_hidden_norm_alone():
+    without, with_it = (
+        load(ROOT / "docs/results/runs" / name / "config.toml")
+        for name in score_tables.NORMS.values()
+    )
+    changed = {"network": {"hidden_norm": True}, "run_dir": with_it.run_dir}
+    assert without.replaced(**changed) == with_it
 
 
 @pytest.mark.parametrize("run_dir", RUNS, ids=lambda path: path.name)
@@ -31,7 +41,7 @@ def test_a_run_had_the_settings_that_the_page_names(run_dir):
     [command] = {
         line.strip()
         for line in PAGE.splitlines()
-        if line.startswith(f"    jaxrl train --config {recipe} ")
+        if line.startswith(f"    jaxrl train --config {recipe} --game GAME ")
     }
     shown = command.replace("GAME", game).replace("SEED", seed[4:]).split()
     provenance = json.loads((run_dir / "provenance.json").read_text())

@@ -1,6 +1,7 @@
 import dataclasses
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -68,14 +69,15 @@ SETTINGS = {
 NOISY = ("rainbow", "btr_fast")
 # Without LayerNorm, which makes rounding a thousand times as large where pixels have no light, and
 # outputs therefore no variance.
-NETWORKS = {
+NETWORKS: dict[str, dict[str, Any]] = {
+    "vtrace_cpu": {"hidden_norm": True},
     "pqn_hadamax": {
         "torso": "hadamax",
         "layer_norm": False,
         "dueling": True,
         "units": 64,
         "simplicial_groups": 8,
-    }
+    },
 }
 
 

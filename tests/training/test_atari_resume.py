@@ -46,7 +46,11 @@ def assert_continues(moved, whole):
     moved, whole = without_times(moved), without_times(whole)
     assert [row["step"] for row in moved] == [row["step"] for row in whole] == [200, 400, 600]
     for name, value in whole[1].items():
-        np.testing.assert_allclose(moved[1][name] or 0, value or 0, rtol=1e-5, err_msg=name)
+        # That of a critic that explains nothing yet is 1 less a ratio near 1, with its rounding.
+        atol = 1e-6 if name == "value/explained_variance" else 0
+        np.testing.assert_allclose(
+            moved[1][name] or 0, value or 0, rtol=1e-5, atol=atol, err_msg=name
+        )
     assert moved[2]["episodes"] == whole[2]["episodes"]
 
 
