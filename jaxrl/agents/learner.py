@@ -161,9 +161,10 @@ def _logged(gradients: PyTree) -> dict[str, jax.Array]:
 
 
 def rectified_biases(params: PyTree) -> dict[str, list[jax.Array]]:
-    """Returns the biases of the torso's units that are rectified, by layer.
+    """Returns the biases f32[units] of the torso's units that are rectified, by layer.
 
-    They are those that the rectifier sees: the normalization's, if there is one before it.
+    They are those that the rectifier sees: the normalization's, if there is one before it. `params`
+    may be gradients, too.
     """
     torso = params.get("Torso_0", params)
 

@@ -53,18 +53,19 @@ def _like(array: jax.Array) -> jax.ShapeDtypeStruct:
 
 
 def _forward(arrays: Arrays, form: Form) -> tuple[jax.Array, Arrays]:
-    (y,) = library.call(library.NORMALIZE, [_like(arrays.x)], *arrays, **attributes(form))
+    (y,) = library.call(library.NORMALIZE, [_like(arrays.x)], *arrays, **_attributes(form))
     return y, arrays
 
 
 def _backward(form: Form, arrays: Arrays, gradient: jax.Array) -> tuple[Arrays]:
     shapes = [_like(array) for array in arrays]
-    parts = library.call(library.NORMALIZE_GRADIENTS, shapes, *arrays, gradient, **attributes(form))
+    parts = library.call(
+        library.NORMALIZE_GRADIENTS, shapes, *arrays, gradient, **_attributes(form)
+    )
     return (Arrays(*parts),)
 
 
-def attributes(form: Form) -> dict[str, np.float32 | bool]:
-    """Returns the form as the C++ functions take it."""
+def _attributes(form: Form) -> dict[str, np.float32 | bool]:
     return {"epsilon": np.float32(form.epsilon), "rectify": form.rectify}
 
 

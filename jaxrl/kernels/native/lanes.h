@@ -22,10 +22,11 @@ constexpr int kLanes = 4, kRegisters = 16;
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 typedef float AnywhereLanes __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 
-// The lanes of two vectors at these places, those of the second after those of the first.
+// The lanes of two vectors at these places, those of the second after those of the first. g++ has
+// Clang's function from version 12 on.
 template <int... lane>
 Lanes shuffled(Lanes a, Lanes b) {
-#if defined(__clang__) || __GNUC__ >= 12
+#if defined(__clang__)
   return __builtin_shufflevector(a, b, lane...);
 #else
   typedef int32_t Places __attribute__((vector_size(4 * kLanes)));
