@@ -441,7 +441,10 @@ hmove-asks-one-player: envs/atari2600/test_ale.py::test_games_equal_ale
     constexpr u64 kDigits = 0xF0F0F0F0F0; => constexpr u64 kDigits = 0xF0;
 # agents/q_learning.py
 munchausen-of-the-other: agents/test_updates.py::test_munchausen_targets_are_the_target_networks
-    params = actor.params if soft.online => params = target_params if soft.online
+    if not soft.online => if True
+munchausen-bonus-has-a-gradient:
+    agents/test_updates.py::test_munchausen_targets_are_the_target_networks
+    jax.lax.stop_gradient(setup.method.values(outputs)) => (setup.method.values(outputs))
 quantiles-not-drawn-again: agents/test_iqn.py::test_an_update_of_btr_equals_float64
     parts = zip(jax.random.split(key, 3), => parts = zip([key] * 3,
 quantiles-of-another-use: agents/test_iqn.py::test_each_use_draws_its_own_number_of_levels

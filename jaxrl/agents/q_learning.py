@@ -108,7 +108,7 @@ class Batch(NamedTuple):
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
-    target: jax.Array  # f32[B(, N)]
+    target: jax.Array  # f32[B(, N)], without the online network's share
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
     importance: jax.Array  # f32[B], of draws by priority; else 1
     keys: PyTree  # key[B(, N)] of a network that draws, else None
@@ -168,12 +168,9 @@ def make_batch(
     outputs = forward(network, target_params, statistics, next_observation, keys[0])
     reward = transitions.reward
     if soft := setup.settings.munchausen:
-        params = actor.params if soft.online else target_params
-        before = forward(network, params, statistics, transitions.observation, keys[1])
-        values = setup.method.values(before)
-        reward += munchausen.bonus(
-            values, transitions.action, soft.scale, soft.temperature, soft.clip
-        )
+        if not soft.online:
+            before = forward(network, target_params, statistics, transitions.observation, keys[1])
+            reward += bonus(setup, before, transitions.action)
         values = setup.method.values(outputs)
         value = munchausen.soft_bootstrap(outputs, values, soft.temperature)
     else:
@@ -189,6 +186,14 @@ def make_batch(
         importance=jnp.ones(size),
         keys=keys[2],
     )
+
+
+def bonus(setup: Setup, outputs: PyTree, action: jax.Array) -> jax.Array:
+    """Returns what Munchausen targets add to rewards, of outputs f32[B, A(, N)]: f32[B]."""
+    soft = setup.settings.munchausen
+    assert soft
+    values = jax.lax.stop_gradient(setup.method.values(outputs))
+    return munchausen.bonus(values, action, soft.scale, soft.temperature, soft.clip)
 
 
 def select(outputs: PyTree, action: jax.Array) -> PyTree:
@@ -218,9 +223,17 @@ def loss(
 def objective(
     setup: Setup, statistics: PyTree, params: PyTree, batch: Batch
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
-    """Returns the loss of the parameters on a batch, with (sums for the log, priorities f32[B])."""
+    """Returns the loss of the parameters on a batch, with (sums for the log, priorities f32[B]).
+
+    Munchausen's log-probability, if it is the online network's, comes from the same pass.
+    """
     network = setup.learner.network
     outputs = forward(network, params, statistics, batch.observation, batch.keys)
+    soft = setup.settings.munchausen
+    if soft and soft.online:
+        added = bonus(setup, outputs, batch.action)
+        quantiles = (1,) * (batch.target.ndim - 1)
+        batch = batch._replace(target=batch.target + added.reshape(-1, *quantiles))
     return loss(setup.method, outputs, batch)
 
 

@@ -177,7 +177,7 @@ def on_device(function):
 
 
 def keys_of(setup, count, key):
-    """The keys of the target network, of the policy and of what is learned."""
+    """The keys of the target network, of acting and of what is learned."""
     return on_device(
         lambda: [
             setup.keys(batches.keys_per_index(key, count), part)
@@ -237,7 +237,8 @@ def equations(setup, rows):
         with jax.enable_x64(True):
             wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), params)
             there, _ = network(wide[1], data.next_observation, keys[0])
-            before, _ = network(wide[0], data.observation, keys[1])
+            # The log-probability is that of the pass that learns.
+            before, _ = network(wide[0], data.observation, keys[2])
             return jax.device_get(loss(wide[0], there, before, data, importance, keys[2]))
 
     return call

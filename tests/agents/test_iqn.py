@@ -98,9 +98,11 @@ def test_the_network_equals_its_equations(noisy):
     np.testing.assert_allclose(outputs.value, np.swapaxes(value, 1, 2), rtol=1e-3, atol=1e-5)
 
 
-def test_each_use_draws_its_own_number_of_levels():
+@pytest.mark.parametrize(("soft", "passes"), [("target", [4, 5]), ("online", [4])])
+def test_each_use_draws_its_own_number_of_levels(soft, passes):
     config = load(recipe_file("btr_fast"))
     numbers = {"num_quantiles": 3, "target_quantiles": 4, "acting_quantiles": 5}
+    numbers["munchausen_network"] = soft
     config = config.replaced(env={"frame_height": 36, "frame_width": 36}, agent=numbers)
     setup, params = btr_oracle.setup_of(config, 2, (36, 36), 3)
     counts = []
@@ -121,12 +123,12 @@ def test_each_use_draws_its_own_number_of_levels():
             ),
             jax.random.key(0),
         )
-        assert counts == [4, 5]  # of the target network, and of the log-probability
+        assert counts == passes  # of the target network, and of its log-probability
         assert (batch.target.shape, batch.keys.shape) == ((2, 4), (2, 3))
         row = jax.random.split(jax.random.key(0), 2)
         jax.eval_shape(lambda: q_learning.act(setup, actor, IMAGES, row))
         jax.eval_shape(lambda: q_learning.predict(setup, actor, IMAGES))
-        assert counts[2:] == [5, None]
+        assert counts[len(passes) :] == [5, None]
 
 
 def test_layers_of_bfloat16_have_quantiles_of_float32():
