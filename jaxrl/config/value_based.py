@@ -255,7 +255,7 @@ class SoftQLearningConfig(QLearningConfig):
     """least log-probability, times the temperature, that is added"""
     munchausen_network: Literal["target", "online"] = "target"
     """network whose log-probability is added: the target network's, as in the paper, or that of the
-    network that learns, as in the code of Beyond the Rainbow, which takes no pass of its own here"""
+    network that learns, as in the code of Beyond the Rainbow; here the latter needs no own pass"""
 
     @property
     def munchausen(self) -> Munchausen | None:
