@@ -440,8 +440,13 @@ mask-cut-at-the-edge: envs/atari2600/test_ale.py::test_games_equal_ale
 hmove-asks-one-player: envs/atari2600/test_ale.py::test_games_equal_ale
     constexpr u64 kDigits = 0xF0F0F0F0F0; => constexpr u64 kDigits = 0xF0;
 # agents/q_learning.py
-munchausen-of-the-other: agents/test_updates.py::test_munchausen_targets_are_the_target_networks
+munchausen-added-twice: agents/test_updates.py::test_munchausen_targets_are_the_target_networks
     if not soft.online => if True
+munchausen-of-both-networks: agents/test_updates.py::test_munchausen_targets_are_the_target_networks
+    if soft and soft.online: => if soft:
+munchausen-along-quantiles:
+    agents/test_qr_dqn.py::test_the_learning_pass_adds_to_every_number_of_a_rows_target
+    added.reshape(-1, *quantiles) => added.reshape(*quantiles, -1)
 munchausen-bonus-has-a-gradient:
     agents/test_updates.py::test_munchausen_targets_are_the_target_networks
     jax.lax.stop_gradient(setup.method.values(outputs)) => (setup.method.values(outputs))

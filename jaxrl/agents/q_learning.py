@@ -8,7 +8,7 @@ L = w · error(target(G, γᵐ, q⁻(s', a*)), q(s, a)),  a* = argmaxₐ q⁻(s'
 
 q⁻ is the target network; for double Q-learning (van Hasselt 2016) a* is the online network's best.
 With priorities w corrects for how often a transition is drawn (`replay.prioritized`), else it is 1.
-Munchausen targets (`ops.munchausen`) have a soft bootstrap, and raise G.
+Munchausen targets (`ops.munchausen`) have a soft bootstrap, and add to G.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,8 @@ class Method(NamedTuple):
     support: jax.Array  # f32[N], the atoms; N = 0 without fixed ones
     values: Callable[[PyTree], jax.Array]  # outputs f32[..., A(, N)] -> f32[..., A]
     distributions: Callable[[PyTree], jax.Array]  # outputs f32[B, A(, N)] -> f32[B, A, N]
-    # (G f32[B], γᵐ f32[B], outputs for the bootstrap's action f32[B(, N)]) -> f32[B(, N)]
+    # (G f32[B], γᵐ f32[B], outputs for the bootstrap's action f32[B(, N)]) -> f32[B(, N)]. Where
+    # targets may be Munchausen's, what is added to G is added to each number.
     target: Callable[[jax.Array, jax.Array, PyTree], jax.Array]
     # (target f32[B(, N')], outputs for the action taken f32[B(, N)]) -> losses, priorities f32[B]
     error: Callable[[jax.Array, PyTree], tuple[jax.Array, jax.Array]]
@@ -108,7 +109,7 @@ class Batch(NamedTuple):
 
     observation: jax.Array  # u8[B, 84, 84, 4]
     action: jax.Array  # i32[B]
-    target: jax.Array  # f32[B(, N)], without the online network's share
+    target: jax.Array  # f32[B(, N)], without what `objective` adds
     weight: jax.Array  # f32[B], sums to the mean over all devices' valid rows
     importance: jax.Array  # f32[B], of draws by priority; else 1
     keys: PyTree  # key[B(, N)] of a network that draws, else None
@@ -158,7 +159,10 @@ def make_batch(
     transitions: buffer.Transitions,
     key: jax.Array,
 ) -> Batch:
-    """Returns transitions [B] with their targets; `actor` is the online network's."""
+    """Returns transitions [B] with their targets; `actor` is the online network's.
+
+    The online network's Munchausen bonus is left to `objective`.
+    """
     size, next_observation = len(transitions.action), transitions.next_observation
     keys: list[PyTree] = [None] * 3
     if setup.draws:
@@ -225,7 +229,8 @@ def objective(
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
     """Returns the loss of the parameters on a batch, with (sums for the log, priorities f32[B]).
 
-    Munchausen's log-probability, if it is the online network's, comes from the same pass.
+    Munchausen's log-probability, if it is the online network's, comes from the same pass: of the
+    quantiles and the noise that learn, where the network draws.
     """
     network = setup.learner.network
     outputs = forward(network, params, statistics, batch.observation, batch.keys)

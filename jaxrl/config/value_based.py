@@ -254,8 +254,8 @@ class SoftQLearningConfig(QLearningConfig):
     munchausen_clip: Annotated[float, Le(0)] = -1.0
     """least log-probability, times the temperature, that is added"""
     munchausen_network: Literal["target", "online"] = "target"
-    """network whose log-probability is added: the target network's, as in the paper, or that of the
-    network that learns, as in the code of Beyond the Rainbow; here the latter needs no own pass"""
+    """network whose log-probability is added: the target network's, as in the paper, or the online
+    network's, as in the code of Beyond the Rainbow; here it comes from the pass that learns"""
 
     @property
     def munchausen(self) -> Munchausen | None:

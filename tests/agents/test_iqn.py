@@ -125,10 +125,11 @@ def test_each_use_draws_its_own_number_of_levels(soft, passes):
         )
         assert counts == passes  # of the target network, and of its log-probability
         assert (batch.target.shape, batch.keys.shape) == ((2, 4), (2, 3))
+        jax.eval_shape(lambda x: q_learning.objective(setup, (), params[0], x), batch)
         row = jax.random.split(jax.random.key(0), 2)
         jax.eval_shape(lambda: q_learning.act(setup, actor, IMAGES, row))
         jax.eval_shape(lambda: q_learning.predict(setup, actor, IMAGES))
-        assert counts[len(passes) :] == [5, None]
+        assert counts[len(passes) :] == [3, 5, None]  # to learn, to act and to predict
 
 
 def test_layers_of_bfloat16_have_quantiles_of_float32():

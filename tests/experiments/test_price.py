@@ -135,7 +135,7 @@ def test_the_long_list_has_prices_and_replays(capsys):
     columns = "act MFLOP learn MFLOP step MFLOP replay GB description"
     assert " ".join(head.split()[4:]) == columns
     rows = {line.split()[0]: line.split() for line in lines}
-    assert rows["btr"][4:8] == ["492", "2,433", "10,220", "7.4"]
+    assert rows["btr"][4:8] == ["492", "1,942", "8,259", "7.4"]
     assert rows["vtrace_cpu"][4:8] == ["2.9", "7.4", "17.7", "-"]
     assert set(rows) >= {path.stem for path in CONFIGS.glob("*/*.toml")}
     # Descriptions stand below their heading, also of the longest stem.

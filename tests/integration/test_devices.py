@@ -29,10 +29,11 @@ SETTINGS = {
     "vtrace_cpu": {"num_minibatches": 2, "window": 8},
     "c51_fast": {"learning_starts": 96, "target_update_interval": 256},
     "qr_dqn_fast": {
+        "rollout_length": 4,
+        "batch_size": 32,
         "learning_starts": 96,
         "target_update_interval": 256,
-        "double_q": False,
-        "munchausen_scale": 0.9,
+        "priority_exponent": 0.0,
     },
     "btr_fast": {
         "rollout_length": 4,
@@ -93,7 +94,8 @@ def train(recipe, num_devices, order, turns, groups=1):
     optimizer = dataclasses.replace(
         config.optimizer, name="rmsprop", learning_rate=1.3e-3, initial_scale=1.0, decay=0.99
     )
-    network = {"torso": "nips", "noisy": recipe in NOISY} | NETWORKS.get(recipe, {})
+    network: dict[str, Any] = {"torso": "nips", "dtype": "float32", "noisy": recipe in NOISY}
+    network |= NETWORKS.get(recipe, {})
     return run(dataclasses.replace(config, optimizer=optimizer).replaced(network=network), turns)
 
 

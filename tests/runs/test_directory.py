@@ -290,7 +290,7 @@ RECIPES = {
     "ppo_pong": ["--agent.rollout-length", "20"],
     "vtrace_cpu": ["--agent.num-minibatches", "2", "--agent.window", "5"],
     "c51_fast": REPLAYS,
-    "qr_dqn_fast": [*REPLAYS, "--agent.no-double-q", "--agent.munchausen-scale", "0.9"],
+    "qr_dqn_fast": REPLAYS,
     "btr_fast": [*REPLAYS, "--network.noisy"],
     "rainbow_fast": REPLAYS,
     "pqn_fast": ["--agent.rollout-length", "5", "--agent.num-minibatches", "1"],
@@ -354,7 +354,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert ("memory.ring.frame" in metadata) == (
         recipe in (*REPLAYING, "vtrace_cpu", "vtrace_lstm_cpu")
     )
-    prioritizes = recipe in ("rainbow_fast", "btr_fast")
+    prioritizes = recipe in ("rainbow_fast", "btr_fast", "qr_dqn_fast")
     assert ("memory.priorities" in metadata) == prioritizes
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)

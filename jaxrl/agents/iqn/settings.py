@@ -11,7 +11,7 @@ class IQNConfig(SoftQLearningConfig):
     """Implicit quantile networks (Dabney 2018), also of Beyond the Rainbow (Clark 2024)."""
 
     num_quantiles: Count = 64
-    """quantiles that are drawn of the return of the action taken (N)"""
+    """quantiles that are drawn where the network learns (N)"""
     target_quantiles: Count = 64
     """quantiles that are drawn of the return that follows (N')"""
     acting_quantiles: Count = 32
