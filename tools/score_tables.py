@@ -1,4 +1,4 @@
-"""The tables of scores in docs/results, from the runs in docs/results/runs."""
+"""The tables of scores in docs/results, from the runs in docs/results/runs and from the trials."""
 
 import json
 import statistics
@@ -23,6 +23,8 @@ NORMS = {  # recorded runs
     "`vtrace_cpu`": "half_hour/vtrace_cpu-breakout-seed1",
     "with `network.hidden_norm`": "hidden_norm/vtrace_cpu-breakout-hidden_norm-seed1",
 }
+TRIALS = Path("docs/results/trials.json")
+TRIED = "ppo-and-value-based-recipes"  # trial
 RECIPES = ("ppo_fast", "vtrace_cpu", "pqn_gamma", "btr_fast", "rainbow_fast")
 
 
@@ -98,10 +100,19 @@ def hidden_norm(runs: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def tried(trials: Path) -> str:
+    """Returns the table of the recipes that were tried on one seed, with the trial's cells."""
+    found = {trial["name"]: trial for trial in json.loads(trials.read_text(encoding="utf-8"))}
+    columns, rows = found[TRIED]["columns"], found[TRIED]["rows"]
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
 def write(runs: Path) -> list[Path]:
     """Writes every page's table anew; returns the pages."""
     found = [read(path) for path in sorted((runs / "half_hour").iterdir())]
     page = HALF_HOUR.read_text(encoding="utf-8")
     page = marked_section(page, "norm", hidden_norm(runs))
+    page = marked_section(page, "tried", tried(TRIALS))
     replace_text(HALF_HOUR, marked_section(page, "scores", half_hour(found)))
     return [HALF_HOUR]

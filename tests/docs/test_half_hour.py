@@ -18,6 +18,7 @@ def test_the_page_shows_the_recorded_runs():
     table = score_tables.half_hour([score_tables.read(run) for run in RUNS])
     assert marked_section(PAGE, "scores", table) == PAGE
     assert marked_section(PAGE, "norm", score_tables.hidden_norm(RUNS[0].parents[1])) == PAGE
+    assert marked_section(PAGE, "tried", score_tables.tried(ROOT / score_tables.TRIALS)) == PAGE
 
 
 def test_the_two_runs_of_v_trace_differ_in_the_hidden_norm_alone():

@@ -94,6 +94,7 @@ def train(recipe, num_devices, order, turns, groups=1):
     optimizer = dataclasses.replace(
         config.optimizer, name="rmsprop", learning_rate=1.3e-3, initial_scale=1.0, decay=0.99
     )
+    # In float32: bfloat16 makes steps of its own precision of what sums in another order change.
     network: dict[str, Any] = {"torso": "nips", "dtype": "float32", "noisy": recipe in NOISY}
     network |= NETWORKS.get(recipe, {})
     return run(dataclasses.replace(config, optimizer=optimizer).replaced(network=network), turns)
