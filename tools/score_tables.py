@@ -21,11 +21,11 @@ HALF_HOUR = Path("docs/results/half_hour.md")
 MILLIONS = (1, 2, 4, 6, 10, 15, 20, 27)  # agent steps
 NORMS = {  # recorded runs
     "`vtrace_cpu`": "half_hour/vtrace_cpu-breakout-seed1",
-    "with `network.hidden_norm`": "hidden_norm/vtrace_cpu-breakout-hidden_norm-seed1",
+    "`vtrace_fast`, with `network.hidden_norm`": "half_hour/vtrace_fast-breakout-seed1",
 }
 TRIALS = Path("docs/results/trials.json")
 TRIED = "ppo-and-value-based-recipes"  # trial
-RECIPES = ("ppo_fast", "vtrace_cpu", "pqn_gamma", "btr_fast", "rainbow_fast")
+RECIPES = ("vtrace_fast", "ppo_fast", "vtrace_cpu", "btr_fast", "pqn_gamma", "rainbow_fast")
 
 
 class Recorded(NamedTuple):
