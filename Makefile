@@ -1,7 +1,7 @@
 # jaxrl. `make pong` sets everything up and trains; `make test` sets everything up and tests.
 
 PYTHON ?= python3
-ALGO   ?= vtrace_cpu
+ALGO   ?=
 SEED   ?= 1
 STEPS  ?=
 DEVICES ?=
@@ -18,6 +18,11 @@ WRONG  := $(filter-out $(KNOWN),$(GIVEN))
 $(if $(WRONG),$(error $(WRONG) is no variable of this Makefile: known are $(KNOWN)))
 
 SWEEPS := atari5 atari57
+# What trains a game where no ALGO is given: Pong and Catch take minutes only.
+USUAL_pong         := vtrace_cpu
+USUAL_catch        := vtrace_cpu
+USUAL_catch_memory := vtrace_lstm_cpu
+RECIPE = $(or $(ALGO),$(USUAL_$@),vtrace_fast)
 GAMES  := $(shell tail -n +2 jaxrl/atari/atari_actions.csv | cut -d, -f1) catch catch_memory
 COMMA  := ,
 JAXRL  := .venv/bin/jaxrl
@@ -35,7 +40,7 @@ EDITABLE := --config-settings editable_mode=compat --editable
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
-	@echo "     ALGO=$(ALGO)      a file of configs/: $(sort $(basename $(notdir $(wildcard configs/*/*.toml))))"
+	@echo "     ALGO=vtrace_fast   a file of configs/; default is this one, of pong vtrace_cpu: $(sort $(basename $(notdir $(wildcard configs/*/*.toml))))"
 	@echo "     STEPS=3e6          agent steps; default is the configuration's, of catch 1e5 (a minute)"
 	@echo "     SEED=1             of parameters, actions and games"
 	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"
@@ -78,15 +83,14 @@ setup-dev: .venv/jaxrl-dev-installed
 
 # Catch is learned in about a minute; STEPS of the command line comes first.
 catch catch_memory: STEPS := $(or $(STEPS),1e5)
-catch_memory: ALGO := vtrace_lstm_cpu
 
 $(GAMES): .venv/jaxrl-installed
-	@$(JAXRL) train --config $(ALGO) --game $@ --seed $(SEED) \
+	@$(JAXRL) train --config $(RECIPE) --game $@ --seed $(SEED) \
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--parallel.num-devices $(DEVICES)) \
 	  $(if $(RUN),--run-dir $(RUN))
 
 $(SWEEPS): .venv/jaxrl-installed
-	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(ALGO) \
+	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(RECIPE) \
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
 	  --root $(or $(RUN),runs/$@)
 

@@ -1,6 +1,6 @@
 """An hour of training on one game, with jaxrl, Stable-Baselines3 or Sample Factory.
 
-    python docs/examples/hour.py jaxrl breakout --steps 9_000_000
+    python docs/examples/hour.py jaxrl breakout --steps 50_000_000
     python docs/examples/hour.py sb3_ppo breakout
     python docs/examples/hour.py sb3_a2c breakout
     python docs/examples/hour.py sample_factory breakout --steps 2_000_000
@@ -74,8 +74,8 @@ def curve(games: Iterable[Game], minutes: float) -> Iterator[Point]:
 
 
 def train_jaxrl(game: str, folder: Path, seed: int, steps: int) -> None:
-    """Trains ppo_fast into the run directory folder/run, also for longer than the minutes."""
-    command = ["jaxrl", "train", "--config", "ppo_fast", "--game", game, "--seed", str(seed),
+    """Trains vtrace_fast into the run directory folder/run, also for longer than the minutes."""
+    command = ["jaxrl", "train", "--config", "vtrace_fast", "--game", game, "--seed", str(seed),
                "--total-steps", str(steps), "--run-dir", str(folder / "run")]  # fmt: skip
     subprocess.run(command, check=True)
 
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("library", choices=libraries)
     parser.add_argument("game", help="as jaxrl writes it: name_this_game")
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--steps", type=int, default=9_000_000, help="agent steps in that time")
+    parser.add_argument("--steps", type=int, default=50_000_000, help="agent steps in that time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--root", type=Path, default=Path("hour"))
     given, options = parser.parse_known_args()

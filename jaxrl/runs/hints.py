@@ -45,7 +45,7 @@ def remedy(path: Path) -> str:
         return f"did you mean the policy '{game}'?"
     if game in known_games():
         return (
-            f"no policy of {game} comes with jaxrl, train one: jaxrl train --config vtrace_cpu "
+            f"no policy of {game} comes with jaxrl, train one: jaxrl train --config vtrace_fast "
             f"--game {game}"
         )
     near = nearest(name.lower(), policies(), 1)

@@ -119,6 +119,18 @@ def test_every_game_has_a_target_that_help_lists():
     assert re.findall(r"--game (\w+)", made.stdout) == listed
 
 
+@pytest.mark.parametrize(
+    ("target", "usual"),
+    [("pong", "vtrace_cpu"), ("breakout", "vtrace_fast"), ("atari5", "vtrace_fast"),
+     ("catch", "vtrace_cpu"), ("catch_memory", "vtrace_lstm_cpu")],
+)  # fmt: skip
+def test_a_target_without_algo_trains_with_its_usual_configuration(target, usual):
+    for given, expected in (([], usual), (["ALGO=ppo"], "ppo")):
+        command = ["make", "--no-print-directory", "--dry-run", target, *given]
+        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert re.findall(r"--configs? (\S+)", made.stdout) == [expected]
+
+
 @pytest.mark.parametrize("target", ["pong", "atari5", "atari57"])
 def test_every_variable_of_a_target_becomes_an_option_that_its_command_reads(target):
     """`make --dry-run` shows the command; its own parser must accept it."""
