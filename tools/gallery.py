@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxrl.cli.main import main as jaxrl
 from jaxrl.cli.outcome import print_error
+from jaxrl.config import toml
 from jaxrl.errors import UserError
 from jaxrl.policies import SUFFIX, policies
 from jaxrl.runs import evaluation_record, layout
@@ -94,10 +95,6 @@ def table() -> str:
     for name in policies():
         run_dir = run_dir_of(Path(name))
         results = evaluation_record.read_all(run_dir)
-        provenance = read_object(run_dir / layout.PROVENANCE)
-        assert provenance is not None, name
-        words = provenance["command"].split()
-        recipe = Path(words[words.index("--config") + 1]).stem
         [step] = {result.step for result in results.values()}
         scores = [
             f"**{result.mean:,.1f}**, {result.std:,.1f}, {result.median:,.1f} "
@@ -106,8 +103,23 @@ def table() -> str:
         ]
         title = TITLES.get(name, name.replace("_", " ").title())
         picture = f"![{title}](images/gallery/{name}.gif)"
-        lines.append(f"| {picture} | `{name}` | `{recipe}`, {step:,} | {' | '.join(scores)} |")
+        lines.append(
+            f"| {picture} | `{name}` | `{recipe_of(run_dir)}`, {step:,} | {' | '.join(scores)} |"
+        )
     return "\n".join(lines) + "\n"
+
+
+def recipe_of(run_dir: Path) -> str:
+    """Returns the stem of the file with a policy's settings, or else that of its command."""
+    config = load_config(run_dir)
+    own = {name: getattr(config, name) for name in ("game", "seed", "total_steps", "run_dir")}
+    for path in sorted(toml.FOLDERS[1].glob("*/*.toml")):
+        if toml.load_recipe(path).replaced(**own).with_time_limit() == config:
+            return path.stem
+    provenance = read_object(run_dir / layout.PROVENANCE)
+    assert provenance is not None, run_dir
+    words = provenance["command"].split()
+    return Path(words[words.index("--config") + 1]).stem
 
 
 def main(arguments: Sequence[str]) -> int:
