@@ -18,11 +18,12 @@ WRONG  := $(filter-out $(KNOWN),$(GIVEN))
 $(if $(WRONG),$(error $(WRONG) is no variable of this Makefile: known are $(KNOWN)))
 
 SWEEPS := atari5 atari57
-# What trains a game where no ALGO is given: Pong and Catch take minutes only.
+# What trains a game where no ALGO is given: Pong and Catch take minutes only. (Other games could
+# have such a name in the environment.)
 USUAL_pong         := vtrace_cpu
 USUAL_catch        := vtrace_cpu
 USUAL_catch_memory := vtrace_lstm_cpu
-RECIPE = $(or $(ALGO),$(USUAL_$@),vtrace_fast)
+RECIPE = $(or $(ALGO),$(if $(filter file,$(origin USUAL_$@)),$(USUAL_$@)),vtrace_fast)
 GAMES  := $(shell tail -n +2 jaxrl/atari/atari_actions.csv | cut -d, -f1) catch catch_memory
 COMMA  := ,
 JAXRL  := .venv/bin/jaxrl
@@ -40,7 +41,7 @@ EDITABLE := --config-settings editable_mode=compat --editable
 
 help:
 	@echo "make pong               train on Pong (any of the games below), with"
-	@echo "     ALGO=vtrace_fast   a file of configs/; default is this one, of pong vtrace_cpu: $(sort $(basename $(notdir $(wildcard configs/*/*.toml))))"
+	@echo "     ALGO=vtrace_fast   a file of configs/, by default this one (pong, catch: vtrace_cpu; catch_memory: vtrace_lstm_cpu): $(sort $(basename $(notdir $(wildcard configs/*/*.toml))))"
 	@echo "     STEPS=3e6          agent steps; default is the configuration's, of catch 1e5 (a minute)"
 	@echo "     SEED=1             of parameters, actions and games"
 	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"

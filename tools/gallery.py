@@ -104,22 +104,22 @@ def table() -> str:
         title = TITLES.get(name, name.replace("_", " ").title())
         picture = f"![{title}](images/gallery/{name}.gif)"
         lines.append(
-            f"| {picture} | `{name}` | `{recipe_of(run_dir)}`, {step:,} | {' | '.join(scores)} |"
+            f"| {picture} | `{name}` | {recipe_of(run_dir)}, {step:,} | {' | '.join(scores)} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def recipe_of(run_dir: Path) -> str:
-    """Returns the stem of the file with a policy's settings, or else that of its command."""
+    """Returns "`ppo_fast`", the file with a policy's settings, or else how its command differs."""
     config = load_config(run_dir)
     own = {name: getattr(config, name) for name in ("game", "seed", "total_steps", "run_dir")}
     for path in sorted(toml.FOLDERS[1].glob("*/*.toml")):
         if toml.load_recipe(path).replaced(**own).with_time_limit() == config:
-            return path.stem
+            return f"`{path.stem}`"
     provenance = read_object(run_dir / layout.PROVENANCE)
     assert provenance is not None, run_dir
     words = provenance["command"].split()
-    return Path(words[words.index("--config") + 1]).stem
+    return f"`{Path(words[words.index('--config') + 1]).stem}` with other settings"
 
 
 def main(arguments: Sequence[str]) -> int:

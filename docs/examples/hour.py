@@ -226,12 +226,14 @@ def main() -> None:
     parser.add_argument("library", choices=libraries)
     parser.add_argument("game", help="as jaxrl writes it: name_this_game")
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--steps", type=int, default=50_000_000, help="agent steps in that time")
+    parser.add_argument("--steps", type=int, help="agent steps in that time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--root", type=Path, default=Path("hour"))
     given, options = parser.parse_known_args()
     if options and given.library != "sample_factory":
         parser.error(f"unknown: {' '.join(options)} (Sample Factory is given other options)")
+    if given.steps is None and given.library in ("jaxrl", "sample_factory"):
+        parser.error("--steps is missing: as many as the machine makes in that time")
 
     folder = given.root.absolute() / f"{given.library}-{given.game}-seed{given.seed}"
     with contextlib.suppress(OSError):

@@ -9,6 +9,10 @@ from jaxrl.policies import SUFFIX, policies
 from jaxrl.runs import layout
 
 NEWEST = ("latest", "newest", "last")  # what users call a run, whose path must be named
+SMALL = {  # games that are learned in a minute, with the options for it
+    "catch": "--config vtrace_cpu --total-steps 1e5",
+    "catch_memory": "--config vtrace_lstm_cpu --total-steps 1e5",
+}
 
 
 def policy_path(path: Path) -> Path | None:
@@ -44,9 +48,9 @@ def remedy(path: Path) -> str:
     if game in policies():
         return f"did you mean the policy '{game}'?"
     if game in known_games():
+        options = SMALL.get(game, "--config vtrace_fast")
         return (
-            f"no policy of {game} comes with jaxrl, train one: jaxrl train --config vtrace_fast "
-            f"--game {game}"
+            f"no policy of {game} comes with jaxrl, train one: jaxrl train {options} --game {game}"
         )
     near = nearest(name.lower(), policies(), 1)
     offer = f"did you mean the policy '{near[0]}'? " if near else ""

@@ -288,6 +288,14 @@ def test_an_hour_of_each_library_is_read_from_what_it_writes(tmp_path, monkeypat
     assert points == [(0.5, 2000, 7.5), (1.0, 4000, 9.0), (1.5, 4000, 9.0)]
 
 
+@pytest.mark.parametrize("library", ["jaxrl", "sample_factory"])
+def test_an_hour_of_a_falling_learning_rate_needs_its_steps(library, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hour.py", library, "pong"])
+    with pytest.raises(SystemExit):
+        load("hour").main()
+    assert "--steps is missing" in capsys.readouterr().err
+
+
 def test_games_of_sample_factory_are_whole_ones(tmp_path, monkeypatch):
     """EnvPool ends an episode with each life; its `info` has whole games and unclipped rewards."""
     hour, steps = load("hour"), []

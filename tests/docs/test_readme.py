@@ -1,6 +1,7 @@
 """What README shows exists: commands with their options, make's targets and variables."""
 
 import itertools
+import os
 import re
 import shlex
 import shutil
@@ -125,10 +126,17 @@ def test_every_game_has_a_target_that_help_lists():
      ("catch", "vtrace_cpu"), ("catch_memory", "vtrace_lstm_cpu")],
 )  # fmt: skip
 def test_a_target_without_algo_trains_with_its_usual_configuration(target, usual):
-    for given, expected in (([], usual), (["ALGO=ppo"], "ppo")):
-        command = ["make", "--no-print-directory", "--dry-run", target, *given]
-        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        assert re.findall(r"--configs? (\S+)", made.stdout) == [expected]
+    def trained(*given, **environment):
+        others = {name: value for name, value in os.environ.items() if name != "ALGO"}
+        made = subprocess.run(
+            ["make", "--no-print-directory", "--dry-run", target, *given],
+            cwd=ROOT, capture_output=True, text=True, check=True, env=others | environment,
+        )  # fmt: skip
+        [name] = re.findall(r"--configs? (\S+)", made.stdout)
+        return name
+
+    assert trained() == trained("ALGO=") == trained(USUAL_breakout="dqn") == usual
+    assert trained("ALGO=ppo") == trained(ALGO="ppo") == "ppo"
 
 
 @pytest.mark.parametrize("target", ["pong", "atari5", "atari57"])

@@ -27,7 +27,11 @@ def here(tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["play", "tutankham"], "no policy of tutankham comes with jaxrl, train one: jaxrl train"),
-        (["play", "Tutankham-v5"], "--game tutankham"),
+        (["play", "Tutankham-v5"], "train one: jaxrl train --config vtrace_fast --game tutankham"),
+        (
+            ["play", "catch_memory"],
+            "--config vtrace_lstm_cpu --total-steps 1e5 --game catch_memory",
+        ),
         (["play", "PONG"], "did you mean the policy 'pong'?"),
         (["evaluate", "pon"], "did you mean the policy 'pong'? `jaxrl policies` lists"),
         (["plot", "pongg"], "did you mean the policy 'pong'?"),
