@@ -18,12 +18,6 @@ WRONG  := $(filter-out $(KNOWN),$(GIVEN))
 $(if $(WRONG),$(error $(WRONG) is no variable of this Makefile: known are $(KNOWN)))
 
 SWEEPS := atari5 atari57
-# What trains a game where no ALGO is given: Pong and Catch take minutes only. (Other games could
-# have such a name in the environment.)
-USUAL_pong         := vtrace_cpu
-USUAL_catch        := vtrace_cpu
-USUAL_catch_memory := vtrace_lstm_cpu
-RECIPE = $(or $(ALGO),$(if $(filter file,$(origin USUAL_$@)),$(USUAL_$@)),vtrace_fast)
 GAMES  := $(shell tail -n +2 jaxrl/atari/atari_actions.csv | cut -d, -f1) catch catch_memory
 COMMA  := ,
 JAXRL  := .venv/bin/jaxrl
@@ -82,16 +76,21 @@ setup-dev: .venv/jaxrl-dev-installed
 	@.venv/bin/python -c "from jaxrl.envs.atari2600 import build; build.vector_library()"
 	@touch $@
 
+# What trains a game where no ALGO is given: Pong and Catch take minutes only.
+USUAL := vtrace_fast
+pong catch: USUAL := vtrace_cpu
+catch_memory: USUAL := vtrace_lstm_cpu
+
 # Catch is learned in about a minute; STEPS of the command line comes first.
 catch catch_memory: STEPS := $(or $(STEPS),1e5)
 
 $(GAMES): .venv/jaxrl-installed
-	@$(JAXRL) train --config $(RECIPE) --game $@ --seed $(SEED) \
+	@$(JAXRL) train --config $(or $(ALGO),$(USUAL)) --game $@ --seed $(SEED) \
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--parallel.num-devices $(DEVICES)) \
 	  $(if $(RUN),--run-dir $(RUN))
 
 $(SWEEPS): .venv/jaxrl-installed
-	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(RECIPE) \
+	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(or $(ALGO),$(USUAL)) \
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
 	  --root $(or $(RUN),runs/$@)
 

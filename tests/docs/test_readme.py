@@ -135,8 +135,10 @@ def test_a_target_without_algo_trains_with_its_usual_configuration(target, usual
         [name] = re.findall(r"--configs? (\S+)", made.stdout)
         return name
 
-    assert trained() == trained("ALGO=") == trained(USUAL_breakout="dqn") == usual
+    assert trained() == trained("ALGO=") == trained(USUAL="dqn") == usual
     assert trained("ALGO=ppo") == trained(ALGO="ppo") == "ppo"
+    if target in hints.SMALL:
+        assert hints.SMALL[target] == f"--config {usual} --total-steps 1e5"
 
 
 @pytest.mark.parametrize("target", ["pong", "atari5", "atari57"])
