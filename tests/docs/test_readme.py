@@ -14,6 +14,7 @@ from jaxrl import errors
 from jaxrl.atari.games import known_games
 from jaxrl.cli import doctor, policies
 from jaxrl.cli import search as cli_search
+from jaxrl.cli.evaluate import Evaluate
 from jaxrl.cli.main import COMMANDS, main
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.sweep import Sweep
@@ -151,7 +152,10 @@ def test_every_variable_of_a_target_becomes_an_option_that_its_command_reads(tar
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     shown = made.stdout.replace("\\\n", " ")
     if sweeps:
-        arguments = shlex.split(shown.partition("jaxrl sweep ")[2])
+        training, playing = re.findall(r"jaxrl (?:sweep|evaluate) (.*)", shown)
+        sticky = parse(Evaluate, "evaluate", shlex.split(playing))
+        assert sticky == Evaluate(runs=(Path("runs/s"),), protocol="sticky")
+        arguments = shlex.split(training)
         assert parse(Sweep, "sweep", arguments) == Sweep(
             games=(target,),
             seeds=(1, 2),
