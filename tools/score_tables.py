@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from jaxrl.atari.scores import human_normalized
 from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
+from tools import atari5_tables
 from tools.pages import marked_section
 
 TITLES = {
@@ -115,4 +116,6 @@ def write(runs: Path) -> list[Path]:
     page = marked_section(page, "norm", hidden_norm(runs))
     page = marked_section(page, "tried", tried(TRIALS))
     replace_text(HALF_HOUR, marked_section(page, "scores", half_hour(found)))
-    return [HALF_HOUR]
+    page = atari5_tables.PAGE.read_text(encoding="utf-8")
+    replace_text(atari5_tables.PAGE, atari5_tables.written(page, runs / "atari5"))
+    return [HALF_HOUR, atari5_tables.PAGE]

@@ -1,86 +1,97 @@
-"""The table of docs/results/atari5.md is that of the recorded evaluations and published scores."""
+"""The tables of docs/results/atari5.md are those of the recorded runs, which had its settings."""
 
 import json
-import re
-import statistics
 from pathlib import Path
 
 import pytest
 
-from jaxrl.atari.scores import human_normalized, published_scores, reference_scores
+from jaxrl.atari.scores import published_scores
+from jaxrl.cli.parsing import parse
+from jaxrl.cli.train import Train
 from jaxrl.config.toml import load
 from jaxrl.experiments.sweep_plan import ATARI_5
+from tools import atari5_tables
+from tools.atari5_tables import Run, table
 
 ROOT = Path(__file__).parents[2]
-RUNS = sorted((ROOT / "docs/results/runs").glob("atari5/*")) + sorted(
-    (ROOT / "docs/results/runs").glob("breakout_10m/*")
-)
-PAGE = (ROOT / "docs/results/atari5.md").read_text(encoding="utf-8")
-TITLES = {
-    "battle_zone": "Battle Zone",
-    "double_dunk": "Double Dunk",
-    "name_this_game": "Name This Game",
-    "phoenix": "Phoenix",
-    "qbert": "Q*bert",
-    "breakout": "Breakout",
-}
+FOLDER = ROOT / "docs/results/runs/atari5"
+RUNS = sorted(FOLDER.iterdir())
+PAGE = (ROOT / atari5_tables.PAGE).read_text(encoding="utf-8")
+# The highest score of a cartridge whose games end with it.
+CEILINGS = {"boxing": 100, "breakout": 864, "double_dunk": 24, "pong": 21}
 
 
-def cells(title):
-    """Returns the numbers of every cell of a game's row; that of a missing score has none."""
-    line = next(line for line in PAGE.splitlines() if line.startswith(f"| {title} | "))
-    row = line.replace(",", "").split("|")[2:-1]
-    return [[float(number) for number in re.findall(r"-?[\d.]+", cell)] for cell in row]
+def test_the_page_shows_the_recorded_runs():
+    assert atari5_tables.written(PAGE, FOLDER) == PAGE
+    assert sorted(atari5_tables.TITLES) == sorted(ATARI_5)
 
 
 @pytest.mark.parametrize("run_dir", RUNS, ids=lambda path: path.name)
-def test_a_row_is_what_was_measured_and_published(run_dir):
+def test_a_run_had_the_settings_that_the_page_names(run_dir):
     config = load(run_dir / "config.toml")
-    found = json.loads((run_dir / "evaluation.json").read_text())
-    game = config.game
-    row = cells(TITLES[game])
+    recipe = atari5_tables.read(run_dir).recipe
+    assert run_dir.name == f"{recipe}-{config.game}-seed{config.seed}"
     last = json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])
-    assert found["step"] == last["step"] == config.total_steps == 10_000_000
-    assert (found["protocol"], found["episodes"]) == ("noop", 30)
-    published = {
-        (score.algorithm, score.source[:8]): score.score
-        for score in published_scores(game, "noop")
-        if score.frames == 40_000_000
+    for path in [run_dir / "evaluation.json", *run_dir.glob("evaluations/*.json")]:
+        found = json.loads(path.read_text())
+        assert found["step"] == last["step"] == config.total_steps
+        assert (found["game"], found["episodes"]) == (config.game, 30)
+    [command] = {
+        line.strip()
+        for line in PAGE.splitlines()
+        if line.startswith(f"    jaxrl train --config {recipe} --game GAME ")
     }
-    sources = [(name, "Schulman") for name in ("A2C", "PPO", "ACER")] + [("PPO", "CleanRL,")]
-    reference = reference_scores()[game]
-    assert row == [
-        [reference.random],
-        [reference.human],
-        [round(found[key], 1) for key in ("mean", "std", "median")],
-        [round(human_normalized(game, found["mean"]), 2)],
-        [round(last["return_mean"], 1)],
-        *([published[source]] if source in published else [] for source in sources),
-    ]
+    shown = command.replace("GAME", config.game).replace("SEED", str(config.seed)).split()
+    own = {"run_dir": config.run_dir}  # that of a sweep
+    assert parse(Train, "train", shown[2:]).settings.with_time_limit().replaced(**own) == config
 
 
-def test_every_run_trained_with_the_settings_of_the_file():
-    recipe = load(ROOT / "configs/vtrace/vtrace_cpu.toml")
-    for run_dir in RUNS:
-        found = load(run_dir / "config.toml")
-        own = {"game": found.game, "total_steps": found.total_steps, "run_dir": found.run_dir}
-        filled_in = {"recipe_envs": recipe.num_envs}
-        assert found == recipe.replaced(**own, optimizer=filled_in).with_time_limit()
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.parent.rglob("*.json")), ids=lambda path: path.parts[-2]
+)
+def test_no_score_is_above_the_cartridges_ceiling(path):
+    found = json.loads(path.read_text())
+    if "scores" in found:
+        assert max(found["scores"]) <= CEILINGS.get(found["game"], 999_999)  # six digits
 
 
-def test_the_last_row_has_the_medians_of_the_games_above():
-    rows = {game: cells(TITLES[game]) for game in ATARI_5}
-    shared = [game for game in ATARI_5 if rows[game][5]]  # those of Schulman's table
+def test_no_published_score_is_above_the_ceiling():
+    for game, ceiling in CEILINGS.items():
+        for protocol in ("noop", "sticky"):
+            assert all(score.score <= ceiling for score in published_scores(game, protocol))
 
-    def median(place, games):
-        scores = [human_normalized(game, rows[game][place][0]) for game in games]
-        return round(statistics.median(scores), 2)
 
-    evaluated, trained, *published = cells("Median")[3:]
-    four = len(shared)
-    assert evaluated == [median(2, ATARI_5), median(2, shared), four]
-    assert trained == [median(4, ATARI_5), median(4, shared), four]
-    assert published == [
-        *([median(place, shared), four] for place in (5, 6, 7)),
-        [median(8, ATARI_5)],
-    ]
+def run(game, normalized, steps=1000, **scores):
+    """Returns a run whose score is that of a human where normalized is 1."""
+    low, high = {
+        "battle_zone": (2360, 37187.5), "double_dunk": (-18.6, -16.4), "phoenix": (761.4, 7242.6),
+        "name_this_game": (2292.3, 8049), "qbert": (163.9, 13455),
+    }[game]  # fmt: skip
+    return Run("dqn", steps, game, {"noop": low + normalized * (high - low), **scores})
+
+
+def test_a_cell_has_the_mean_over_the_seeds_and_the_aggregates_are_of_normalized_scores():
+    runs = [run("qbert", 0), run("qbert", 1), run("battle_zone", 3), run("double_dunk", -1)]
+    runs += [run("name_this_game", 2), run("phoenix", 5, steps=2000)]
+    header, _, row, other, dqn, *_, human = table(runs, "noop").splitlines()
+    assert header.startswith("|  | agent steps | Battle Zone | Double Dunk | Name This Game | Ph")
+    # Two seeds: their means are 0, 0.5 or 1 of a human's score.
+    four = "**1.25 [1.00, 1.50]**"  # of 3, -1, 2 and 0.5
+    assert row == (
+        "| `dqn` | 1,000 | **106,842.5** (3.00) | **-20.8** (-1.00) | **13,805.7** (2.00) |  | "
+        f"**6,809.4 [163.9, 13,455.0]** of 2 (0.50) |  | {four} |  |"
+    )
+    assert other == "| `dqn` | 2,000 |  |  |  | **33,167.4** (5.00) |  |  |  |  |"
+    assert dqn.startswith("| DQN, Hessel | 50,000,000 | **29,900.0** (0.79) | **-6.6** (5.45) |")
+    assert human == "| human |  | 37,187.5 | -16.4 | 8,049.0 | 7,242.6 | 13,455.0 |  |  |  |"
+    _, _, row, *_ = table([*runs[1:], run("phoenix", 4)], "noop").splitlines()
+    assert row.endswith("| **13,455.0** (1.00) | **2.00** | **1.50** | **2.00** |")  # 1, 2, 3
+    assert "`" not in table(runs, "sticky")  # nothing was measured
+
+
+def test_recipes_are_compared_by_the_way_that_their_scores_were_measured():
+    runs = [run("qbert", 1, training=7.0, sticky=163.9)]
+    assert "| **7.0** (-0.01) |" in table(runs, "training")
+    assert "| **163.9** (0.00) |" in table(runs, "sticky")
+    assert "PPO, CleanRL" in table(runs, "training")
+    assert "PPO, Huang" in table(runs, "sticky")
