@@ -82,6 +82,7 @@ def catch_config(recipe: str = "a2c_fast", agent: Any = (), **changes: Any) -> C
         "btr": replays,
         "btr_fast": replays,
         "dqn": replays,
+        "iqn": replays | {"batch_size": 32},
         "rainbow": replays | {"batch_size": 64},
         "r2d2_fast": {
             "target_update_interval": 640,

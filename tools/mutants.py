@@ -51,6 +51,9 @@ replay-learns-too-soon:
     (state.memory.steps[0] >= setup.settings.learning_starts / sizes.num_envs) => jnp.bool_(True)
 dqn-no-copy: agents/test_updates.py::test_dqn_bootstraps_from_the_target_network
     copy_target(state, sizes.target_interval).train_state => state.train_state
+one-draw-for-all-gradient-steps:
+    agents/test_replay_learner.py::test_every_gradient_step_has_a_key_of_its_own
+    step(learned, keys[i]) => step(learned, keys[0])
 r2d2-no-copy: agents/test_r2d2.py::test_the_target_network_is_copied_every_second_update
     copy_target(state, sizes.target_interval).train_state => state.train_state
 # agents/learner.py
@@ -460,11 +463,28 @@ importance-always-to-one:
 # networks/heads.py
 iqn-levels-added: agents/test_iqn.py::test_the_network_equals_its_equations
     x = x[:, None] * embedding => x = x[:, None] + embedding
+iqn-advantages-not-centered: agents/test_iqn.py::test_the_network_equals_its_equations
+    value = stream(1, 1) + value - value.mean(axis=-1, keepdims=True) =>
+    value = stream(1, 1) + value
+iqn-streams-share-noise: agents/test_iqn.py::test_the_network_equals_its_equations
+    dense(config, outputs, 1.0, number + 2, hidden, noise) =>
+    dense(config, outputs, 1.0, 2, hidden, noise)
+iqn-hidden-units-not-counted:
+    agents/test_learner.py::test_a_network_of_quantiles_counts_filters_and_hidden_units
+    True: ("NoisyDense_0", "NoisyDense_2") => True: ()
 # networks/torsos.py
 spectral-norm-of-the-stem:
     networks/test_impala.py::test_the_kernels_of_residual_blocks_have_a_spectral_norm_of_one
     y = Conv(self.filters, 3, form, init)(x) =>
     y = Conv(self.filters, 3, form, init, self.config.spectral_norm)(x)
+no-spectral-norm:
+    networks/test_impala.py::test_the_kernels_of_residual_blocks_have_a_spectral_norm_of_one
+    inner, init, self.config.spectral_norm)(x) => inner, init)(x)
+impala-width-ignored: networks/test_impala.py::test_width_pooling_and_units_by_their_shapes
+    ImpalaSection(config.width * filters, => ImpalaSection(filters,
+impala-not-normalized:
+    networks/test_impala.py::test_layer_norm_follows_the_first_convolution_of_each_section
+    y = LayerNorm()(y) => pass
 hadamax-factors-added: networks/test_hadamax.py::test_a_block_by_hand
     window_max_pool(factor() * factor(), => window_max_pool(factor() + factor(),
 hadamax-one-factor-squared: networks/test_hadamax.py::test_a_block_by_hand
@@ -475,7 +495,12 @@ hadamax-rectified: networks/test_hadamax.py::test_the_torso_equals_the_layers_of
     return nn.gelu(normalized(config, x)) => return nn.relu(normalized(config, x))
 hadamax-not-normalized: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
     return nn.gelu(normalized(config, x)) => return normalized(config, nn.gelu(x))
+# config/convolutions.py
+gamma-padded-behind: networks/test_networks.py::test_gamma_equals_the_layers_of_flax
+    *(Convolution(64, 3, 2), Convolution(64, 3)), => *(Convolution(64, 3), Convolution(64, 3, 2)),
 # networks/layers.py
+noise-without-signs: agents/test_iqn.py::test_the_network_equals_its_equations
+    jnp.sign(sample) * jnp.sqrt(jnp.abs(sample)) => jnp.sqrt(jnp.abs(sample))
 window-pool-last-left-out: networks/test_hadamax.py::test_pooling_by_hand
     around[axis] = (missing // 2, missing - missing // 2) => around[axis] = (missing, 0)
 window-pool-of-zeros: networks/test_hadamax.py::test_pooling_by_hand
@@ -507,6 +532,8 @@ hl-gauss-no-clip: ops/test_histograms.py::test_targets_beyond_the_edges_are_take
     clipped = jnp.clip(target, edges[0], edges[-1]) => clipped = target
 hl-gauss-middles-at-edges: ops/test_histograms.py::test_the_mean_of_a_gaussian_is_the_target
     return (edges[:-1] + edges[1:]) / 2 => return edges[:-1]
+two-hot-turned: ops/test_histograms.py::test_hand_worked_two_hot
+    jnp.ones(1), support)) => jnp.ones(1), support[::-1]))
 hl-gauss-loss-turned: ops/test_histograms.py::test_cross_entropy_by_hand_and_by_optax
     return -jnp.sum(target * jax.nn.log_softmax(logits), axis=-1) =>
     return -jnp.sum(jax.nn.softmax(logits) * jnp.log(target + 1e-9), axis=-1)

@@ -164,7 +164,7 @@ def rectified_biases(params: PyTree) -> dict[str, list[jax.Array]]:
     """Returns the biases f32[units] of the torso's units that are rectified, by layer.
 
     They are those that the rectifier sees: the normalization's, if there is one before it. `params`
-    may be gradients, too.
+    may be gradients, too. A network of implicit quantiles has its layers beside its heads.
     """
     torso = params.get("Torso_0", params)
 
@@ -176,8 +176,10 @@ def rectified_biases(params: PyTree) -> dict[str, list[jax.Array]]:
         layers = ("Conv", "HiddenNorm")
     elif has("LayerNorm"):
         layers = ("LayerNorm",)
-    elif torso is not params:  # else it has the heads, too
+    elif torso is not params:
         layers = ("Conv", "Dense", "NoisyDense")
+    else:
+        layers = ("Conv", *heads.HIDDEN_LAYERS[has("NoisyDense")])
     return {
         name: [
             leaf

@@ -22,8 +22,8 @@ CONVOLUTIONS: dict[str, tuple[tuple[Convolution, ...], int]] = {
         (Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3)),
         512,
     ),  # Mnih 2015
-    # As Nature's, 7 x 7 x 64 numbers of 84 x 84 pixels are left, and its smaller kernels take 2.6
-    # times as many products.
+    # Shieenavaz 2026 (tahashieenavaz/aftab). As Nature's, 7 x 7 x 64 numbers of 84 x 84 pixels are
+    # left, and its smaller kernels take 2.6 times as many products.
     "gamma": (
         (
             *(Convolution(32, 3, 2, 1), Convolution(48, 3, 2, 1), Convolution(64, 3)),

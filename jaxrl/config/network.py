@@ -20,10 +20,10 @@ class NetworkConfig:
 
     torso: Annotated[str, TORSOS] = "nature"
     """nips: 2 convolutions, 256 units (Mnih 2013); nature: 3 convolutions, 512 units (Mnih 2015);
-    gamma: 5 convolutions with kernels of 3 x 3, 512 units; hadamax: products of two convolutions
-    each, then max pooling, in the shapes of nature, 512 units (Kooi 2025); gamma_hadamax: the same
-    in the shapes of gamma; impala: residual network of 15 convolutions, 256 units (Espeholt 2018);
-    or the name of another package's"""
+    gamma: 5 convolutions with kernels of 3 x 3, 512 units (Shieenavaz 2026); hadamax: products of
+    two convolutions each, then max pooling, in the shapes of nature, 512 units (Kooi 2025);
+    gamma_hadamax: the same in the shapes of gamma; impala: residual network of 15 convolutions, 256
+    units (Espeholt 2018); or the name of another package's"""
     first_stride: Annotated[int, Ge(1), Le(8)] = 4  # the kernel has 8 pixels
     """nips, nature: stride of the first convolution; GA3C's larger networks have 3, 2 or 1"""
     extra_layers: Annotated[int, Ge(0), Le(16)] = 0
@@ -50,11 +50,12 @@ class NetworkConfig:
     """value-based agents: separate streams of state value and advantage (Wang 2016)"""
     noisy: bool = False
     """{can_be_noisy}: learned noise in the layers above the convolutions explores (Fortunato 2018),
-    which begin as that paper's, not by `init`; set epsilon to 0 with it"""
+    which begin as that paper's, not by `init`; set epsilon to 0 with it, unless both shall explore
+    (Beyond the Rainbow)"""
     layer_norm: bool = False
     """normalize over the channels after every layer below the heads (PQN, Gallici 2025); impala:
-    after the first convolution of each section and the layer above the convolutions; not the
-    embedding of iqn"""
+    after the first convolution of each section and the layer above the convolutions (Beyond the
+    Rainbow there normalizes over pixels too); not the embedding of iqn"""
     hidden_norm: bool = False
     """normalize the layer above the convolutions, before it is activated; otherwise more than half
     of its units can die, that is, be 0 for every image; layer_norm includes it"""

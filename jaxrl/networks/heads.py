@@ -124,6 +124,10 @@ class ActionValueNetwork(nn.Module):
         return state_value + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
+# The hidden layers of both streams of a `QuantileNetwork`, without and with noise.
+HIDDEN_LAYERS = {False: ("Dense_1", "Dense_3"), True: ("NoisyDense_0", "NoisyDense_2")}
+
+
 class Quantiles(NamedTuple):
     """The outputs of a network of implicit quantiles."""
 

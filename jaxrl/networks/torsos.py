@@ -34,7 +34,9 @@ from jaxrl.networks.layers import (
 class ImpalaSection(nn.Module):
     """A convolution, max-pooling by 2, and two residual blocks of two convolutions each.
 
-    They are as in Espeholt 2018; normalizations are those of Beyond the Rainbow (Clark 2024).
+    They are as in Espeholt 2018, with the spectral norm of Beyond the Rainbow (Clark 2024). That
+    normalizes a section's first convolution over the whole image; here it is over the channels of a
+    pixel, as in other torsos.
     """
 
     filters: int

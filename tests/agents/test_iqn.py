@@ -137,7 +137,7 @@ def test_layers_of_bfloat16_have_quantiles_of_float32():
     outputs = forward(network, params, (), IMAGES, row_keys(5))
     assert outputs.value.dtype == outputs.level.dtype == jnp.float32
     exact, _ = btr_oracle.quantiles(network.config, params, IMAGES, row_keys(5))
-    np.testing.assert_allclose(outputs.value, np.swapaxes(exact, 1, 2), atol=0.1)
+    np.testing.assert_allclose(outputs.value, np.swapaxes(exact, 1, 2), atol=0.01)
 
 
 @pytest.mark.slow
@@ -154,18 +154,19 @@ def test_an_update_of_btr_fast_sets_priorities_and_keeps_the_importance():
     assert float(metrics["replay/importance_exponent"][0]) == pytest.approx(0.2)
 
 
-SMALL, WHOLE = (4, (48, 40), 5, 0.0), (256, (84, 84), 18, 1e-3)
+# Of the small images 8 x 7 pixels are left, which are pooled to 6 x 6.
+SMALL, WHOLE = (4, (60, 56), 5, 5e-3, 0.0), (256, (84, 84), 18, 2e-3, 1e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize(
-    ("rows", "pixels", "actions", "flips"), [SMALL, WHOLE] if THOROUGH else [SMALL]
+    ("rows", "pixels", "actions", "tolerance", "flips"), [SMALL, WHOLE] if THOROUGH else [SMALL]
 )
-def test_an_update_of_btr_equals_float64(rows, pixels, actions, flips):
+def test_an_update_of_btr_equals_float64(rows, pixels, actions, tolerance, flips):
     """Loss, priorities and every gradient of btr.toml's own network."""
     config = load(recipe_file("btr"))
-    btr_oracle.check_update(config, rows, pixels, actions, tolerance=2e-3, flips=flips)
+    btr_oracle.check_update(config, rows, pixels, actions, tolerance, flips)
 
 
 def test_btr_has_the_papers_number_of_parameters():

@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxrl.agents.learner import dormant, policy_learner
+from jaxrl.agents.learner import dormant, policy_learner, rectified_biases
+from jaxrl.config.network import NetworkConfig
 from jaxrl.config.plan import resolve
 from jaxrl.config.schema import Config
 from jaxrl.kernels import library
+from jaxrl.networks.heads import QuantileNetwork
 from jaxrl.ops.gradients import Passes, _default_micro_batch
 from jaxrl.types import EnvSpec
 
@@ -72,13 +74,26 @@ def test_units_that_are_off_for_the_whole_batch_are_dormant(norm):
     assert share(params) == 1  # no gradient passes the last layer
 
 
-def test_a_network_of_quantiles_counts_its_filters():
-    units = {"bias": jnp.zeros(4)}
-    some = {"bias": jnp.array([0.0, 1, 2, 0])}
-    head = {"Dense_0": {"bias": jnp.zeros(9)}}
-    assert float(dormant({"Conv_0": some, "Conv_1": units, "Dense_0": head})) == 0.75
-    assert float(dormant({"Conv_0": units, "LayerNorm_0": some, "Dense_0": head})) == 0.5
-    assert float(dormant({"Conv_0": units, "HiddenNorm_0": some, "Dense_0": head})) == 0.75
+@pytest.mark.parametrize(
+    ("options", "units"),
+    [
+        ({"torso": "nips"}, 16 + 32 + 256),
+        ({"torso": "nips", "dueling": True}, 16 + 32 + 2 * 256),
+        ({"torso": "nips", "dueling": True, "noisy": True}, 16 + 32 + 2 * 256),
+        ({"torso": "nips", "dueling": True, "hidden_norm": True}, 16 + 32 + 2 * 256),
+        ({"torso": "nips", "dueling": True, "layer_norm": True}, 16 + 32 + 2 * 256),
+        ({"torso": "impala", "dueling": True, "noisy": True, "max_pool": 6}, 2 * 256),
+    ],
+)
+def test_a_network_of_quantiles_counts_filters_and_hidden_units(options, units):
+    network = QuantileNetwork(3, 8, NetworkConfig(**options))
+    keys = jax.random.split(jax.random.key(1), (2, 8))
+    made = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((2, 44, 44, 4)), keys)
+    biases = rectified_biases(made["params"]).values()
+    assert sum(bias.size for layer in biases for bias in layer) == units
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape), made["params"])
+    assert float(dormant(nothing)) == 1
+    assert float(dormant(jax.tree.map(jnp.ones_like, nothing))) == 0
 
 
 def test_a_network_without_biases_has_no_dormant_units():

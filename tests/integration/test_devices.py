@@ -42,6 +42,14 @@ SETTINGS = {
         "target_update_interval": 256,
         "priority_exponent": 0.0,
     },
+    "btr": {
+        "rollout_length": 4,
+        "batch_size": 32,
+        "training_intensity": 2.0,
+        "learning_starts": 96,
+        "target_update_interval": 256,
+        "priority_exponent": 0.0,
+    },
     # Draws by priority are each device's own, and epsilons are of environments by their place.
     "rainbow": {
         "learning_starts": 96,
@@ -67,11 +75,19 @@ SETTINGS = {
     "ppo_lstm": {"rollout_length": 8, "num_minibatches": 2},
     "vtrace_lstm_cpu": {"num_minibatches": 2, "window": 8, "burn_in": 3},
 }
-NOISY = ("rainbow", "btr_fast")
+NOISY = ("rainbow", "btr_fast", "btr")
 # Without LayerNorm, which makes rounding a thousand times as large where pixels have no light, and
 # outputs therefore no variance.
 NETWORKS: dict[str, dict[str, Any]] = {
     "vtrace_cpu": {"hidden_norm": True},
+    "btr": {
+        "torso": "impala",
+        "width": 2,
+        "spectral_norm": True,
+        "max_pool": 3,
+        "units": 32,
+        "dueling": True,
+    },
     "pqn_hadamax": {
         "torso": "hadamax",
         "layer_norm": False,
@@ -141,6 +157,7 @@ def states_of(end):
         ("c51_fast", "overlapped", 20, 1),
         ("qr_dqn_fast", "strict", 20, 1),
         ("btr_fast", "strict", 12, 2),
+        ("btr", "strict", 12, 1),
         ("rainbow", "strict", 12, 2),
         ("pqn", "strict", 6, 1),
         ("pqn_hadamax", "strict", 3, 1),

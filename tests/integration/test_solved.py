@@ -1,6 +1,7 @@
 """Every value-based agent solves Catch."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +22,10 @@ from tests.conftest import catch_config
 # another machine two seeds of two ended at 0.6. With one that falls to 0 the seeds 1 to 4 of each
 # loss, and 1 to 3 of simplices, ended at 0.98 or more.
 PQN = {"epsilon_decay_steps": 16_000, "epochs": 6}
-PQN_RATE = {"learning_rate": 5e-4, "schedule": "linear"}
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "pqn": {"learning_rate": 5e-4, "schedule": "linear"},
+    "iqn": {"learning_rate": 5e-4, "eps": 1e-5},  # its authors' are those of 50M steps
+}
 
 
 @pytest.mark.slow
@@ -42,6 +46,8 @@ PQN_RATE = {"learning_rate": 5e-4, "schedule": "linear"}
                      id="qr_dqn"),
         pytest.param("qr_dqn_fast", 8000, {"dueling": True}, {"batch_size": 32},
                      id="munchausen-qr_dqn"),
+        pytest.param("iqn", 10_000, {},
+                     {"num_quantiles": 8, "target_quantiles": 8, "acting_quantiles": 8}, id="iqn"),
         pytest.param("btr_fast", 12_000, {}, {"batch_size": 32}, id="btr_fast"),
         pytest.param("rainbow", 14_000, {}, {}, id="epsilon-rainbow"),
         pytest.param("rainbow", 18_000, {"noisy": True}, {"epsilon_start": 0.0, "epsilon_end": 0.0},
@@ -62,7 +68,7 @@ def test_solves_catch(recipe, steps, network, settings):
         total_steps=steps,
         env={"frame_height": 44, "frame_width": 44},  # a quarter of the work
         agent=settings,
-        optimizer=PQN_RATE if recipe == "pqn" else {},
+        optimizer=OPTIMIZERS.get(recipe, {}),
     )
     smaller = dataclasses.replace(config.network, **({"torso": "nips"} | network))
     config = dataclasses.replace(config, network=smaller)
@@ -82,7 +88,7 @@ def test_all_of_beyond_the_rainbow_solves_catch():
         total_steps=12_000,
         optimizer={"learning_rate": 5e-4},
     )
-    impala = {"torso": "impala", "spectral_norm": True, "max_pool": 3, "units": 64}
+    impala = {"torso": "impala", "width": 2, "spectral_norm": True, "max_pool": 3, "units": 64}
     assert_solved(config.replaced(network=impala | {"dueling": True, "noisy": True}), 1)
 
 
@@ -94,6 +100,7 @@ def test_all_of_beyond_the_rainbow_solves_catch():
     [
         pytest.param("pqn", 44, {"torso": "nips", "simplicial_groups": 32}, {}, id="simplicial"),
         pytest.param("pqn_gamma", 36, {"units": 64}, {}, id="gamma"),
+        pytest.param("pqn", 20, {"torso": "impala", "units": 64}, {}, id="impala-layer_norm"),
         pytest.param("pqn_hadamax", 20, {"units": 64}, {}, id="hadamax"),
         pytest.param("pqn_hadamax", 20,
                      {"units": 64, "dueling": True, "simplicial_groups": 16,

@@ -3,6 +3,7 @@ import math
 import re
 from functools import partial
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,6 +93,38 @@ def test_torsos_have_the_published_sizes(torso, parameters, init):
     outputs = jax.eval_shape(network.apply, {"params": params}, jnp.zeros((2, 84, 84, 4)))
     assert outputs.logits.shape == (2, 6)
     assert outputs.value.shape == (2,)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_gamma_equals_the_layers_of_flax(layer_norm):
+    layers = [(32, 2, 1), (48, 2, 1), (64, 1, 0), (64, 2, 0), (64, 1, 0)]  # filters, stride, border
+    config = NetworkConfig(torso="gamma", layer_norm=layer_norm)
+    images = np.random.default_rng(0).random((2, 44, 40, 4)).astype(np.float32)
+    torso = Torso(config)
+    shapes = jax.eval_shape(lambda: torso.init(jax.random.key(0), images))["params"]
+    leaves, tree = jax.tree.flatten(shapes)
+    random = np.random.default_rng(1)
+    # Scales, offsets and biases that matter.
+    leaves = [jnp.asarray(random.normal(size=x.shape) / 10, jnp.float32) for x in leaves]
+    params = jax.tree.unflatten(tree, leaves)
+
+    def activated(x, number):
+        norm = nn.LayerNorm()
+        return nn.relu(
+            norm.apply({"params": params[f"LayerNorm_{number}"]}, x) if layer_norm else x
+        )
+
+    @jax.jit
+    def expected(x):
+        for number, (filters, stride, border) in enumerate(layers):
+            edges = ((border, border), (border, border))
+            conv = nn.Conv(filters, (3, 3), (stride, stride), edges)
+            x = activated(conv.apply({"params": params[f"Conv_{number}"]}, x), number)
+        x = nn.Dense(512).apply({"params": params["Dense_0"]["Dense_0"]}, x.reshape(len(x), -1))
+        return activated(x, len(layers))
+
+    (ours,) = jax.jit(torso.apply)({"params": params}, images)
+    np.testing.assert_allclose(ours, expected(images), rtol=1e-4, atol=1e-5)
 
 
 def test_statistics_equal_numpy_over_batches_and_devices():

@@ -284,7 +284,8 @@ REPLAYS = [
     "--agent.replay-capacity", "640", "--agent.target-update-interval", "160",
     "--agent.epsilon-decay-steps", "1500",
 ]  # fmt: skip
-REPLAYING = ("c51_fast", "qr_dqn_fast", "btr_fast", "rainbow_fast")
+PRIORITIZING = ("qr_dqn_fast", "btr_fast", "btr", "rainbow_fast")
+REPLAYING = ("c51_fast", *PRIORITIZING)
 RECIPES = {
     "a2c_fast": [],
     "ppo_pong": ["--agent.rollout-length", "20"],
@@ -292,6 +293,7 @@ RECIPES = {
     "c51_fast": REPLAYS,
     "qr_dqn_fast": REPLAYS,
     "btr_fast": [*REPLAYS, "--network.noisy"],
+    "btr": [*REPLAYS, "--network.max-pool", "3", "--network.units", "32", "--checkpoint.keep", "3"],
     "rainbow_fast": REPLAYS,
     "pqn_fast": ["--agent.rollout-length", "5", "--agent.num-minibatches", "1"],
     "pqn_hadamax": ["--agent.rollout-length", "5", "--agent.num-minibatches", "1",
@@ -325,6 +327,7 @@ RESUMED = (pytest.mark.slow, pytest.mark.rotating(5, group="resumed"))
         pytest.param("c51_fast", "overlapped", marks=RESUMED),
         pytest.param("qr_dqn_fast", "overlapped", marks=RESUMED),
         pytest.param("btr_fast", "overlapped", marks=RESUMED),
+        pytest.param("btr", "strict", marks=RESUMED),
         pytest.param("nstep_q_fast", "strict", marks=RESUMED),
         pytest.param("pqn_fast", "overlapped", marks=RESUMED),
         pytest.param("pqn_hadamax", "strict", marks=RESUMED),
@@ -354,8 +357,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, recipe, order):
     assert ("memory.ring.frame" in metadata) == (
         recipe in (*REPLAYING, "vtrace_cpu", "vtrace_lstm_cpu")
     )
-    prioritizes = recipe in ("rainbow_fast", "btr_fast", "qr_dqn_fast")
-    assert ("memory.priorities" in metadata) == prioritizes
+    assert ("memory.priorities" in metadata) == (recipe in PRIORITIZING)
     (whole, end), (cut, same_end) = state_of(tmp_path / "whole"), state_of(tmp_path / "cut")
     assert (end.step, end.updates) == (same_end.step, same_end.updates)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):
