@@ -40,7 +40,7 @@ help:
 	@echo "     SEED=1             of parameters, actions and games"
 	@echo "     DEVICES=2          devices; default is every accelerator, or one CPU device"
 	@echo "     RUN=runs/x         run directory; default is a new one in runs/"
-	@echo "make atari5             five games that stand for all, one after another (make atari57: all), and scores by both protocols, with"
+	@echo "make atari5             five games that stand for all, one after another (make atari57: all), and their scores by the sticky protocol in sticky.json, with"
 	@echo "     SEEDS='1 2 3'      ALGO='ppo c51' (several are compared), STEPS, DEVICES; RUN is the sweep's directory"
 	@echo "make setup              install jaxrl into .venv (with CUDA where there is a driver)"
 	@echo "make test               lint and test          make lint      check style and types"
@@ -89,11 +89,13 @@ $(GAMES): .venv/jaxrl-installed
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--parallel.num-devices $(DEVICES)) \
 	  $(if $(RUN),--run-dir $(RUN))
 
+# A member that fails (status 1) costs the others no score.
 $(SWEEPS): .venv/jaxrl-installed
 	@$(JAXRL) sweep --games $@ --seeds $(SEEDS) --configs $(or $(ALGO),$(USUAL)) \
 	  $(if $(STEPS),--total-steps $(STEPS)) $(if $(DEVICES),--num-devices $(DEVICES)) \
-	  --root $(or $(RUN),runs/$@)
-	@$(JAXRL) evaluate $(or $(RUN),runs/$@) --protocol sticky
+	  --root $(or $(RUN),runs/$@); status=$$?; \
+	  [ $$status -gt 1 ] || $(JAXRL) evaluate $(or $(RUN),runs/$@) --protocol sticky \
+	  --output $(or $(RUN),runs/$@)/sticky.json || status=1; exit $$status
 
 games: .venv/jaxrl-installed
 	@$(JAXRL) games

@@ -57,9 +57,10 @@ def read(run_dir: Path) -> Run:
     """Reads the scores of a run RECIPE-GAME-seedSEED."""
     config = load_config(run_dir)
     recipe = run_dir.name.removesuffix(f"-{config.game}-seed{config.seed}")
-    scores = {"training": metrics.read(run_dir)[-1]["return_mean"]}
+    last = metrics.read(run_dir)[-1]
+    scores = {"training": last["return_mean"]}
     scores |= {name: found.mean for name, found in evaluation_record.read_all(run_dir).items()}
-    return Run(recipe, config.total_steps, config.game, scores)
+    return Run(recipe, last["step"], config.game, scores)
 
 
 def table(runs: Sequence[Run], measure: str) -> str:
@@ -108,13 +109,15 @@ def _row(first: list[str], scores: GameScores) -> str:
     every, some = (statistics.aggregate(of) if of else {} for of in (normalized, four))
     medians = [of["median"] if all_there else None
                for of, all_there in zip((every, some), whole, strict=True)]  # fmt: skip
-    aggregates = [*medians, every["IQM"] if whole[0] else None]
+    # Otherwise games with more seeds would weigh more.
+    even = len({len(of) for of in normalized.values()}) == 1
+    aggregates = [*medians, every["IQM"] if whole[0] and even else None]
     cells += [f"**{format_estimate(of)}**" if of else "" for of in aggregates]
     return f"| {' | '.join([*first, *cells])} |"
 
 
 def _cell(game: str, scores: np.ndarray) -> str:
-    """Returns the cell of a game: "30,290 [28,100, 32,000] (0.81)"; empty without scores."""
+    """Returns a game's cell, "**30,290.0 [28,100.0, 32,000.0]** of 3 (0.81)", or none."""
     if not len(scores):
         return ""
     estimate: Estimate = statistics.aggregate({game: scores})["mean"]

@@ -471,7 +471,7 @@ iqn-streams-share-noise: agents/test_iqn.py::test_the_network_equals_its_equatio
     dense(config, outputs, 1.0, 2, hidden, noise)
 iqn-hidden-units-not-counted:
     agents/test_learner.py::test_a_network_of_quantiles_counts_filters_and_hidden_units
-    True: ("NoisyDense_0", "NoisyDense_2") => True: ()
+    return ("NoisyDense_0", "NoisyDense_2") if => return () if
 # networks/torsos.py
 spectral-norm-of-the-stem:
     networks/test_impala.py::test_the_kernels_of_residual_blocks_have_a_spectral_norm_of_one
@@ -496,7 +496,7 @@ hadamax-rectified: networks/test_hadamax.py::test_the_torso_equals_the_layers_of
 hadamax-not-normalized: networks/test_hadamax.py::test_the_torso_equals_the_layers_of_flax
     return nn.gelu(normalized(config, x)) => return normalized(config, nn.gelu(x))
 # config/convolutions.py
-gamma-padded-behind: networks/test_networks.py::test_gamma_equals_the_layers_of_flax
+gamma-strides-swapped: networks/test_networks.py::test_gamma_equals_the_layers_of_flax
     *(Convolution(64, 3, 2), Convolution(64, 3)), => *(Convolution(64, 3), Convolution(64, 3, 2)),
 # networks/layers.py
 noise-without-signs: agents/test_iqn.py::test_the_network_equals_its_equations

@@ -179,7 +179,7 @@ def rectified_biases(params: PyTree) -> dict[str, list[jax.Array]]:
     elif torso is not params:
         layers = ("Conv", "Dense", "NoisyDense")
     else:
-        layers = ("Conv", *heads.HIDDEN_LAYERS[has("NoisyDense")])
+        layers = ("Conv", *heads.hidden_layers(params))
     return {
         name: [
             leaf

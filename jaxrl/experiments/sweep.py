@@ -92,8 +92,7 @@ def describe(member: Member, status: str, exit_status: int | None = None) -> Row
 
     last = last_row(member.run_dir)
     try:
-        like_training = evaluation_record.protocol_of(member.config)
-        evaluation = evaluation_record.read(member.run_dir, like_training)
+        evaluation = evaluation_record.read(member.run_dir)
     except UserError:
         evaluation = None
     return {

@@ -124,10 +124,6 @@ class ActionValueNetwork(nn.Module):
         return state_value + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
-# The hidden layers of both streams of a `QuantileNetwork`, without and with noise.
-HIDDEN_LAYERS = {False: ("Dense_1", "Dense_3"), True: ("NoisyDense_0", "NoisyDense_2")}
-
-
 class Quantiles(NamedTuple):
     """The outputs of a network of implicit quantiles."""
 
@@ -179,3 +175,11 @@ class QuantileNetwork(nn.Module):
             value = stream(1, 1) + value - value.mean(axis=-1, keepdims=True)
         value = jnp.swapaxes(value, 1, 2)
         return Quantiles(value, jnp.broadcast_to(level[:, None], value.shape))
+
+
+def hidden_layers(params: PyTree) -> tuple[str, ...]:
+    """Returns the names of both streams' hidden layers in a `QuantileNetwork`; none of another."""
+    embedding = params.get("Dense_0", {}).get("Dense_0", {}).get("kernel")
+    if embedding is None or embedding.shape[0] != NUM_COSINES:
+        return ()
+    return ("NoisyDense_0", "NoisyDense_2") if "NoisyDense_0" in params else ("Dense_1", "Dense_3")

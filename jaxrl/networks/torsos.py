@@ -34,9 +34,8 @@ from jaxrl.networks.layers import (
 class ImpalaSection(nn.Module):
     """A convolution, max-pooling by 2, and two residual blocks of two convolutions each.
 
-    They are as in Espeholt 2018, with the spectral norm of Beyond the Rainbow (Clark 2024). That
-    normalizes a section's first convolution over the whole image; here it is over the channels of a
-    pixel, as in other torsos.
+    They are as in Espeholt 2018, with the spectral norm of Beyond the Rainbow (Clark 2024). Layer
+    normalization is over the channels of a pixel, as in other torsos; Clark's is over the image.
     """
 
     filters: int

@@ -96,5 +96,12 @@ def test_a_network_of_quantiles_counts_filters_and_hidden_units(options, units):
     assert float(dormant(jax.tree.map(jnp.ones_like, nothing))) == 0
 
 
+def test_of_a_network_of_its_own_only_filters_are_known():
+    """Which of its layers are heads nobody knows."""
+    units = {"bias": jnp.zeros(4)}
+    layers = {f"Dense_{n}": {"Dense_0": {"kernel": jnp.ones((9, 4)), **units}} for n in range(3)}
+    assert rectified_biases({"Conv_0": units, **layers}).keys() == {"Conv_0"}
+
+
 def test_a_network_without_biases_has_no_dormant_units():
     assert float(dormant({"kernel": jnp.zeros(3)})) == 0

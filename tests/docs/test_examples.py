@@ -328,6 +328,22 @@ def test_games_of_sample_factory_are_whole_ones(tmp_path, monkeypatch):
     assert [(game.steps, game.score) for game in found] == [(2, 11.0), (1, 2.0), (3, 1.0)]
 
 
+def test_every_action_is_tried_at_moments_of_a_game(monkeypatch, capsys):
+    example = load("first_actions")
+    monkeypatch.setattr(example, "HORIZON", 6)
+    example.main("pong", games=1, moments=2, every=10)
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.endswith(": 2 moments")
+    assert [line.split()[0] for line in lines] == [
+        *("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")
+    ]
+    shares = [float(line.split()[1].rstrip("%")) for line in lines]
+    assert sum(shares) == pytest.approx(100, abs=0.5)
+    assert all(" rewards   0.00 " in line for line in lines)
+    with pytest.raises(SystemExit, match="no game of 'pong' lasts 100000 steps"):
+        example.main("pong", games=0, every=100_000)
+
+
 def test_units_that_no_state_turns_on_are_counted():
     example = load("dead_units")
     policy = jaxrl.load_policy("pong")

@@ -23,6 +23,45 @@ def test_the_page_shows_the_recorded_runs():
     assert marked_section(PAGE, "tried", score_tables.tried(ROOT / score_tables.TRIALS)) == PAGE
 
 
+def test_readme_shows_what_v_trace_reaches():
+    run_dirs = [RUNS[0].parent / f"vtrace_fast-{game}-seed1" for game in score_tables.TITLES]
+    runs = [score_tables.read(run_dir) for run_dir in run_dirs]
+    noop = ", ".join(f"{run.evaluation['mean']:,.0f}" for run in runs)
+    minutes = [
+        json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])["seconds"] / 60
+        for run_dir in run_dirs
+    ]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"| {min(minutes):.0f} to {max(minutes):.0f} (" in text
+    assert f" | {noop} |" in text
+
+
+def test_what_the_page_says_of_name_this_game_is_recorded():
+    lines = [
+        [json.loads(line) for line in (RUNS[0].parent / name / "metrics.jsonl").open()]
+        for name in ("vtrace_fast-name_this_game-seed1", "btr_fast-name_this_game-seed1")
+    ]
+    late = [line for line in lines[0] if line["step"] >= 1_500_000]
+
+    def spread(key, form):
+        values = [line[key] for line in late]
+        return f"{min(values):{form}} to {max(values):{form}}"
+
+    [before] = [line["return_mean"] for line in lines[0] if line["step"] == 1_890_000]
+    text = " ".join(PAGE.split())
+    for said in (
+        f"{spread('return_mean', ',.0f')} from step {late[0]['step']:,} to the end",
+        f"(`network/dormant` is {spread('network/dormant', '.2f')})",
+        f"explain {spread('value/explained_variance', '.2f')} of the variance",
+        f"games stay {spread('length_mean', ',.0f')} steps long",
+        f"games of {lines[1][-1]['length_mean']:,.0f} steps and {lines[1][-1]['return_mean']:,.0f}",
+        f"points fall from {lines[0][0]['reward/points']:.0f} to {late[-1]['reward/points']:.0f}",
+        f"rises to {late[-1]['reward/density']:.3f}",
+        f"{before:,.0f} after 1,890,000",
+    ):
+        assert said in text, said
+
+
 def test_the_two_runs_of_v_trace_differ_in_the_hidden_norm_alone():
     without, with_it = (
         load(ROOT / "docs/results/runs" / name / "config.toml")

@@ -152,9 +152,10 @@ def test_every_variable_of_a_target_becomes_an_option_that_its_command_reads(tar
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     shown = made.stdout.replace("\\\n", " ")
     if sweeps:
-        training, playing = re.findall(r"jaxrl (?:sweep|evaluate) (.*)", shown)
+        training, playing = re.findall(r"jaxrl (?:sweep|evaluate) (.*?)(?:;| \|\|)", shown)
         sticky = parse(Evaluate, "evaluate", shlex.split(playing))
-        assert sticky == Evaluate(runs=(Path("runs/s"),), protocol="sticky")
+        output = Path("runs/s/sticky.json")
+        assert sticky == Evaluate(runs=(Path("runs/s"),), protocol="sticky", output=output)
         arguments = shlex.split(training)
         assert parse(Sweep, "sweep", arguments) == Sweep(
             games=(target,),

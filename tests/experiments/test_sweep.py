@@ -405,22 +405,6 @@ def test_what_a_damaged_run_says_does_not_spoil_the_summary(tmp_path):
     assert rows[1]["evaluation_mean"] is None
 
 
-def test_a_members_score_is_that_of_games_like_its_training(tmp_path):
-    member, other = planned(tmp_path)
-    run_dirs, games = [leave(member), leave(other)], np.ones(3)
-    for protocol, score in (("noop", 2.0), ("sticky", 1.0)):  # sticky is the newest
-        played = evaluation_record.summarize(
-            "catch", protocol, 400, scores=score * games, lengths=games
-        )
-        for run_dir in run_dirs:
-            evaluation_record.write(run_dir, played)
-    row = sweep.describe(member, "done")
-    assert (row["evaluation_protocol"], row["evaluation_mean"]) == ("noop", 2.0)
-    sticky = other.config.replaced(env={"repeat_action_probability": 0.25})
-    row = sweep.describe(dataclasses.replace(other, config=sticky), "done")
-    assert (row["evaluation_protocol"], row["evaluation_mean"]) == ("sticky", 1.0)
-
-
 # --- training them, by a stand-in -----------------------------------------------------------------
 
 
