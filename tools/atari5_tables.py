@@ -7,7 +7,6 @@ human-normalized mean; the aggregates are those of `jaxrl evaluate` (Agarwal 202
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,18 +14,12 @@ from jaxrl.analysis import statistics
 from jaxrl.analysis.aggregates import format_estimate
 from jaxrl.analysis.statistics import Estimate, GameScores
 from jaxrl.atari.scores import human_normalized, published_scores, reference_scores
-from jaxrl.runs import evaluation_record, metrics
-from jaxrl.runs.directory import load_config
-from tools.pages import marked_section
+from jaxrl.experiments.sweep_plan import ATARI_5
+from tools.pages import marked_section, title
+from tools.recorded_scores import Run, read
 
 PAGE = Path("docs/results/atari5.md")
-TITLES = {
-    "battle_zone": "Battle Zone",
-    "double_dunk": "Double Dunk",
-    "name_this_game": "Name This Game",
-    "phoenix": "Phoenix",
-    "qbert": "Q*bert",
-}
+GAMES = sorted(ATARI_5)
 # Of each table: protocol, millions of frames and the first word of the source of published scores.
 PUBLISHED = {
     "training": [
@@ -44,42 +37,23 @@ PUBLISHED = {
 }
 
 
-class Run(NamedTuple):
-    """A recorded run: its scores by table, those that were measured."""
-
-    recipe: str
-    steps: int  # agent steps of training
-    game: str
-    scores: dict[str, float]
-
-
-def read(run_dir: Path) -> Run:
-    """Reads the scores of a run RECIPE-GAME-seedSEED."""
-    config = load_config(run_dir)
-    recipe = run_dir.name.removesuffix(f"-{config.game}-seed{config.seed}")
-    last = metrics.read(run_dir)[-1]
-    scores = {"training": last["return_mean"]}
-    scores |= {name: found.mean for name, found in evaluation_record.read_all(run_dir).items()}
-    return Run(recipe, last["step"], config.game, scores)
-
-
 def table(runs: Sequence[Run], measure: str) -> str:
     """Returns the table of a way to measure scores: training, noop or sticky."""
-    titles = ["", "agent steps", *TITLES.values(), "median", "median of four", "IQM"]
+    titles = ["", "agent steps", *map(title, GAMES), "median", "median of four", "IQM"]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     measured = [run for run in runs if measure in run.scores]
     for recipe, steps in sorted({(run.recipe, run.steps) for run in measured}):
         scores: GameScores = {
             game: np.array([run.scores[measure] for run in measured
                             if (run.recipe, run.steps, run.game) == (recipe, steps, game)])
-            for game in TITLES
+            for game in GAMES
         }  # fmt: skip
         lines.append(_row([f"`{recipe}`", f"{steps:,}"], scores))
     for published in PUBLISHED[measure]:
         lines.append(_published_row(*published))
     reference = reference_scores()
     for name in ("random", "human"):
-        cells = [f"{getattr(reference[game], name):,}" for game in TITLES]
+        cells = [f"{getattr(reference[game], name):,}" for game in GAMES]
         lines.append(f"| {' | '.join([name, '', *cells, '', '', ''])} |")
     return "\n".join(lines) + "\n"
 
@@ -92,7 +66,7 @@ def _published_row(algorithm: str, protocol: str, millions: int, source: str) ->
             if (score.algorithm, score.frames) == (algorithm, millions * 10**6)
             and score.source.startswith(source)
         ])
-        for game in TITLES
+        for game in GAMES
     }  # fmt: skip
     return _row([f"{algorithm}, {source}", f"{millions * 10**6 // 4:,}"], found)
 
@@ -105,7 +79,7 @@ def _row(first: list[str], scores: GameScores) -> str:
     }  # fmt: skip
     cells = [_cell(game, of) for game, of in scores.items()]
     four = {game: of for game, of in normalized.items() if game != "phoenix"}
-    whole = [len(normalized) == len(TITLES), len(four) == len(TITLES) - 1]
+    whole = [len(normalized) == len(GAMES), len(four) == len(GAMES) - 1]
     every, some = (statistics.aggregate(of) if of else {} for of in (normalized, four))
     medians = [of["median"] if all_there else None
                for of, all_there in zip((every, some), whole, strict=True)]  # fmt: skip

@@ -26,9 +26,8 @@ from jaxrl.runs import evaluation_record, layout
 from jaxrl.runs.directory import load_config
 from jaxrl.runs.files import read_object, replace_text
 from jaxrl.runs.paths import run_dir_of
-from tools.pages import marked_section
+from tools.pages import marked_section, title
 from tools.record_runs import RUNS
-from tools.score_tables import TITLES
 
 PACKAGE = Path("jaxrl/policies")
 PAGE = Path("docs/gallery.md")
@@ -101,8 +100,7 @@ def table() -> str:
             f"({result.human_normalized_mean:.2f})"
             for result in (results[protocol] for protocol in evaluation_record.PROTOCOLS)
         ]
-        title = TITLES.get(name, name.replace("_", " ").title())
-        picture = f"![{title}](images/gallery/{name}.gif)"
+        picture = f"![{title(name)}](images/gallery/{name}.gif)"
         lines.append(
             f"| {picture} | `{name}` | {recipe_of(run_dir)}, {step:,} | {' | '.join(scores)} |"
         )

@@ -14,3 +14,8 @@ def marked_section(page: str, name: str, text: str) -> str:
     if not found_begin or not found_end:
         raise UserError(f"the page has no section between '{begin}' and '{end}'")
     return f"{before}{begin}\n{text}{end}{after}"
+
+
+def title(game: str) -> str:
+    """Returns the name of a game in a table: "Name This Game"."""
+    return "Q*bert" if game == "qbert" else game.replace("_", " ").title()

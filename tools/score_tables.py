@@ -4,20 +4,14 @@ import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from jaxrl.atari.scores import human_normalized
 from jaxrl.runs import layout
 from jaxrl.runs.files import replace_text
 from tools import atari5_tables
-from tools.pages import marked_section
+from tools.pages import marked_section, title
+from tools.recorded_scores import Run, read
 
-TITLES = {
-    "breakout": "Breakout",
-    "name_this_game": "Name This Game",
-    "phoenix": "Phoenix",
-    "qbert": "Q*bert",
-}
+GAMES = ("breakout", "name_this_game", "phoenix", "qbert")
 HALF_HOUR = Path("docs/results/half_hour.md")
 MILLIONS = (1, 2, 4, 6, 10, 15, 20, 27)  # agent steps
 NORMS = {  # recorded runs
@@ -29,55 +23,32 @@ TRIED = "ppo-and-value-based-recipes"  # trial
 RECIPES = ("vtrace_fast", "ppo_fast", "vtrace_cpu", "btr_fast", "pqn_gamma", "rainbow_fast")
 
 
-class Recorded(NamedTuple):
-    """The numbers of a recorded run that the tables show."""
-
-    recipe: str
-    game: str
-    steps: int
-    trained: float  # mean score of the last 100 games of training
-    evaluation: dict[str, Any]  # by the noop protocol
-
-    @property
-    def normalized(self) -> float:
-        """The score of training, 0 for random play and 1 for a human."""
-        score = human_normalized(self.game, self.trained)
-        assert score is not None, self.game
-        return score
-
-
-def read(run_dir: Path) -> Recorded:
-    """Reads the numbers of a run RECIPE-GAME-seedSEED."""
-    recipe, game, _ = run_dir.name.split("-")
-    last = (run_dir / layout.METRICS).read_text(encoding="utf-8").splitlines()[-1]
-    line = json.loads(last)
-    evaluation = json.loads((run_dir / layout.EVALUATION).read_text(encoding="utf-8"))
-    return Recorded(recipe, game, line["step"], line["return_mean"], evaluation)
-
-
-def half_hour(runs: Sequence[Recorded]) -> str:
+def half_hour(runs: Sequence[Run]) -> str:
     """Returns the table of recipes and games, a line for each recipe."""
     lines = [
-        f"| recipe | agent steps | {' | '.join(TITLES.values())} | median |",
-        f"|---|---|{'---|' * len(TITLES)}---|",
+        f"| recipe | agent steps | {' | '.join(map(title, GAMES))} | median |",
+        f"|---|---|{'---|' * len(GAMES)}---|",
     ]
     for recipe in RECIPES:
         found = [run for run in runs if run.recipe == recipe]
         if not found:
             continue
         [steps] = {run.steps for run in found}
-        by_game = {game: [run for run in found if run.game == game] for game in TITLES}
-        normalized = [statistics.fmean(x.normalized for x in of) for of in by_game.values() if of]
-        whole = len(normalized) == len(TITLES)
+        by_game = {game: [run for run in found if run.game == game] for game in GAMES}
+        normalized = [
+            statistics.fmean(x.normalized("training") for x in of) for of in by_game.values() if of
+        ]
+        whole = len(normalized) == len(GAMES)
         cells = [" / ".join(map(cell, of)) for of in by_game.values()]
         median = f"{statistics.median(normalized):.2f}" if whole else ""
         lines.append(f"| `{recipe}` | {steps:,} | {' | '.join(cells)} | {median} |")
     return "\n".join(lines) + "\n"
 
 
-def cell(run: Recorded) -> str:
+def cell(run: Run) -> str:
     """Returns the cell of a run: "**311.6** (303.4, 10.76)"."""
-    return f"**{run.trained:,.1f}** ({run.evaluation['mean']:,.1f}, {run.normalized:.2f})"
+    trained, noop = run.scores["training"], run.scores["noop"]
+    return f"**{trained:,.1f}** ({noop:,.1f}, {run.normalized('training'):.2f})"
 
 
 def hidden_norm(runs: Path) -> str:
@@ -87,7 +58,7 @@ def hidden_norm(runs: Path) -> str:
         f"| return on Breakout at step | {steps} | noop, 30 games |",
         f"|---|{'---|' * len(MILLIONS)}---|",
     ]
-    for title, name in NORMS.items():
+    for recipe, name in NORMS.items():
         text = (runs / name / layout.METRICS).read_text(encoding="utf-8")
         rows = [json.loads(line) for line in text.splitlines()]
         last = rows[-1]["step"]
@@ -97,7 +68,7 @@ def hidden_norm(runs: Path) -> str:
         ]
         mean = json.loads((runs / name / layout.EVALUATION).read_text(encoding="utf-8"))["mean"]
         cells = " | ".join(f"{value:.1f}" for value in returns)
-        lines.append(f"| {title} | {cells} | **{mean:.1f}** |")
+        lines.append(f"| {recipe} | {cells} | **{mean:.1f}** |")
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,6 @@ import sys
 import numpy as np
 
 import jaxrl
-from jaxrl.errors import UserError
 from jaxrl.evaluation import branches
 
 GAMES, MOMENTS, EVERY = 3, 8, 700  # moments of a game, and the steps between two of them
@@ -27,13 +26,13 @@ HORIZON, HOLD = 300, 4  # steps of a branch, and those of the first action
 def tried(policy: jaxrl.Policy, seed: int, moments: int, every: int) -> list[branches.Branches]:
     """Tries all actions at the moments of a game, as far as it lasts."""
     player, moment = branches.start(policy.config, policy.actor, "noop", seed)
-    found = []
+    found: list[branches.Branches] = []
     try:
-        for _ in range(moments):
+        while len(found) < moments:
             moment = branches.play_on(player, moment, every)
             found.append(branches.try_actions(player, moment, HORIZON, num_pictures=1, hold=HOLD))
-    except UserError:
-        pass  # the game is over
+    except branches.GameOverError as end:
+        print(f"game {seed}: {end}", file=sys.stderr)
     finally:
         branches.close(player)
     return found

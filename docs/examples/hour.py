@@ -8,7 +8,9 @@
 It writes the mean score of the last hundred games at each half minute to
 hour/LIBRARY-GAME-seedSEED.csv: minutes since the start, agent steps (of the others those of
 finished games), mean score. `--steps` is where training by jaxrl and by Sample Factory ends, and
-their learning rate with it: those that the machine makes in an hour.
+their learning rate with it: those that the machine makes in an hour. On one core, as with
+`taskset -c 0`, Stable-Baselines3 has no processes for its games. hour.sh runs all hours of
+docs/results/hour.md.
 
 What the others need does not fit into one environment with jaxrl, nor with each other:
 
@@ -74,16 +76,19 @@ def curve(games: Iterable[Game], minutes: float) -> Iterator[Point]:
 
 
 def train_jaxrl(game: str, folder: Path, seed: int, steps: int) -> None:
-    """Trains vtrace_fast into the run directory folder/run, also for longer than the minutes."""
-    command = ["jaxrl", "train", "--config", "vtrace_fast", "--game", game, "--seed", str(seed),
-               "--total-steps", str(steps), "--run-dir", str(folder / "run")]  # fmt: skip
+    """Trains vtrace_fast into a run directory in the folder, also for longer than the minutes."""
+    run_dir = folder / f"vtrace_fast-{game}-seed{seed}"
+    command = [sys.executable, "-m", "jaxrl", "train", "--config", "vtrace_fast", "--game", game,
+               "--seed", str(seed), "--total-steps", str(steps),
+               "--run-dir", str(run_dir)]  # fmt: skip
     subprocess.run(command, check=True)
 
 
 def curve_of_jaxrl(folder: Path, minutes: float) -> Iterator[Point]:
     """Yields the curve of a run: its log has the means, by the seconds of its session."""
-    text = (folder / "run/metrics.jsonl").read_text()
-    started = json.loads((folder / "run/provenance.json").read_text())["started"]
+    [run_dir] = folder.iterdir()
+    text = (run_dir / "metrics.jsonl").read_text()
+    started = json.loads((run_dir / "provenance.json").read_text())["started"]
     before_session = datetime.fromisoformat(started).timestamp() - float(os.environ[START])
     lines = [line for line in map(json.loads, text.splitlines()) if line["return_mean"] is not None]
     for half in range(1, round(2 * minutes) + 1):
@@ -99,7 +104,7 @@ def train_sb3(algorithm: str, game: str, folder: Path, seed: int, minutes: float
     from stable_baselines3 import A2C, PPO
     from stable_baselines3.common.env_util import make_atari_env
     from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
-    from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
     gymnasium.register_envs(ale_py)
 
@@ -107,13 +112,15 @@ def train_sb3(algorithm: str, game: str, folder: Path, seed: int, minutes: float
         """Returns the share of the hour that is left: the Zoo's schedules fall with the steps."""
         return max(0.0, 1 - elapsed() / (60 * minutes))
 
+    alone = len(os.sched_getaffinity(0)) == 1  # on one core processes only cost
     games = make_atari_env(
         f"{name_of(game)}NoFrameskip-v4",
         n_envs=8 if algorithm == "ppo" else 16,
         seed=seed,
         monitor_dir=str(folder),
-        vec_env_cls=SubprocVecEnv,
-        vec_env_kwargs={"start_method": "fork"},  # others would not know ALE's ids
+        vec_env_cls=DummyVecEnv if alone else SubprocVecEnv,
+        # Processes that are not forked would not know ALE's ids.
+        vec_env_kwargs={} if alone else {"start_method": "fork"},
     )
     common: dict[str, Any] = {"env": VecFrameStack(games, 4), "seed": seed, "device": "cpu"}
     if algorithm == "ppo":

@@ -32,6 +32,10 @@ from jaxrl.types import ActorState, Choice, Prediction, PyTree, Trajectory
 POLICY = -1  # in place of an action: the policy chooses it
 
 
+class GameOverError(UserError):
+    """A game that ended before the moment that was asked for."""
+
+
 class Moment(NamedTuple):
     """A place in a game where the policy is about to decide."""
 
@@ -112,7 +116,7 @@ def play_on(player: Player, moment: Moment, steps: int) -> Moment:
     """Plays `steps` agent steps from a moment, and returns where that leads.
 
     It plays a little further where nothing is decided there: through a reset after a lost life, and
-    until FIRE has been pressed for the policy. Raises `UserError` if the game ends before.
+    until FIRE has been pressed for the policy. Raises `GameOverError` if the game ends before.
     """
     state, step, score = _go_back(player, moment), moment.step, moment.score
     while step < moment.step + steps or not _decides(state):
@@ -120,7 +124,7 @@ def play_on(player: Player, moment: Moment, steps: int) -> Moment:
         step += not row.reset
         score += row.score
         if row.game_over:
-            raise UserError(
+            raise GameOverError(
                 f"step {moment.step + steps}: the game ended at agent step {step}; take an earlier "
                 "one, or another seed"
             )

@@ -224,9 +224,9 @@ def test_files_and_tests_that_are_named_exist():
 
 def logged(recipe: str) -> set[str]:
     """What an algorithm's updates say, beside the run's own keys; nothing is computed."""
-    envs = 20
+    envs = 320  # minibatches and batches of every recipe divide them
     spec = EnvSpec(envs, 3, ("LEFT", "NOOP", "RIGHT"), "catch")
-    agent = make_agent(resolve(catch_config(recipe, num_envs=envs)), spec)
+    agent = make_agent(resolve(catch_config(recipe, num_envs=envs), num_devices=1), spec)
     agent = nonfinite.guarded(agent, skip=False)
 
     def one_update(key):

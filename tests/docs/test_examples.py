@@ -275,16 +275,17 @@ def test_an_hour_of_each_library_is_read_from_what_it_writes(tmp_path, monkeypat
     (tmp_path / "sf/8.csv").write_text("36.0,20,4.0\n")
     assert sorted(hour.games_of_sample_factory(tmp_path / "sf")) == sorted(games)
 
-    (tmp_path / "run").mkdir()
+    run_dir = tmp_path / "jaxrl/vtrace_fast-pong-seed1"
+    run_dir.mkdir(parents=True)
     log = [(18, 1000, None), (27, 2000, 7.5), (29, 3000, 8.0), (57, 4000, 9.0), (95, 5000, 10.0)]
     lines = [
         json.dumps({"wall_seconds": at, "step": step, "return_mean": mean})
         for at, step, mean in log
     ]
-    (tmp_path / "run/metrics.jsonl").write_text("\n".join(lines))
+    (run_dir / "metrics.jsonl").write_text("\n".join(lines))
     # Its session began two seconds after the script.
-    (tmp_path / "run/provenance.json").write_text('{"started": "1970-01-01T00:16:42+0000"}')
-    points = list(hour.curve_of_jaxrl(tmp_path, minutes=1.5))
+    (run_dir / "provenance.json").write_text('{"started": "1970-01-01T00:16:42+0000"}')
+    points = list(hour.curve_of_jaxrl(tmp_path / "jaxrl", minutes=1.5))
     assert points == [(0.5, 2000, 7.5), (1.0, 4000, 9.0), (1.5, 4000, 9.0)]
 
 
@@ -342,6 +343,29 @@ def test_every_action_is_tried_at_moments_of_a_game(monkeypatch, capsys):
     assert all(" rewards   0.00 " in line for line in lines)
     with pytest.raises(SystemExit, match="no game of 'pong' lasts 100000 steps"):
         example.main("pong", games=0, every=100_000)
+
+
+def test_a_game_that_ends_gives_fewer_moments_and_says_so(monkeypatch, capsys):
+    example = load("first_actions")
+    branches, play_on = example.branches, example.branches.play_on
+    monkeypatch.setattr(example, "HORIZON", 2)
+    policy = jaxrl.load_policy("pong")
+
+    def ends_later(player, moment, steps):
+        if moment.step > 5:
+            raise branches.GameOverError("step 20: the game ended at agent step 15")
+        return play_on(player, moment, steps)
+
+    monkeypatch.setattr(branches, "play_on", ends_later)
+    assert len(example.tried(policy, 0, moments=3, every=10)) == 1
+    assert "game 0: step 20: the game ended at agent step 15" in capsys.readouterr().err
+
+    def broken(*_, **__):
+        raise UserError("something else")
+
+    monkeypatch.setattr(branches, "try_actions", broken)
+    with pytest.raises(UserError, match="something else"):
+        example.tried(policy, 0, moments=3, every=10)
 
 
 def test_units_that_no_state_turns_on_are_counted():

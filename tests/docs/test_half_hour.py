@@ -8,8 +8,9 @@ import pytest
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config.toml import load
-from tools import record_runs, score_tables
+from tools import record_runs, recorded_scores, score_tables
 from tools.pages import marked_section
+from tools.recorded_scores import Run
 
 ROOT = Path(__file__).parents[2]
 RUNS = sorted((ROOT / "docs/results/runs/half_hour").iterdir())
@@ -17,16 +18,16 @@ PAGE = (ROOT / "docs/results/half_hour.md").read_text(encoding="utf-8")
 
 
 def test_the_page_shows_the_recorded_runs():
-    table = score_tables.half_hour([score_tables.read(run) for run in RUNS])
+    table = score_tables.half_hour([recorded_scores.read(run) for run in RUNS])
     assert marked_section(PAGE, "scores", table) == PAGE
     assert marked_section(PAGE, "norm", score_tables.hidden_norm(RUNS[0].parents[1])) == PAGE
     assert marked_section(PAGE, "tried", score_tables.tried(ROOT / score_tables.TRIALS)) == PAGE
 
 
 def test_readme_shows_what_v_trace_reaches():
-    run_dirs = [RUNS[0].parent / f"vtrace_fast-{game}-seed1" for game in score_tables.TITLES]
-    runs = [score_tables.read(run_dir) for run_dir in run_dirs]
-    noop = ", ".join(f"{run.evaluation['mean']:,.0f}" for run in runs)
+    run_dirs = [RUNS[0].parent / f"vtrace_fast-{game}-seed1" for game in score_tables.GAMES]
+    runs = [recorded_scores.read(run_dir) for run_dir in run_dirs]
+    noop = ", ".join(f"{run.scores['noop']:,.0f}" for run in runs)
     minutes = [
         json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])["seconds"] / 60
         for run_dir in run_dirs
@@ -97,7 +98,7 @@ def test_a_run_had_the_settings_that_the_page_names(run_dir):
 
 def test_scores_of_two_seeds_stand_beside_each_other_and_a_median_needs_all_games():
     def run(game, trained):
-        return score_tables.Recorded("ppo_fast", game, 1000, trained, {"mean": 7.5})
+        return Run("ppo_fast", 1000, game, {"training": trained, "noop": 7.5})
 
     games = [("breakout", 30.5), ("breakout", 1.7), ("name_this_game", 8049), ("phoenix", 761.4)]
     runs = [run(*game) for game in games]

@@ -153,7 +153,9 @@ def test_a_branch_ends_with_a_life():
 
 def test_a_step_after_the_game_is_refused():
     player, moment = branches.start(CATCH, rightwards(CATCH), "noop")
-    with pytest.raises(UserError, match="step 9: the game ended at agent step 6; take an earlier"):
+    with pytest.raises(
+        branches.GameOverError, match="step 9: the game ended at agent step 6; take an earlier"
+    ):
         branches.play_on(player, moment, 9)
 
 

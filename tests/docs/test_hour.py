@@ -1,0 +1,97 @@
+"""The tables of an hour are made of the curves that the example writes."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.test_examples import EXAMPLES, load
+from tools import hour_tables
+from tools.hour_tables import Curve
+
+FIELDS = load("hour").Point._fields
+
+
+def curve(library, game, *scores, steps=1000):
+    """Returns a curve with a score each ten minutes, from the twentieth on."""
+    minutes = [20.0 + 10 * number for number in range(len(scores))]
+    return Curve(library, game, minutes, [steps] * len(scores), list(scores))
+
+
+def test_a_curve_is_read_as_the_example_writes_it(tmp_path):
+    path = tmp_path / "sb3_ppo-name_this_game-seed1.csv"
+    path.write_text(f"{','.join(FIELDS)}\n0.5,3200,2292.3\n1.0,6400,2300.0\n")
+    assert hour_tables.read(path) == (
+        *("sb3_ppo", "name_this_game", [0.5, 1.0]),
+        *([3200, 6400], [2292.3, 2300.0]),
+    )
+
+
+def test_a_row_has_the_scores_at_the_end_and_their_median_where_all_games_are_there():
+    games = {"breakout": 1.7, "name_this_game": 8049.0, "pong": -20.7}
+    ours = [curve("jaxrl", game, 0.0, score) for game, score in games.items()]
+    others = [curve("sb3_a2c", "pong", 14.6, steps=900)]
+    head, _, row, other = hour_tables.scores([*others, *ours]).splitlines()
+    assert head == "|  | agent steps | Breakout | Name This Game | Pong | Q*bert | median |"
+    assert row == ("| jaxrl, `vtrace_fast` | 1,000 | **1.7** (0.00) | **8,049.0** (1.00) | "
+                   "**-20.7** (0.00) |  |  |")  # fmt: skip
+    assert other.startswith("| Stable-Baselines3, A2C | 900 |  |  | **14.6** (1.00) |")
+    whole = [*ours, curve("jaxrl", "qbert", 13455.0, steps=2000)]
+    _, _, row = hour_tables.scores(whole).splitlines()
+    assert row.startswith("| jaxrl, `vtrace_fast` | 1,000 to 2,000 |")
+    assert row.endswith(" **13,455.0** (1.00) | **0.50** |")
+
+
+@pytest.mark.parametrize(
+    ("ours", "minutes"),
+    [((1, 3, 4), "30"), ((3, 1, 4), "40"), ((3, 4, 5), "20"), ((1, 3, 2), "never")],
+)
+def test_another_library_is_passed_where_our_score_stays_above(ours, minutes):
+    curves = [curve("jaxrl", "pong", *ours), curve("sample_factory", "pong", 9, 2)]
+    head, _, row = hour_tables.passed(curves).splitlines()
+    assert head == "|  | Breakout | Name This Game | Pong | Q*bert |"
+    assert row == f"| Sample Factory, APPO |  |  | {minutes} |  |"
+
+
+def test_the_picture_has_a_panel_for_each_game(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(hour_tables, "save", lambda figure, target: figures.append(figure))
+    curves = [curve("sb3_ppo", "pong", 3, 4), curve("jaxrl", "pong", 5, 6)]
+    hour_tables.draw([*curves, curve("jaxrl", "qbert", 700, 800)], tmp_path / "hour.png")
+    [figure] = figures
+    drawn = {axes.get_title(): [line.get_ydata().tolist() for line in axes.lines]
+             for axes in figure.axes}  # fmt: skip
+    assert drawn == {"Breakout": [], "Name This Game": [], "Pong": [[5, 6], [3, 4]],
+                     "Q*bert": [[700, 800]]}  # fmt: skip
+    [legend] = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "jaxrl, vtrace_fast",
+        "Stable-Baselines3, PPO",
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="taskset and xargs of Linux")
+def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(tmp_path):
+    (tmp_path / "docs/examples").mkdir(parents=True)
+    shutil.copy(EXAMPLES / "hour.sh", tmp_path / "docs/examples")
+    for folder in (".venv", "hour/sb3", "hour/sf"):
+        python = tmp_path / folder / "bin/python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\necho {folder} "$@" >> calls\n')
+        python.chmod(0o755)
+    (tmp_path / "hour/sb3_ppo-pong-seed1.csv").touch()
+    subprocess.run([tmp_path / "docs/examples/hour.sh"], check=True)
+    *hours, last = (tmp_path / "calls").read_text().splitlines()
+    assert last == ".venv -m tools.hour_tables hour/sb3_ppo-pong-seed1.csv"
+    ran = [
+        "jaxrl breakout --steps 25000000",
+        "sb3_a2c pong",
+        "sample_factory qbert --steps 1500000",
+    ]
+    for folder, arguments in zip((".venv", "hour/sb3", "hour/sf"), ran, strict=True):
+        assert f"{folder} docs/examples/hour.py {arguments}" in hours
+    made = {tuple(line.split()[2:4]) for line in hours}
+    every = {(library, game) for library in hour_tables.LIBRARIES for game in hour_tables.GAMES}
+    assert made == every - {("sb3_ppo", "pong")}
+    assert len(hours) == 15

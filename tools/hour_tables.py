@@ -1,0 +1,145 @@
+"""The tables and the picture of docs/results/hour.md: `python -m tools.hour_tables [CURVE...]`.
+
+Copies the curves, LIBRARY-GAME-seedSEED.csv of docs/examples/hour.py, to docs/results/hour, and
+writes the page's tables and its picture from all that are there.
+"""
+
+import csv
+import shutil
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxrl.analysis.drawing import legend_below, line_style, new_figure, save
+from jaxrl.atari.scores import human_normalized
+from jaxrl.cli.outcome import print_error
+from jaxrl.errors import UserError
+from jaxrl.runs.files import replace_text
+from tools.pages import marked_section, title
+
+PAGE, CURVES = Path("docs/results/hour.md"), Path("docs/results/hour")
+PICTURE = Path("docs/images/hour.png")
+MINUTES = 60.0
+GAMES = ("breakout", "name_this_game", "pong", "qbert")
+OURS = "jaxrl"
+LIBRARIES = {
+    OURS: "jaxrl, `vtrace_fast`",
+    "sb3_ppo": "Stable-Baselines3, PPO",
+    "sb3_a2c": "Stable-Baselines3, A2C",
+    "sample_factory": "Sample Factory, APPO",
+}
+
+
+class Curve(NamedTuple):
+    """The mean score of the last hundred games, by minutes since the start."""
+
+    library: str
+    game: str
+    minutes: list[float]
+    steps: list[int]  # agent steps so far
+    scores: list[float]
+
+
+def read(path: Path) -> Curve:
+    """Reads the curve LIBRARY-GAME-seedSEED.csv."""
+    library, game, _ = path.stem.split("-")
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    minutes, steps, scores = ([row[key] for row in rows] for key in ("minutes", "steps", "score"))
+    return Curve(library, game, [*map(float, minutes)], [*map(int, steps)], [*map(float, scores)])
+
+
+def by_library(curves: Sequence[Curve]) -> dict[str, dict[str, Curve]]:
+    """Returns the curves of each library that has any, by game."""
+    found = {library: [x for x in curves if x.library == library] for library in LIBRARIES}
+    return {library: {curve.game: curve for curve in of} for library, of in found.items() if of}
+
+
+def scores(curves: Sequence[Curve]) -> str:
+    """Returns the table of the scores after an hour."""
+    head = ["", "agent steps", *map(title, GAMES), "median"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for library, of in by_library(curves).items():
+        steps = sorted(curve.steps[-1] for curve in of.values())
+        span = " to ".join(f"{count:,}" for count in sorted({steps[0], steps[-1]}))
+        normalized = {game: human_normalized(game, curve.scores[-1]) for game, curve in of.items()}
+        cells = [
+            f"**{of[game].scores[-1]:,.1f}** ({normalized[game]:.2f})" if game in of else ""
+            for game in GAMES
+        ]
+        whole = len(of) == len(GAMES)
+        median = f"**{statistics.median(normalized.values()):.2f}**" if whole else ""
+        lines.append(f"| {' | '.join([LIBRARIES[library], span, *cells, median])} |")
+    return "\n".join(lines) + "\n"
+
+
+def passed(curves: Sequence[Curve]) -> str:
+    """Returns the table of the minutes until our score is above another library's of an hour."""
+    libraries = by_library(curves)
+    lines = [f"|  | {' | '.join(map(title, GAMES))} |", "|---" * (len(GAMES) + 1) + "|"]
+    for library, of in libraries.items():
+        if library == OURS:
+            continue
+        cells = []
+        for game in GAMES:
+            ours = libraries.get(OURS, {}).get(game)
+            cells.append(_minutes(ours, of[game].scores[-1]) if ours and game in of else "")
+        lines.append(f"| {LIBRARIES[library]} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _minutes(curve: Curve, score: float) -> str:
+    """Returns the minutes until a curve is above a score, from then on to its end, or "never"."""
+    above = ""
+    for minute, own in zip(curve.minutes, curve.scores, strict=True):
+        if own <= score:
+            above = ""
+        elif not above:
+            above = f"{minute:g}"
+    return above or "never"
+
+
+def draw(curves: Sequence[Curve], target: Path) -> None:
+    """Draws the curves of each game, one panel for a game."""
+    figure = new_figure(10, 6)
+    panels: Any = figure.subplots(2, 2, sharex=True)
+    found, lines = by_library(curves), {}
+    for game, axes in zip(GAMES, panels.flat, strict=True):
+        for place, (library, name) in enumerate(LIBRARIES.items()):
+            if curve := found.get(library, {}).get(game):
+                [line] = axes.plot(curve.minutes, curve.scores, **line_style(place))
+                lines[name.replace("`", "")] = line
+        axes.set_title(title(game))
+        axes.set_xlim(0, MINUTES)
+        axes.grid(alpha=0.3)
+    for axes in panels[1]:
+        axes.set_xlabel("minutes of one core")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("mean score, last 100 games")
+    legend_below(figure, lines)
+    save(figure, target)
+
+
+def written(page: str, curves: Sequence[Curve]) -> str:
+    """Returns the page with its tables from the curves."""
+    return marked_section(marked_section(page, "scores", scores(curves)), "passed", passed(curves))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Takes the curves in, and writes the page and its picture; returns the exit status."""
+    try:
+        for path in map(Path, arguments):
+            shutil.copy(path, CURVES)
+        curves = [read(path) for path in sorted(CURVES.glob("*.csv"))]
+        replace_text(PAGE, written(PAGE.read_text(encoding="utf-8"), curves))
+        draw(curves, PICTURE)
+    except UserError as error:
+        return print_error(error)
+    print(PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
