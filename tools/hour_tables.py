@@ -1,11 +1,10 @@
-"""The tables and the picture of docs/results/hour.md: `python -m tools.hour_tables [CURVE...]`.
+"""The tables and the picture of an hour: `python -m tools.hour_tables CURVE...`.
 
-Copies the curves, LIBRARY-GAME-seedSEED.csv of docs/examples/hour.py, to docs/results/hour, and
-writes the page's tables and its picture from all that are there.
+Prints the scores of curves, LIBRARY-GAME-seedSEED.csv of docs/examples/hour.py, and draws them into
+hour.png beside the first.
 """
 
 import csv
-import shutil
 import statistics
 import sys
 from collections.abc import Sequence
@@ -16,11 +15,8 @@ from jaxrl.analysis.drawing import legend_below, line_style, new_figure, save
 from jaxrl.atari.scores import human_normalized
 from jaxrl.cli.outcome import print_error
 from jaxrl.errors import UserError
-from jaxrl.runs.files import replace_text
-from tools.pages import marked_section, title
+from tools.pages import title
 
-PAGE, CURVES = Path("docs/results/hour.md"), Path("docs/results/hour")
-PICTURE = Path("docs/images/hour.png")
 MINUTES = 60.0
 GAMES = ("breakout", "name_this_game", "pong", "qbert")
 OURS = "jaxrl"
@@ -122,22 +118,17 @@ def draw(curves: Sequence[Curve], target: Path) -> None:
     save(figure, target)
 
 
-def written(page: str, curves: Sequence[Curve]) -> str:
-    """Returns the page with its tables from the curves."""
-    return marked_section(marked_section(page, "scores", scores(curves)), "passed", passed(curves))
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Takes the curves in, and writes the page and its picture; returns the exit status."""
-    try:
-        for path in map(Path, arguments):
-            shutil.copy(path, CURVES)
-        curves = [read(path) for path in sorted(CURVES.glob("*.csv"))]
-        replace_text(PAGE, written(PAGE.read_text(encoding="utf-8"), curves))
-        draw(curves, PICTURE)
-    except UserError as error:
-        return print_error(error)
-    print(PAGE)
+    """Prints the tables and draws the picture of the curves; returns the exit status."""
+    if not arguments:
+        return print_error(UserError("no curve is named: docs/examples/hour.py makes them"))
+    curves = [read(Path(path)) for path in sorted(arguments)]
+    print(scores(curves))
+    print("Minutes until jaxrl stays above their last scores:\n")
+    print(passed(curves))
+    target = Path(arguments[0]).with_name("hour.png")
+    draw(curves, target)
+    print(target)
     return 0
 
 

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxrl.runs import layout
+from jaxrl.runs import metrics
 from jaxrl.runs.files import replace_text
 from tools import atari5_tables
 from tools.pages import marked_section, title
@@ -59,16 +59,13 @@ def hidden_norm(runs: Path) -> str:
         f"|---|{'---|' * len(MILLIONS)}---|",
     ]
     for recipe, name in NORMS.items():
-        text = (runs / name / layout.METRICS).read_text(encoding="utf-8")
-        rows = [json.loads(line) for line in text.splitlines()]
-        last = rows[-1]["step"]
+        rows, run = metrics.read(runs / name), read(runs / name)
         returns = [
-            next(row["return_mean"] for row in rows if row["step"] >= min(million * 10**6, last))
-            for million in MILLIONS
+            next(row["return_mean"] for row in rows if row["step"] >= min(x * 10**6, run.steps))
+            for x in MILLIONS
         ]
-        mean = json.loads((runs / name / layout.EVALUATION).read_text(encoding="utf-8"))["mean"]
         cells = " | ".join(f"{value:.1f}" for value in returns)
-        lines.append(f"| {recipe} | {cells} | **{mean:.1f}** |")
+        lines.append(f"| {recipe} | {cells} | **{run.scores['noop']:.1f}** |")
     return "\n".join(lines) + "\n"
 
 

@@ -9,8 +9,8 @@ It writes the mean score of the last hundred games at each half minute to
 hour/LIBRARY-GAME-seedSEED.csv: minutes since the start, agent steps (of the others those of
 finished games), mean score. `--steps` is where training by jaxrl and by Sample Factory ends, and
 their learning rate with it: those that the machine makes in an hour. On one core, as with
-`taskset -c 0`, Stable-Baselines3 has no processes for its games. hour.sh runs all hours of
-docs/results/hour.md.
+`taskset -c 0`, Stable-Baselines3 has no processes for its games. hour.sh runs every library on four
+games.
 
 What the others need does not fit into one environment with jaxrl, nor with each other:
 

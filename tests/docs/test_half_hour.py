@@ -1,6 +1,7 @@
 """The table of docs/results/half_hour.md is that of the recorded runs, which had its settings."""
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config.toml import load
+from jaxrl.runs import metrics
 from tools import record_runs, recorded_scores, score_tables
 from tools.pages import marked_section
 from tools.recorded_scores import Run
@@ -15,6 +17,7 @@ from tools.recorded_scores import Run
 ROOT = Path(__file__).parents[2]
 RUNS = sorted((ROOT / "docs/results/runs/half_hour").iterdir())
 PAGE = (ROOT / "docs/results/half_hour.md").read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
 
 
 def test_the_page_shows_the_recorded_runs():
@@ -49,7 +52,6 @@ def test_what_the_page_says_of_name_this_game_is_recorded():
         return f"{min(values):{form}} to {max(values):{form}}"
 
     [before] = [line["return_mean"] for line in lines[0] if line["step"] == 1_890_000]
-    text = " ".join(PAGE.split())
     for said in (
         f"{spread('return_mean', ',.0f')} from step {late[0]['step']:,} to the end",
         f"(`network/dormant` is {spread('network/dormant', '.2f')})",
@@ -60,7 +62,51 @@ def test_what_the_page_says_of_name_this_game_is_recorded():
         f"rises to {late[-1]['reward/density']:.3f}",
         f"{before:,.0f} after 1,890,000",
     ):
-        assert said in text, said
+        assert said in TEXT, said
+
+
+def test_the_recipes_that_the_page_names_have_the_highest_medians():
+    runs = [recorded_scores.read(run_dir) for run_dir in RUNS]
+
+    def median(recipe, measure):
+        return statistics.median(run.normalized(measure) for run in runs if run.recipe == recipe)
+
+    recipes = set(score_tables.RECIPES) - {"vtrace_cpu"}
+    (first, next_one), (best, next_noop) = (
+        sorted(recipes, key=lambda recipe: -median(recipe, measure))[:2]
+        for measure in ("training", "noop")
+    )
+    assert best == first
+    assert (
+        f"**`{first}` has the highest median**, {median(first, 'training'):.2f} by the scores of "
+        f"training and {median(first, 'noop'):.2f} by the noop games; next are `{next_one}` by the "
+        f"first, {median(next_one, 'training'):.2f}, and `{next_noop}` by the second, "
+        f"{median(next_noop, 'noop'):.2f}."
+    ) in TEXT
+    assert f"by the noop games its median is {median('pqn_gamma', 'noop'):.2f}." in TEXT
+
+
+def test_what_the_page_says_of_runs_that_stall_is_recorded():
+    lines = {run_dir.name: metrics.read(run_dir) for run_dir in RUNS}
+    minutes = [of[-1]["seconds"] / 60 for of in lines.values()]
+    found = json.loads((RUNS[0].parent / "pqn_gamma-phoenix-seed1/evaluation.json").read_text())
+    waiting = lines["pqn_gamma-phoenix-seed1"][-1]
+    rainbow = {game: lines[f"rainbow_fast-{game}-seed1"] for game in score_tables.GAMES[1:]}
+    dormant = [of[-1]["network/dormant"] for of in rainbow.values()]
+    [early] = [line for line in rainbow["qbert"] if line["step"] == 119_808]
+    scored = [line for line in rainbow["name_this_game"] if line["return_mean"] is not None]
+    highest = max(scored, key=lambda line: line["return_mean"])
+    for said in (
+        f"took {min(minutes):.0f} to {max(minutes):.0f} minutes",
+        f"plays {found['lengths'].count(27_000)} of its {found['episodes']} noop games until the",
+        f"none scores more than {max(found['scores']):,.0f}. The {waiting['return_mean']:,.1f} of",
+        f"games that ended, {waiting['length_mean']:,.0f} steps long",
+        "is {:.2f} on Name This Game, {:.2f} on Phoenix and {:.2f} on Q*bert".format(*dormant),
+        f"where it is {early['network/dormant']:.2f} after 119,808 steps",
+        f"falls from {highest['return_mean']:,.0f} at step {highest['step']:,} to "
+        f"{scored[-1]['return_mean']:,.0f}.",
+    ):
+        assert said in TEXT, said
 
 
 def test_the_two_runs_of_v_trace_differ_in_the_hidden_norm_alone():

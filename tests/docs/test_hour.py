@@ -1,9 +1,10 @@
 """The tables of an hour are made of the curves that the example writes."""
 
+import os
 import shutil
 import subprocess
-import sys
 
+import matplotlib.image
 import pytest
 
 from tests.docs.test_examples import EXAMPLES, load
@@ -71,15 +72,16 @@ def test_the_picture_has_a_panel_for_each_game(tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="taskset and xargs of Linux")
-def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(tmp_path):
+def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(
+    tmp_path, monkeypatch
+):
     (tmp_path / "docs/examples").mkdir(parents=True)
     shutil.copy(EXAMPLES / "hour.sh", tmp_path / "docs/examples")
+    leave(tmp_path / "bin/taskset", 'core=$2\nshift 2\necho "$core" "$@" >> cores\nexec "$@"')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     for folder in (".venv", "hour/sb3", "hour/sf"):
-        python = tmp_path / folder / "bin/python"
-        python.parent.mkdir(parents=True)
-        python.write_text(f'#!/bin/sh\necho {folder} "$@" >> calls\n')
-        python.chmod(0o755)
+        leave(tmp_path / folder / "bin/python", f'echo {folder} "$@" >> calls')
+        (tmp_path / folder / "installed").touch()
     (tmp_path / "hour/sb3_ppo-pong-seed1.csv").touch()
     subprocess.run([tmp_path / "docs/examples/hour.sh"], check=True)
     *hours, last = (tmp_path / "calls").read_text().splitlines()
@@ -87,7 +89,7 @@ def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(t
     ran = [
         "jaxrl breakout --steps 25000000",
         "sb3_a2c pong",
-        "sample_factory qbert --steps 1500000",
+        "sample_factory qbert --steps 850000",
     ]
     for folder, arguments in zip((".venv", "hour/sb3", "hour/sf"), ran, strict=True):
         assert f"{folder} docs/examples/hour.py {arguments}" in hours
@@ -95,3 +97,34 @@ def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(t
     every = {(library, game) for library in hour_tables.LIBRARIES for game in hour_tables.GAMES}
     assert made == every - {("sb3_ppo", "pong")}
     assert len(hours) == 15
+    cores = [line.split() for line in (tmp_path / "cores").read_text().splitlines()]
+    assert {(core, words[2]) for core, *words in cores} == {
+        *(("0", "jaxrl"), ("0", "sb3_a2c")),
+        *(("1", "sb3_ppo"), ("1", "sample_factory")),
+    }
+    leave(tmp_path / "hour/sf/bin/python", "exit 1")
+    (tmp_path / "calls").unlink()
+    ended = subprocess.run([tmp_path / "docs/examples/hour.sh"], check=False, capture_output=True)
+    assert ended.returncode == 1
+    assert b"no curve, see hour/sample_factory-breakout.log" in ended.stderr
+    assert len((tmp_path / "calls").read_text().splitlines()) == 12  # the others, and the tables
+
+
+def leave(path, lines):
+    """Writes a shell script that can be called."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+
+
+def test_curves_are_printed_as_tables_and_drawn_beside_them(tmp_path, capsys):
+    assert hour_tables.main([]) == 2
+    assert "no curve is named" in capsys.readouterr().err
+    for library, score in (("sb3_ppo", -20.7), ("jaxrl", 14.6)):
+        path = tmp_path / f"{library}-pong-seed1.csv"
+        path.write_text(f"{','.join(FIELDS)}\n60.0,1000,{score}\n")
+    assert hour_tables.main([str(path) for path in tmp_path.glob("*.csv")]) == 0
+    printed = capsys.readouterr().out
+    assert "| jaxrl, `vtrace_fast` | 1,000 |  |  | **14.6** (1.00) |" in printed
+    assert "| Stable-Baselines3, PPO |  |  | 60 |  |" in printed
+    assert matplotlib.image.imread(tmp_path / "hour.png").shape[2] >= 3
