@@ -160,6 +160,12 @@ sequences-of-other-states: replay/test_sequences.py
 sequences-drawn-unfinished: replay/test_sequences.py
     (start + form.steps <= steps) => (start + form.steps <= steps + 2)
 # replay/prioritized.py
+priorities-of-zero-stay:
+    replay/test_prioritized.py::test_a_transition_without_an_error_can_be_drawn_again
+    LARGEST) + SMALLEST) ** exponent => LARGEST)) ** exponent
+priorities-of-rows-by-the-blocks-number:
+    replay/test_prioritized.py::test_rows_below_the_precision_of_the_sum_are_drawn_alike
+    of_rows * within[:, -1]) => of_blocks * within[:, -1])
 priorities-weigh-the-wrong-way: replay/test_prioritized.py::test_hand_worked_weights
     ** -exponent => ** exponent
 priorities-draw-resets:

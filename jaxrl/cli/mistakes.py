@@ -77,6 +77,8 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
 
 def _remedy(unknown: str, options: Sequence[str]) -> str:
     """Returns the algorithms that have an option, what to set instead, or a similar option."""
+    if "." in unknown and unknown.startswith("--no-"):
+        unknown = "--" + unknown.removeprefix("--no-").replace(".", ".no-", 1)
     section, _, key = ("--" + unknown.removeprefix("--").replace("_", "-")).rpartition(".")
     name = key.removeprefix("--").replace("-", "_")
     alias = ALIASES.get(name)

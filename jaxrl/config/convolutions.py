@@ -56,7 +56,8 @@ HADAMAX = {
     # Kooi 2025, appendix B: the kernels and strides of Nature's; the stride is that of the pooling.
     "hadamax": Hadamax((Block(32, 8, 4, 4), Block(64, 4, 2, 2), Block(64, 3, 3, 1)), "SAME"),
     # The same of Gamma's, which leaves its 7 x 7 x 64 numbers of 84 x 84 pixels, as
-    # tahashieenavaz/aftab has it; its GELU is exact, ours that of tanh.
+    # tahashieenavaz/aftab has it. There convolutions have no biases, GELU is exact where ours is
+    # that of tanh, and the layer above them is rectified.
     "gamma_hadamax": Hadamax(
         (
             *(Block(32, 3, 2, 2), Block(48, 3, 2, 2), Block(64, 3, 3, 1)),

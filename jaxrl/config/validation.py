@@ -116,13 +116,12 @@ def _check_engine(config: Config) -> None:
 
 def _check_frames(config: Config) -> None:
     network, env = config.network, config.env
-    for name, plain in (("width", 1), ("spectral_norm", False), ("max_pool", 0)):
-        value = getattr(network, name)
-        if network.torso != "impala" and value != plain:
-            raise UserError(
-                f"network.{name} = {shown(value)}: only impala has it; drop it, or take "
-                "network.torso = 'impala'"
-            )
+    plain = {"width": 1, "spectral_norm": False, "max_pool": 0}
+    given = [name for name in plain if getattr(network, name) != plain[name]]
+    if network.torso != "impala" and given:
+        values = listed([f"network.{name} = {shown(getattr(network, name))}" for name in given])
+        others = ", ".join(f"network.{name} = {shown(plain[name])}" for name in given)
+        raise UserError(f"{values}: only with network.torso = 'impala', else {others}")
     if network.torso not in TORSOS.builtin:
         extensions.torso(network.torso)  # who asks for a broken one gets its error
         return
@@ -132,9 +131,11 @@ def _check_frames(config: Config) -> None:
             raise UserError("network.first_stride and network.extra_layers: impala has none")
         return
     if network.first_stride != 4 and network.torso not in HAS_FIRST_STRIDE:
-        raise UserError(f"network.first_stride: {network.torso} has strides of its own; drop it")
+        raise UserError(
+            f"network.first_stride: {network.torso} has strides of its own; leave it at 4"
+        )
     if network.extra_layers and network.torso in HADAMAX:
-        raise UserError(f"network.extra_layers: {network.torso} has none; drop it")
+        raise UserError(f"network.extra_layers: {network.torso} has none; leave it at 0")
     for name in ("frame_height", "frame_width"):
         if pixels_left(network, getattr(env, name)) < 1:
             fewer = "" if network.torso in HADAMAX else ", or fewer of network.extra_layers"
@@ -158,7 +159,7 @@ def _check_pooling(config: Config) -> None:
 def _check_network(config: Config) -> None:
     network, algorithm = config.network, config.algorithm
     if network.dueling and not config.agent.has_action_values:
-        raise UserError(f"network.dueling = true: {algorithm} has no action values; drop it")
+        raise UserError(f"network.dueling = true: {algorithm} has no action values; take false")
     if network.remembers and not config.agent.can_remember:
         raise UserError(
             f"network.core = '{network.core}': {algorithm} learns from single steps; only "
@@ -228,7 +229,7 @@ def _check_optimizer(config: Config) -> None:
     optimizer, algorithm = config.optimizer, config.algorithm
     if optimizer.lr_scaling != "none" and not config.agent.batch_grows_with_envs:
         raise UserError(
-            f"optimizer.lr_scaling: {algorithm}'s batches do not grow with num_envs; drop it"
+            f"optimizer.lr_scaling: {algorithm}'s batches do not grow with num_envs; take none"
         )
     if optimizer.name != "rmsprop" and max(optimizer.decay, optimizer.decay_mean) >= 1:
         raise UserError(

@@ -275,10 +275,10 @@ class SoftQLearningConfig(QLearningConfig):
         if self.munchausen_network == "online" and not self.munchausen:
             raise UserError(
                 "agent.munchausen_network = 'online': nothing is added to the reward: take "
-                "agent.munchausen_scale = 0.9, or drop it"
+                "agent.munchausen_scale = 0.9, or target"
             )
         if self.munchausen and self.double_q:
             raise UserError(
-                "agent.double_q = true: Munchausen targets have no best action: drop it, or "
-                "agent.munchausen_scale"
+                "agent.double_q = true: Munchausen targets have no best action: take false, or "
+                "agent.munchausen_scale = 0"
             )

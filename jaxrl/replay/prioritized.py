@@ -73,8 +73,9 @@ def draw_rows(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Draws rows in proportion to f32[E, blocks, rows]: environments, rows, probabilities; [B].
 
-    The b-th is drawn from the b-th part of the sum of priorities, which is less noisy than
-    independent draws.
+    The b-th block is drawn from the b-th part of the sum of priorities, which is less noisy than
+    independent draws. The row within it has a number of its own: float32 would leave a row of a
+    million some sixteen points of the sum, or fewer.
     """
     num_envs, num_blocks, length = power.shape
     blocks = power.reshape(num_envs * num_blocks, length)
@@ -82,12 +83,10 @@ def draw_rows(
     ends = jnp.cumsum(sums)
     total = ends[-1]
     keys = batches.keys_per_index(key, batch_size)
-    part = jnp.arange(batch_size) + jax.vmap(jax.random.uniform)(keys)
-    point = part * (total / batch_size)
-    block = _find(sums, ends, point)
+    of_blocks, of_rows = jax.vmap(lambda key: jax.random.uniform(key, (2,)))(keys).T
+    block = _find(sums, ends, (jnp.arange(batch_size) + of_blocks) * (total / batch_size))
     within = jnp.cumsum(blocks[block], axis=1)
-    rest = point - jnp.where(block > 0, ends[block - 1], 0.0)
-    place = jax.vmap(_find)(blocks[block], within, rest)
+    place = jax.vmap(_find)(blocks[block], within, of_rows * within[:, -1])
     probability = blocks[block, place] / jnp.maximum(total, 1e-30)
     return block // num_blocks, block % num_blocks * length + place, probability
 

@@ -98,20 +98,25 @@ def test_priorities_are_the_newest_errors():
 
 @pytest.mark.slow
 def test_rows_count_by_their_importance(monkeypatch):
-    """One update whose errors and weights are known: the gradient is that of the weighted rows."""
+    """One update whose errors and weights are known: the loss is that of the weighted rows."""
     seen = []
 
     def importance(probability, exponent):
         seen.append(exponent)
-        return jnp.where(jnp.arange(len(probability)) == 3, 1.0, 0.0)
+        return jnp.where(jnp.arange(len(probability)) == 3, 0.7, 0.0)
+
+    def update(memory, place, error, exponent):
+        return memory.priorities._replace(largest=error[3:4])
 
     monkeypatch.setattr(prioritized, "importance", importance)
+    monkeypatch.setattr(prioritized, "update", update)
     one, metrics = updated("dqn", 2, priority_exponent=0.5, training_intensity=2.0)
     assert len(seen) == 1
-    # Of 32 rows one counts: the loss is at most Huber's of the largest error, over 32.
-    error = np.asarray(one.memory.priorities.power).max() ** 2
+    error = abs(float(one.memory.priorities.largest[0, 0]))
+    huber = 0.5 * error**2 if error < 1 else error - 0.5
     loss = metrics["loss/huber"]
-    assert 0 < float(loss.total[0] / loss.number[0]) <= max(0.5 * error**2, error) / 32 * 1.01
+    assert huber > 0
+    np.testing.assert_allclose(float(loss.total[0] / loss.number[0]), 0.7 * huber / 32, rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_trials_are_whole_tables(name):
 
 def test_pages_name_trials_that_are_there():
     pages = [path.read_text(encoding="utf-8") for path in RESULTS.glob("*.md")]
-    named = set(re.findall(r"`((?:vtrace|ppo|c51|a2c|emulator)-[\w-]+)`", "".join(pages)))
+    named = set(re.findall(r"`((?:vtrace|ppo|pqn|c51|a2c|emulator)-[\w-]+)`", "".join(pages)))
     assert named
     assert named - set(TRIALS) == set()
 

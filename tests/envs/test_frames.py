@@ -135,13 +135,26 @@ def test_networks_follow(network, shape, units):
         ({}, {"torso": "impala", "extra_layers": 1}, "impala has none"),
         ({}, {"torso": "impala", "max_pool": 7}, "6 pixels are left of env.frame_height = 44"),
         ({"env": {"frame_width": 36}}, {"torso": "impala", "max_pool": 6}, "take 5 or fewer"),
-        ({}, {"torso": "nature", "width": 2}, "network.width = 2: only impala has it"),
-        ({}, {"torso": "nips", "spectral_norm": True}, "spectral_norm = true: only impala"),
-        ({}, {"torso": "gamma", "max_pool": 6}, "max_pool = 6: only impala has it"),
-        ({}, {"torso": "gamma", "first_stride": 2}, "gamma has strides of its own; drop it"),
+        ({}, {"torso": "nature", "width": 2}, "network.width = 2: only with"),
+        ({}, {"torso": "nips", "spectral_norm": True}, "spectral_norm = true: only with"),
+        (
+            {},
+            {"torso": "gamma", "max_pool": 6, "spectral_norm": True},
+            "network.spectral_norm = true and network.max_pool = 6: only with network.torso = "
+            "'impala', else network.spectral_norm = false, network.max_pool = 0$",
+        ),
+        ({}, {"torso": "gamma", "first_stride": 2}, "gamma has strides of its own; leave it at 4"),
         ({"env": {"frame_height": 24}}, {"torso": "gamma"}, "nothing is left of it after"),
-        ({}, {"torso": "hadamax", "first_stride": 2}, "hadamax has strides of its own; drop it"),
-        ({}, {"torso": "gamma_hadamax", "extra_layers": 1}, "gamma_hadamax has none; drop it"),
+        (
+            {},
+            {"torso": "hadamax", "first_stride": 2},
+            "hadamax has strides of its own; leave it at 4",
+        ),
+        (
+            {},
+            {"torso": "gamma_hadamax", "extra_layers": 1},
+            "gamma_hadamax has none; leave it at 0",
+        ),
         (
             {"env": {"frame_height": 28}},
             {"torso": "gamma_hadamax"},

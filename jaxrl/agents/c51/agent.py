@@ -18,7 +18,7 @@ from jaxrl.agents import q_learning
 from jaxrl.agents.c51.settings import C51Config
 from jaxrl.agents.learner import value_learner
 from jaxrl.config.plan import Plan
-from jaxrl.ops import distributions
+from jaxrl.ops import distributions, histograms
 from jaxrl.types import Agent, EnvSpec
 
 
@@ -52,7 +52,7 @@ def method(support: jax.Array) -> q_learning.Method:
     """Returns C51's method on a support f32[N]."""
     return q_learning.Method(
         support=support,
-        values=lambda logits: jax.nn.softmax(logits) @ support,
+        values=partial(histograms.mean, support=support),
         distributions=jax.nn.softmax,
         target=partial(target, support=support),
         error=error,
