@@ -1,6 +1,7 @@
 """The tables of docs/results/atari5.md are those of the recorded runs, which had its settings."""
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,17 @@ from jaxrl.atari.scores import published_scores
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config.toml import load
+from jaxrl.runs import metrics
 from tools import atari5_tables, recorded_scores
 from tools.atari5_tables import table
+from tools.pages import title
 from tools.recorded_scores import Run
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/results/runs/atari5"
 RUNS = sorted(FOLDER.iterdir())
 PAGE = (ROOT / atari5_tables.PAGE).read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
 EVALUATIONS = sorted(
     path for name in ("evaluation.json", "evaluations/*.json") for path in FOLDER.parent.rglob(name)
 )
@@ -46,6 +50,51 @@ def test_a_run_had_the_settings_that_the_page_names(run_dir):
     shown = command.replace("GAME", config.game).replace("SEED", str(config.seed)).split()
     own = {"run_dir": config.run_dir}  # that of a sweep
     assert parse(Train, "train", shown[2:]).settings.with_time_limit().replaced(**own) == config
+
+
+def test_what_the_page_says_of_v_trace_is_recorded():
+    def median(recipe, games):
+        runs = [recorded_scores.read(x) for x in RUNS if x.name.startswith(f"{recipe}-")]
+        return statistics.median(run.normalized("training") for run in runs if run.game in games)
+
+    games = set(atari5_tables.GAMES)
+    medians = [
+        median(recipe, some)
+        for some in (games, games - {"phoenix"})
+        for recipe in ("vtrace_fast", "vtrace_cpu")
+    ]
+    runs = {game: FOLDER / f"vtrace_fast-{game}-seed1" for game in games}
+    lines = {game: metrics.read(run_dir) for game, run_dir in runs.items()}
+    minutes = [of[-1]["wall_seconds"] / 60 for of in lines.values()]
+    rises = {}
+    for game, of in lines.items():
+        [late] = [line["return_mean"] for line in of if line["step"] == 8_000_000]
+        assert late < of[-1]["return_mean"]
+        form = ".1f" if game == "double_dunk" else ",.0f"
+        rises[game] = f"from {late:{form}} to {of[-1]['return_mean']:{form}} on {title(game)}"
+    stalled = lines["name_this_game"]
+    highest = max(stalled, key=lambda line: line["return_mean"] or 0)
+    [late] = [line["return_mean"] for line in stalled if line["step"] == 8_000_000]
+    rises["name_this_game"] = (
+        f"with {late:,.0f} and {stalled[-1]['return_mean']:,.0f}, after "
+        f"{highest['return_mean']:,.0f} at step {highest['step']:,}."
+    )
+    phoenix = json.loads((runs["phoenix"] / "evaluations/noop.json").read_text())
+    longer = {
+        game: recorded_scores.read(FOLDER.parent / f"half_hour/vtrace_fast-{game}-seed1")
+        for game in ("name_this_game", "phoenix", "qbert")
+    }
+    later = [f"{run.scores['training']:,.0f} on {title(game)}" for game, run in longer.items()]
+    for said in (
+        "returns is {:.2f}, that of `vtrace_cpu` {:.2f}, one seed each. Over the four games of "
+        "Schulman's table they are {:.2f} and {:.2f},".format(*medians),
+        f"takes {min(minutes):.0f} to {max(minutes):.0f} minutes of one core",
+        f"with {phoenix['mean']:,.0f} points its 30 games last {max(phoenix['lengths']):,} steps",
+        f"After [27,000,000 steps](half_hour.md) it has {', '.join(later[:2])} and {later[2]}.",
+        f"its entropy falls to {lines['name_this_game'][-1]['policy/entropy']:.2f},",
+        *rises.values(),
+    ):
+        assert said in TEXT, said
 
 
 @pytest.mark.parametrize("path", EVALUATIONS, ids=lambda path: path.parts[-2])
