@@ -38,17 +38,18 @@ FROM_STEP = {"breakout": 950}  # where a film begins; others after 20 seconds
 MOST_BYTES = 1_500_000  # of a policy
 
 
-def recorded(name: str) -> Path:
-    """Returns the recorded run of a name. Raises `UserError` without it."""
+def recorded(name: str, started: str) -> Path:
+    """Returns the recorded run of a name that started then. Raises `UserError` without it."""
     for group in sorted(RUNS.iterdir()):
-        if (group / name).is_dir():
-            return group / name
+        file = group / name / layout.PROVENANCE
+        if file.is_file() and read_object(file)["started"] == started:
+            return file.parent
     raise UserError(f"'{name}' is not in {RUNS}: python -m tools.record_runs GROUP RUN")
 
 
 def package(run_dir: Path) -> str:
     """Writes a run's policy and card into the package; returns its name, which is the game's."""
-    evidence = recorded(run_dir.name)
+    evidence = recorded(run_dir.name, read_object(run_dir / layout.PROVENANCE)["started"])
     name = load_config(run_dir).game
     target, card = PACKAGE / f"{name}{SUFFIX}", PACKAGE / f"{name}.md"
     with tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,8 @@ def test_a_policy_comes_from_a_recorded_run_and_is_small(name, monkeypatch):
     run_dir = run_dir_of(Path(name))
     provenance = read_object(run_dir / layout.PROVENANCE)
     words = provenance["command"].split()
-    run = gallery.recorded(Path(words[words.index("--run-dir") + 1]).name)
+    name = Path(words[words.index("--run-dir") + 1]).name
+    run = gallery.recorded(name, provenance["started"])
     assert read_object(run / layout.PROVENANCE) == provenance
     last = json.loads((run / layout.METRICS).read_text("utf-8").splitlines()[-1])
     results = evaluation_record.read_all(run_dir)
