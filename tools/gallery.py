@@ -44,7 +44,9 @@ def recorded(name: str, started: str) -> Path:
         file = group / name / layout.PROVENANCE
         if file.is_file() and read_object(file)["started"] == started:
             return file.parent
-    raise UserError(f"'{name}' is not in {RUNS}: python -m tools.record_runs GROUP RUN")
+    raise UserError(
+        f"'{name}' of {started} is not in {RUNS}: python -m tools.record_runs GROUP RUN"
+    )
 
 
 def package(run_dir: Path) -> str:

@@ -77,12 +77,13 @@ def _unknown(tokens: Sequence[str], options: Sequence[str]) -> str:
 
 def _remedy(unknown: str, options: Sequence[str]) -> str:
     """Returns the algorithms that have an option, what to set instead, or a similar option."""
-    if "." in unknown and unknown.startswith("--no-"):
-        unknown = "--" + unknown.removeprefix("--no-").replace(".", ".no-", 1)
-    section, _, key = ("--" + unknown.removeprefix("--").replace("_", "-")).rpartition(".")
+    option = "--" + unknown.removeprefix("--").replace("_", "-")
+    if "." in option and option.startswith("--no-"):
+        option = "--" + option.removeprefix("--no-").replace(".", ".no-", 1)
+    section, _, key = option.rpartition(".")
     name = key.removeprefix("--").replace("-", "_")
     alias = ALIASES.get(name)
-    if section == "--agent" and not alias and (owners := algorithms_with(name)):
+    if section == "--agent" and not alias and (owners := algorithms_with(name.removeprefix("no_"))):
         return f": it belongs to {listed(owners)}"
     setting = (alias or name).replace("_", "-")
     moved = "--" + MOVED.get(alias or name, "").replace("_", "-")

@@ -128,7 +128,10 @@ def _check_frames(config: Config) -> None:
     if network.torso == "impala":
         _check_pooling(config)
         if network.first_stride != 4 or network.extra_layers:
-            raise UserError("network.first_stride and network.extra_layers: impala has none")
+            raise UserError(
+                "network.first_stride and network.extra_layers: impala has none; leave them at 4 "
+                "and 0"
+            )
         return
     if network.first_stride != 4 and network.torso not in HAS_FIRST_STRIDE:
         raise UserError(
@@ -229,7 +232,7 @@ def _check_optimizer(config: Config) -> None:
     optimizer, algorithm = config.optimizer, config.algorithm
     if optimizer.lr_scaling != "none" and not config.agent.batch_grows_with_envs:
         raise UserError(
-            f"optimizer.lr_scaling: {algorithm}'s batches do not grow with num_envs; take none"
+            f"optimizer.lr_scaling: {algorithm}'s batches do not grow with num_envs; take 'none'"
         )
     if optimizer.name != "rmsprop" and max(optimizer.decay, optimizer.decay_mean) >= 1:
         raise UserError(

@@ -275,7 +275,7 @@ class SoftQLearningConfig(QLearningConfig):
         if self.munchausen_network == "online" and not self.munchausen:
             raise UserError(
                 "agent.munchausen_network = 'online': nothing is added to the reward: take "
-                "agent.munchausen_scale = 0.9, or target"
+                "agent.munchausen_scale = 0.9, or 'target'"
             )
         if self.munchausen and self.double_q:
             raise UserError(

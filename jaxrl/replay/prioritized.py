@@ -74,8 +74,8 @@ def draw_rows(
     """Draws rows in proportion to f32[E, blocks, rows]: environments, rows, probabilities; [B].
 
     The b-th block is drawn from the b-th part of the sum of priorities, which is less noisy than
-    independent draws. The row within it has a number of its own: float32 would leave a row of a
-    million some sixteen points of the sum, or fewer.
+    independent draws. The row within it has a number of its own: float32 would leave each of
+    a million rows some sixteen points of the sum, or fewer.
     """
     num_envs, num_blocks, length = power.shape
     blocks = power.reshape(num_envs * num_blocks, length)

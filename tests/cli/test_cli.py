@@ -32,6 +32,8 @@ TOO_LARGE = ["train", "--config", f"{CONFIGS}/c51/c51.toml", "--agent.replay-cap
         (["train", "--learning-rate", "1"], "did you mean --optimizer.learning-rate?"),
         (["train", "--network.no-duelling"], "did you mean --network.no-dueling?"),
         (["train", "--no-env.reward-clip"], "did you mean --env.no-reward-clip?"),
+        (["train", "--no_env.reward_clip"], "did you mean --env.no-reward-clip?"),
+        (["train", "--no-agent.double-q"], "it belongs to "),
         (["train", "pong"], "unexpected argument 'pong': did you mean --game pong?"),
         (["train", "--env.grayscale", "false"], "has no value: --section.key or --section.no-key"),
         (["train", "ALE/Pong-v5"], "did you mean --game pong?"),

@@ -51,14 +51,15 @@ def test_what_the_page_says_of_name_this_game_is_recorded():
         values = [line[key] for line in late]
         return f"{min(values):{form}} to {max(values):{form}}"
 
-    [before] = [line["return_mean"] for line in lines[0] if line["step"] == 1_890_000]
+    other = metrics.read(RUNS[0].parents[1] / "atari5/vtrace_fast-name_this_game-seed1")
+    [before] = [line["return_mean"] for line in other if line["step"] == 2_000_000]
     for said in (
         f"{spread('return_mean', ',.0f')} from step {late[0]['step']:,} to the end",
         f"(`network/dormant` is {spread('network/dormant', '.2f')})",
         f"explain {spread('value/explained_variance', '.2f')} of the variance",
         f"games stay {spread('length_mean', ',.0f')} steps long",
         f"games of {lines[1][-1]['length_mean']:,.0f} steps and {lines[1][-1]['return_mean']:,.0f}",
-        f"{before:,.0f} after 1,890,000",
+        f"where [one without](atari5.md) has {before:,.0f}.",
     ):
         assert said in TEXT, said
 
@@ -134,7 +135,7 @@ def test_what_the_page_says_of_runs_that_stall_is_recorded():
         f"after {waiting['length_mean']:,.0f} steps on average, with "
         f"{waiting['return_mean']:,.1f} points",
         f"falls from {waiting['reward/density']:.3f} to {stopped:.3f} within",
-        f"with the rate that it had it is {learning:.3f} by then.",
+        f"with the rate that it had it is {learning:.3f} by then (`pqn",
         f"plays {other['lengths'].count(27_000)} of its {other['episodes']} noop games on Phoenix",
         "is {:.2f} on Breakout, {:.2f} on Name This Game, {:.2f} on Phoenix and {:.2f} on Q*bert "
         "at step 39,936".format(*begun),
