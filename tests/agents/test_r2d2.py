@@ -443,7 +443,8 @@ def test_solves_catch(game, steps):
     )  # fmt: skip
     _, program = program_of(config)
     state = program.run(program.init(), np.int32(resolve(config).num_updates // 10))
-    assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0
+    # Not solved yet.
+    assert episode_statistics.summarize(state.games[0].episodes).return_mean < 0.5
     scores: list[float] = []
     while not scores or scores[-1] <= 0.8 * MAX_SCORE:
         assert len(scores) < 9, f"not solved after {steps} steps: {scores}"
