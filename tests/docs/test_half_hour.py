@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,11 @@ def test_the_recipes_that_the_page_names_have_the_highest_medians():
     runs = [recorded_scores.read(run_dir) for run_dir in RUNS]
 
     def median(recipe, measure):
-        return statistics.median(run.normalized(measure) for run in runs if run.recipe == recipe)
+        by_game = defaultdict(list)
+        for run in runs:
+            if run.recipe == recipe:
+                by_game[run.game].append(run.normalized(measure))
+        return statistics.median(map(statistics.fmean, by_game.values()))
 
     recipes = set(score_tables.RECIPES) - {"vtrace_cpu"}
     (first, next_one), (best, next_noop) = (
@@ -89,10 +94,14 @@ def test_the_recipes_that_the_page_names_have_the_highest_scores():
     runs = [recorded_scores.read(run_dir) for run_dir in RUNS]
 
     def best(game, measure):
-        return max((run for run in runs if run.game == game), key=lambda x: x.scores[measure])
+        by_recipe = defaultdict(list)
+        for run in runs:
+            if run.game == game:
+                by_recipe[run.recipe].append(run.scores[measure])
+        return max(by_recipe, key=lambda recipe: statistics.fmean(by_recipe[recipe]))
 
     found = {
-        game: [best(game, measure).recipe for measure in ("training", "noop")]
+        game: [best(game, measure) for measure in ("training", "noop")]
         for game in score_tables.GAMES
     }
     assert found == {
@@ -200,7 +209,7 @@ def test_a_run_had_the_settings_that_the_page_names(run_dir):
     shown = command.replace("GAME", game).replace("SEED", seed[4:]).split()
     assert parse(Train, "train", shown[2:]).settings.with_time_limit() == config
     provenance = json.loads((run_dir / "provenance.json").read_text())
-    if recipe == "vtrace_fast" and game == "breakout":  # the file of its recipe has changed since
+    if run_dir.name == "vtrace_fast-breakout-seed1":  # the file of its recipe has changed since
         assert provenance["git_commit"].startswith("3b15764")
         return
     own = provenance["command"].split()
