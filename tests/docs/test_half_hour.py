@@ -110,6 +110,19 @@ def test_the_recipes_that_the_page_names_have_the_highest_scores():
         "name_this_game": ["btr_fast", "btr_fast"],
         "breakout": ["ppo_fast", "vtrace_fast"],
     }
+    ppo, v_trace = (
+        {
+            measure: [x.scores[measure] for x in runs if (x.recipe, x.game) == (name, "breakout")]
+            for measure in ("training", "noop")
+        }
+        for name in ("ppo_fast", "vtrace_fast")
+    )
+    for measure, values in ppo.items():
+        others = v_trace[measure]
+        between = abs(statistics.fmean(values) - statistics.fmean(others))
+        assert len(values) == len(others) == 2
+        assert between < min(abs(x[0] - x[1]) for x in (values, others))
+    assert "the two seeds of either recipe lie further apart than the means of the two" in TEXT
     assert (
         "By both it has the highest score on Phoenix and Q*bert, and `btr_fast` on Name This Game; "
         "on Breakout `ppo_fast` has it in training, `vtrace_fast` in the noop games."
@@ -173,7 +186,7 @@ def test_what_the_page_says_of_breakout_is_recorded():
     highest = max(cpu, key=lambda line: line["return_mean"])
     early = [line["return_mean"] for line in cpu if 2e6 <= line["step"] <= 12e6]
     for said in (
-        f"is above 130 at step {first(ppo, 130):,}, that of the other at {first(cpu, 130):,}; "
+        f"above 130 at step {first(ppo, 130):,}, that of the other at {first(cpu, 130):,}; "
         f"above 400 at {first(ppo, 400):,}, which the other never is: its highest is "
         f"{highest['return_mean']:.0f}, at step {highest['step']:,}.",
         f"to 12,000,000 it has {min(early):.0f} to {max(early):.0f}.",
