@@ -201,6 +201,30 @@ def test_what_the_page_says_of_breakout_is_recorded():
         assert said in TEXT, said
 
 
+def test_what_the_page_says_of_ppo_with_small_networks_was_tried():
+    [rows] = [
+        {name: (trained, noop) for name, *_, trained, noop in trial["rows"]}
+        for trial in json.loads((ROOT / score_tables.TRIALS).read_text(encoding="utf-8"))
+        if trial["name"] == score_tables.TRIED
+    ]
+    ends = [
+        [
+            rows[f"{game}, {recipe}"]
+            for recipe in ("vtrace_fast", "ppo_fast with the NIPS network, 10,000,000 steps")
+        ]
+        for game in ("Space Invaders", "Seaquest")
+    ]
+    ((other, _), (nips, nips_noop)), ((more, _), (less, _)) = ends
+    nature, nature_noop = rows["Space Invaders, ppo_fast with the Nature network, 10,000,000 steps"]
+    for said in (
+        f"On Space Invaders it has {nips:,.0f} points after 10,000,000 steps where V-trace has "
+        f"{other:,.0f}",
+        f"({nature:,.0f} in training, but {nature_noop:,.0f} against {nips_noop:,.0f} by",
+        f"On Seaquest it has fewer, {less:,.0f} and {more:,.0f}.",
+    ):
+        assert said in TEXT, said
+
+
 def test_the_two_runs_of_v_trace_differ_in_the_hidden_norm_alone():
     without, with_it = (
         load(ROOT / "docs/results/runs" / name / "config.toml")
