@@ -207,21 +207,38 @@ def test_what_the_page_says_of_ppo_with_small_networks_was_tried():
         for trial in json.loads((ROOT / score_tables.TRIALS).read_text(encoding="utf-8"))
         if trial["name"] == score_tables.TRIED
     ]
-    ends = {name: (trained, noop) for name, *_, trained, noop in trial["rows"]}
+    steps = [int(step.replace(",", "")) for step in trial["columns"][1:-1]]
+    curves = {name: dict(zip(steps, row, strict=False)) for name, *row in trial["rows"]}
+    noop = {name: score for name, *_, score in trial["rows"]}
+    end = steps[-1]
+    assert end == 10_000_000
     nips, nature = (
         f"ppo_fast with the {network} network, 10,000,000 steps" for network in ("NIPS", "Nature")
     )
-    (v_trace, _), (ppo, ppo_noop), (large, large_noop) = (
-        ends[f"Space Invaders, {recipe}"] for recipe in ("vtrace_fast", nips, nature)
-    )
-    (more, _), (fewer, _) = (ends[f"Seaquest, {recipe}"] for recipe in ("vtrace_fast", nips))
-    assert "6,668 to 7,818 by the game" in " ".join(trial["notes"])
+    invaders, falling = f"Space Invaders, {nips}", "with an entropy bonus that falls to 0"
+    other, large = f"Space Invaders, the same {falling}", f"Space Invaders, {nature}"
+    v_trace = "Space Invaders, vtrace_fast"
+    long = metrics.read(RUNS[0].parent / "vtrace_fast-breakout-seed1")
+    on_breakout = next(line["return_mean"] for line in long if line["step"] >= end)
+    four = curves["Space Invaders, ppo_fast with the NIPS network and 4 epochs"]
+    assert all(four[step] < curves[invaders][step] for step in steps[1:-1])
+    assert all(four[step] < curves[other][step] for step in steps[1:-1])
+    assert "behind both from step 1,000,000 on" in TEXT and steps[1] == 1_000_000
+    speeds = "6,668 to 7,818 by the game, with 4 epochs 4,740 and 4,807, with the Nature network"
+    assert f"{speeds} 3,864" in " ".join(trial["notes"])
     for said in (
-        f"On Space Invaders it has {ppo:,.0f} points after 10,000,000 steps where V-trace has "
-        f"{v_trace:,.0f}",
-        f"({large:,.0f} in training, but {large_noop:,.0f} against {ppo_noop:,.0f} by",
-        "6,668 to 7,818 a second by the game",
-        f"On Seaquest it has fewer, {fewer:,.0f} and {more:,.0f}.",
+        "6,668 to 7,818 a second by the game, 4,740 and 4,807 with 4 epochs, and 3,864",
+        f"On Breakout it ends with {curves[f'Breakout, {nips}'][end]:.0f} points, where V-trace "
+        f"has {on_breakout:.0f} after as many steps of 27,000,000.",
+        f"it ends with {curves[invaders][end]:,.0f}, V-trace with {curves[v_trace][end]:,.0f}.",
+        f"ends with {curves[other][end]:,.0f}, and {noop[other]:,.0f} against "
+        f"{noop[v_trace]:,.0f} by the noop games",
+        f"the two have {curves[invaders][3_000_000]:,.0f} and {curves[other][3_000_000]:,.0f} ",
+        f"({curves[large][end]:,.0f} in training, but {noop[large]:,.0f} against "
+        f"{noop[invaders]:,.0f} by the noop games)",
+        f"On Seaquest it ends with {curves[f'Seaquest, {nips}'][end]:,.0f}, V-trace with "
+        f"{curves['Seaquest, vtrace_fast'][end]:,.0f}; with 4 epochs and the falling bonus it ends "
+        f"with {curves[f'Seaquest, the same with 4 epochs and {falling[5:]}'][end]:,.0f}.",
     ):
         assert said in TEXT, said
 
