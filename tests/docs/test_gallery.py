@@ -11,7 +11,7 @@ from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record, layout
 from jaxrl.runs.files import read_object
 from jaxrl.runs.paths import run_dir_of
-from tools import gallery
+from tools import gallery, score_tables
 from tools.pages import marked_section
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +42,25 @@ def test_a_policy_comes_from_a_recorded_run_and_is_small(name, monkeypatch):
     assert results.keys() == evaluation_record.PROTOCOLS.keys()
     for result in results.values():
         assert (result.step, result.episodes) == (last["step"], gallery.EPISODES)
+
+
+def test_the_policies_of_trials_are_those_that_the_page_names():
+    [trial] = [
+        trial
+        for trial in json.loads((ROOT / score_tables.TRIALS).read_text("utf-8"))
+        if trial["name"] == score_tables.TRIED
+    ]
+    noop = {row[0]: row[-1] for row in trial["rows"] if row[-1] != ""}
+    rows = {
+        "seaquest": "Seaquest, the same with 4 epochs and an entropy bonus that falls to 0",
+        "space_invaders": "Space Invaders, ppo_fast with the NIPS network, 10,000,000 steps",
+    }
+    runs = {path.name.split("-")[1]: path for path in (ROOT / gallery.RUNS / "policies").iterdir()}
+    assert runs.keys() == rows.keys()
+    for game, row in rows.items():
+        assert round(read_object(runs[game] / layout.EVALUATION)["mean"], 1) == noop[row]
+    others = [row for row in noop if row.startswith("Space Invaders")]
+    assert max(others, key=noop.__getitem__) == rows["space_invaders"]
 
 
 @pytest.mark.slow
