@@ -34,7 +34,7 @@ PAGE = Path("docs/gallery.md")
 FILMS = Path("docs/images/gallery")
 EPISODES = 100  # games by each protocol
 SECONDS = 10  # of a film
-FROM_STEP = {"breakout": 950}  # where a film begins; others after 20 seconds
+FROM_STEP = {"breakout": 950, "double_dunk": 0}  # where films begin; others after 20 seconds
 MOST_BYTES = 1_500_000  # of a policy
 
 
