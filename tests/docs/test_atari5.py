@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl.atari.scores import published_scores
+from jaxrl.atari.scores import human_normalized, published_scores
 from jaxrl.cli.parsing import parse
 from jaxrl.cli.train import Train
 from jaxrl.config.toml import load
@@ -52,25 +52,56 @@ def test_a_run_had_the_settings_that_the_page_names(run_dir):
     assert parse(Train, "train", shown[2:]).settings.with_time_limit().replaced(**own) == config
 
 
-def test_the_medians_that_the_page_names_are_those_of_the_runs():
-    def median(recipe, games):
-        runs = [recorded_scores.read(x) for x in RUNS if x.name.startswith(f"{recipe}-")]
-        return statistics.median(
-            statistics.mean(run.normalized("training") for run in runs if run.game == game)
-            for game in games
-        )
+def means(recipe, measure="training"):
+    """Returns a recipe's normalized scores on the games, means over its seeds."""
+    runs = [recorded_scores.read(x) for x in RUNS if x.name.startswith(f"{recipe}-")]
+    return {
+        game: statistics.mean(run.normalized(measure) for run in runs if run.game == game)
+        for game in atari5_tables.GAMES
+    }
 
-    games = set(atari5_tables.GAMES)
-    medians = [
-        median(recipe, some)
-        for some in (games, games - {"phoenix"})
-        for recipe in ("vtrace_fast", "vtrace_cpu")
+
+def medians(scores):
+    """Returns the medians over the five games, and over the four without Phoenix."""
+    four = [score for game, score in scores.items() if game != "phoenix"]
+    return statistics.median(scores.values()), statistics.median(four)
+
+
+def test_the_medians_that_the_page_names_are_those_of_the_runs():
+    rows = [
+        [cell.strip(" *") for cell in line.split("|")[1:-1]]
+        for line in PAGE.split("<!-- training: begin -->\n")[1].split("<!--")[0].splitlines()
     ]
-    said = (
-        "returns is {:.2f}, that of `vtrace_cpu` {:.2f}. Over the four games of "
-        "Schulman's table they are {:.2f} and {:.2f},"
-    )
-    assert said.format(*medians) in TEXT
+    cells = {name: row for name, *row in rows}
+    (fast, fast_four), (cpu, cpu_four) = (medians(means(f"vtrace_{x}")) for x in ("fast", "cpu"))
+    assert cells["`vtrace_fast`"][-3].startswith(f"{fast:.2f} [")
+    four = [cells[f"{name}, Schulman"][-2] for name in ("A2C", "PPO", "ACER")]
+    for said in (
+        f"returns is {cells['`vtrace_fast`'][-3]}, that of `vtrace_cpu` {cpu:.2f}.",
+        f"table they are {fast_four:.2f} and {cpu_four:.2f}, where A2C has {four[0]}, PPO "
+        f"{four[1]} and ACER {four[2]}. CleanRL's PPO has {cells['PPO, CleanRL'][-3]} over five.**",
+    ):
+        assert said in TEXT, said
+
+
+def test_what_the_medians_owe_to_waits_is_what_the_page_says():
+    def normalized(score):
+        return human_normalized("double_dunk", score)
+
+    for measure in ("training", "noop", "sticky"):
+        scores = means("vtrace_fast", measure)
+        five, _ = medians(scores)
+        assert medians(scores | {"double_dunk": normalized(-16.3)})[0] == five
+    scores = means("vtrace_fast")
+    assert medians(scores | {"double_dunk": normalized(-16.1)})[1] == medians(scores)[1]
+    assert medians(scores | {"double_dunk": normalized(-16.2)})[1] < medians(scores)[1]
+    five, four = medians(scores | {"double_dunk": normalized(-18.6)})
+    for said in (
+        "with any score above -16.3, that over four in training with any above -16.1;",
+        f"with random play's -18.6 they would be {five:.2f} and {four:.2f} in training.",
+        f"The latter's {means('vtrace_fast', 'noop')['double_dunk']:.2f} says nothing of",
+    ):
+        assert said in TEXT, said
 
 
 SEEDS = (1, 2, 3)
@@ -83,7 +114,10 @@ END = {key: lines[-1]["return_mean"] for key, lines in LINES.items()}
 
 
 def test_what_the_page_says_of_v_trace_is_recorded():
-    minutes = [of[-1]["wall_seconds"] / 60 for (_, seed), of in LINES.items() if seed == 1]
+    assert {path.name for path in RUNS if path.name.startswith("vtrace_fast")} == {
+        f"vtrace_fast-{game}-seed{seed}" for game, seed in LINES
+    }
+    minutes = [of[-1]["wall_seconds"] / 60 for of in LINES.values()]
     entropies = [LINES["name_this_game", seed][-1]["policy/entropy"] for seed in SEEDS]
     noop = {
         game: [length for seed in SEEDS for length in json.loads(
@@ -91,18 +125,29 @@ def test_what_the_page_says_of_v_trace_is_recorded():
         )["lengths"]]
         for game in ("phoenix", "double_dunk")
     }  # fmt: skip
-    assert {*noop["double_dunk"]} == {27_000}
+    alone = json.loads((FOLDER / "vtrace_cpu-double_dunk-seed1/evaluation.json").read_text())
+    assert {*noop["double_dunk"], *alone["lengths"]} == {27_000}
     phoenix = [f"{END['phoenix', seed]:,.0f}" for seed in SEEDS]
     longer = {
         game: recorded_scores.read(FOLDER.parent / f"half_hour/vtrace_fast-{game}-seed1")
         for game in ("name_this_game", "phoenix", "qbert")
     }
+    longer_at = [
+        f"{line['return_mean']:,.0f}"
+        for game in ("phoenix", "qbert")
+        for line in metrics.read(FOLDER.parent / f"half_hour/vtrace_fast-{game}-seed1")
+        if line["step"] == 9_990_000
+    ]
     later = [f"{run.scores['training']:,.0f} on {title(game)}" for game, run in longer.items()]
     for said in (
         f"took {min(minutes):.0f} to {max(minutes):.0f} minutes of one core",
         f"the longest of its {len(noop['phoenix'])} games has {max(noop['phoenix']):,} steps.",
-        f"Phoenix differs most by seed: {phoenix[0]}, {phoenix[1]} and {phoenix[2]} at the end.",
-        f"27,000,000 steps](half_hour.md) it has {', '.join(later[:2])} and {later[2]}.",
+        "`vtrace_fast` has three seeds, `vtrace_cpu` one.",
+        f"Phoenix differs by seed: {phoenix[0]}, {phoenix[1]} and {phoenix[2]} at the end.",
+        f"After all 27,000,000 it has {', '.join(later[:2])} and {later[2]}.",
+        f"at step 9,990,000 of [27,000,000](half_hour.md), with seed 1, Phoenix has {longer_at[0]} "
+        f"where it ends here with {phoenix[0]}, and Q*bert {longer_at[1]} where it ends with "
+        f"{END['qbert', 1]:,.0f}.",
         f"its entropy is {min(entropies):.2f} to {max(entropies):.2f} at the end.",
     ):
         assert said in TEXT, said
@@ -116,9 +161,9 @@ def test_v_trace_learns_on_at_the_end_where_the_page_says_so():
     for game in atari5_tables.GAMES:
         rising = sum(early[game, seed] < END[game, seed] for seed in SEEDS)
         assert rising == (2 if game == "name_this_game" else 3), game
-        means = [statistics.mean(of[game, seed] for seed in SEEDS) for of in (early, END)]
+        averages = [statistics.mean(of[game, seed] for seed in SEEDS) for of in (early, END)]
         on = "" if game == "name_this_game" else f" on {title(game)}"
-        assert f"from {means[0]:,.1f} to {means[1]:,.1f}{on}" in TEXT
+        assert f"from {averages[0]:,.1f} to {averages[1]:,.1f}{on}" in TEXT
 
     def beaten(reached):
         return {
@@ -130,6 +175,9 @@ def test_v_trace_learns_on_at_the_end_where_the_page_says_so():
     assert beaten(END["name_this_game", 1]) == {("A2C", "Schulman"), ("PPO", "CleanRL,")}
     assert beaten(END["name_this_game", 2]) == {("PPO", "CleanRL,")}
     assert beaten(END["name_this_game", 3]) == set()
+    assert "All three seeds of the other four games have a higher one" in TEXT
+    assert "two seeds of three rise" in TEXT
+    assert "CleanRL's PPO, with seed 2 the latter alone, with seed 3 none." in TEXT
 
 
 @pytest.mark.parametrize("path", EVALUATIONS, ids=lambda path: path.parts[-2])
