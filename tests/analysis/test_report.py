@@ -467,7 +467,7 @@ def test_the_policies_of_the_package_have_a_page(tmp_path, monkeypatch, capsys):
     both = visible((tmp_path / "both.html").read_text(encoding="utf-8"))
     for name, path in policies().items():
         assert name in text
-        mean = f"{evaluation_record.read(run_dir_of(path)).mean:,.1f}"
+        mean = f"{evaluation_record.read(run_dir_of(path)).mean:,.1f}".replace("-", "−")
         assert mean in both
         assert mean in text
 
