@@ -56,7 +56,7 @@ def test_the_policies_of_trials_are_those_that_the_page_names():
         "space_invaders": "Space Invaders, ppo_fast with the NIPS network, 10,000,000 steps",
     }
     runs = {path.name.split("-")[1]: path for path in (ROOT / gallery.RUNS / "policies").iterdir()}
-    assert runs.keys() - rows.keys() == {"boxing"}
+    assert runs.keys() - rows.keys() == {"boxing", "ms_pacman"}
     for game, row in rows.items():
         assert round(read_object(runs[game] / layout.EVALUATION)["mean"], 1) == noop[row]
     best = {
