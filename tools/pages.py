@@ -2,6 +2,8 @@
 
 from jaxrl.errors import UserError
 
+TITLES = {"ms_pacman": "Ms. Pac-Man", "qbert": "Q*bert"}  # not the words of their names
+
 
 def marked_section(page: str, name: str, text: str) -> str:
     """Returns a page with the text between the two marks of a name.
@@ -18,4 +20,4 @@ def marked_section(page: str, name: str, text: str) -> str:
 
 def title(game: str) -> str:
     """Returns the name of a game in a table: "Name This Game"."""
-    return "Q*bert" if game == "qbert" else game.replace("_", " ").title()
+    return TITLES.get(game, game.replace("_", " ").title())

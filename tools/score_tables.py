@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxrl.runs import metrics
 from jaxrl.runs.files import replace_text
@@ -69,11 +70,16 @@ def hidden_norm(runs: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def trial_of(trials: Path, name: str) -> dict[str, Any]:
+    """Returns the trial of a name, with its columns and rows."""
+    found = {trial["name"]: trial for trial in json.loads(trials.read_text(encoding="utf-8"))}
+    return found[name]
+
+
 def tried(trials: Path) -> str:
     """Returns the table of the recipes that were tried on one seed, with the trial's cells."""
-    found = {trial["name"]: trial for trial in json.loads(trials.read_text(encoding="utf-8"))}
-    columns, rows = found[TRIED]["columns"], found[TRIED]["rows"]
-    lines = [columns, ["---"] * len(columns), *rows]
+    trial = trial_of(trials, TRIED)
+    lines = [trial["columns"], ["---"] * len(trial["columns"]), *trial["rows"]]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 

@@ -105,20 +105,30 @@ def test_what_the_medians_owe_to_waits_is_what_the_page_says():
 
 
 SEEDS = (1, 2, 3)
-LINES = {
-    (game, seed): metrics.read(FOLDER / f"vtrace_fast-{game}-seed{seed}")
-    for game in atari5_tables.GAMES
-    for seed in SEEDS
-}
-END = {key: lines[-1]["return_mean"] for key, lines in LINES.items()}
 
 
-def test_what_the_page_says_of_v_trace_is_recorded():
-    assert {path.name for path in RUNS if path.name.startswith("vtrace_fast")} == {
-        f"vtrace_fast-{game}-seed{seed}" for game, seed in LINES
+@pytest.fixture(scope="module")
+def lines():
+    """The lines of `vtrace_fast`'s runs, by game and seed."""
+    return {
+        (game, seed): metrics.read(FOLDER / f"vtrace_fast-{game}-seed{seed}")
+        for game in atari5_tables.GAMES
+        for seed in SEEDS
     }
-    minutes = [of[-1]["wall_seconds"] / 60 for of in LINES.values()]
-    entropies = [LINES["name_this_game", seed][-1]["policy/entropy"] for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def end(lines):
+    """The returns at the end of those runs."""
+    return {key: of[-1]["return_mean"] for key, of in lines.items()}
+
+
+def test_what_the_page_says_of_v_trace_is_recorded(lines, end):
+    assert {path.name for path in RUNS if path.name.startswith("vtrace_fast")} == {
+        f"vtrace_fast-{game}-seed{seed}" for game, seed in lines
+    }
+    minutes = [of[-1]["wall_seconds"] / 60 for of in lines.values()]
+    entropies = [lines["name_this_game", seed][-1]["policy/entropy"] for seed in SEEDS]
     noop = {
         game: [length for seed in SEEDS for length in json.loads(
             (FOLDER / f"vtrace_fast-{game}-seed{seed}/evaluations/noop.json").read_text()
@@ -127,7 +137,7 @@ def test_what_the_page_says_of_v_trace_is_recorded():
     }  # fmt: skip
     alone = json.loads((FOLDER / "vtrace_cpu-double_dunk-seed1/evaluation.json").read_text())
     assert {*noop["double_dunk"], *alone["lengths"]} == {27_000}
-    phoenix = [f"{END['phoenix', seed]:,.0f}" for seed in SEEDS]
+    phoenix = [f"{end['phoenix', seed]:,.0f}" for seed in SEEDS]
     longer = {
         game: recorded_scores.read(FOLDER.parent / f"half_hour/vtrace_fast-{game}-seed1")
         for game in ("name_this_game", "phoenix", "qbert")
@@ -147,21 +157,21 @@ def test_what_the_page_says_of_v_trace_is_recorded():
         f"After all 27,000,000 it has {', '.join(later[:2])} and {later[2]}.",
         f"at step 9,990,000 of [27,000,000](half_hour.md), with seed 1, Phoenix has {longer_at[0]} "
         f"where it ends here with {phoenix[0]}, and Q*bert {longer_at[1]} where it ends with "
-        f"{END['qbert', 1]:,.0f}.",
+        f"{end['qbert', 1]:,.0f}.",
         f"its entropy is {min(entropies):.2f} to {max(entropies):.2f} at the end.",
     ):
         assert said in TEXT, said
 
 
-def test_v_trace_learns_on_at_the_end_where_the_page_says_so():
+def test_v_trace_learns_on_at_the_end_where_the_page_says_so(lines, end):
     early = {
-        key: next(line["return_mean"] for line in lines if line["step"] >= 8_000_000)
-        for key, lines in LINES.items()
+        key: next(line["return_mean"] for line in of if line["step"] >= 8_000_000)
+        for key, of in lines.items()
     }
     for game in atari5_tables.GAMES:
-        rising = sum(early[game, seed] < END[game, seed] for seed in SEEDS)
+        rising = sum(early[game, seed] < end[game, seed] for seed in SEEDS)
         assert rising == (2 if game == "name_this_game" else 3), game
-        averages = [statistics.mean(of[game, seed] for seed in SEEDS) for of in (early, END)]
+        averages = [statistics.mean(of[game, seed] for seed in SEEDS) for of in (early, end)]
         on = "" if game == "name_this_game" else f" on {title(game)}"
         assert f"from {averages[0]:,.1f} to {averages[1]:,.1f}{on}" in TEXT
 
@@ -172,9 +182,9 @@ def test_v_trace_learns_on_at_the_end_where_the_page_says_so():
             if score.frames == 40_000_000 and score.score < reached
         }
 
-    assert beaten(END["name_this_game", 1]) == {("A2C", "Schulman"), ("PPO", "CleanRL,")}
-    assert beaten(END["name_this_game", 2]) == {("PPO", "CleanRL,")}
-    assert beaten(END["name_this_game", 3]) == set()
+    assert beaten(end["name_this_game", 1]) == {("A2C", "Schulman"), ("PPO", "CleanRL,")}
+    assert beaten(end["name_this_game", 2]) == {("PPO", "CleanRL,")}
+    assert beaten(end["name_this_game", 3]) == set()
     assert "All three seeds of the other four games have a higher one" in TEXT
     assert "two seeds of three rise" in TEXT
     assert "CleanRL's PPO, with seed 2 the latter alone, with seed 3 none." in TEXT

@@ -202,11 +202,7 @@ def test_what_the_page_says_of_breakout_is_recorded():
 
 
 def test_what_the_page_says_of_ppo_with_small_networks_was_tried():
-    [trial] = [
-        trial
-        for trial in json.loads((ROOT / score_tables.TRIALS).read_text(encoding="utf-8"))
-        if trial["name"] == score_tables.TRIED
-    ]
+    trial = score_tables.trial_of(ROOT / score_tables.TRIALS, score_tables.TRIED)
     steps = [int(step.replace(",", "")) for step in trial["columns"][1:-1]]
     curves = {name: dict(zip(steps, row, strict=False)) for name, *row in trial["rows"]}
     noop = {name: score for name, *_, score in trial["rows"]}
