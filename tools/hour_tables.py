@@ -1,7 +1,10 @@
-"""The tables and the picture of an hour: `python -m tools.hour_tables CURVE...`.
+"""The tables and the picture of an hour: `python -m tools.hour_tables`.
 
-Prints the scores of curves, LIBRARY-GAME-seedSEED.csv of docs/examples/hour.py, and draws them into
-hour.png beside the first.
+    python -m tools.hour_tables CURVE...    # print those of curves
+    python -m tools.hour_tables             # write those of docs/results/hour.md anew
+
+A curve is a file LIBRARY-GAME-seedSEED.csv of docs/examples/hour.py; the picture is hour.png beside
+the first. The page's are in docs/results/hour.
 """
 
 import csv
@@ -13,9 +16,12 @@ from typing import Any, NamedTuple
 
 from jaxrl.analysis.drawing import legend_below, line_style, new_figure, save
 from jaxrl.atari.scores import human_normalized
-from jaxrl.cli.outcome import print_error
-from jaxrl.errors import UserError
-from tools.pages import title
+from jaxrl.runs.files import replace_text
+from tools.pages import marked_section, title
+
+FOLDER = Path("docs/results/hour")
+PAGE = FOLDER.with_suffix(".md")
+PICTURE = Path("docs/images/hour.png")
 
 MINUTES = 60.0
 GAMES = ("breakout", "name_this_game", "pong", "qbert")
@@ -53,9 +59,15 @@ def by_library(curves: Sequence[Curve]) -> dict[str, dict[str, Curve]]:
     return {library: {curve.game: curve for curve in of} for library, of in found.items() if of}
 
 
+def games_of(curves: Sequence[Curve]) -> list[str]:
+    """Returns the games that have curves."""
+    return [game for game in GAMES if game in {curve.game for curve in curves}]
+
+
 def scores(curves: Sequence[Curve]) -> str:
-    """Returns the table of the scores after an hour."""
-    head = ["", "agent steps", *map(title, GAMES), "median"]
+    """Returns the table of the scores after an hour, with a median once there are all games."""
+    games = games_of(curves)
+    head = ["", "agent steps", *map(title, games), *["median"] * (len(games) == len(GAMES))]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for library, of in by_library(curves).items():
         steps = sorted(curve.steps[-1] for curve in of.values())
@@ -63,23 +75,24 @@ def scores(curves: Sequence[Curve]) -> str:
         normalized = {game: human_normalized(game, curve.scores[-1]) for game, curve in of.items()}
         cells = [
             f"**{of[game].scores[-1]:,.1f}** ({normalized[game]:.2f})" if game in of else ""
-            for game in GAMES
+            for game in games
         ]
-        whole = len(of) == len(GAMES)
-        median = f"**{statistics.median(normalized.values()):.2f}**" if whole else ""
-        lines.append(f"| {' | '.join([LIBRARIES[library], span, *cells, median])} |")
+        if "median" in head:
+            whole = len(of) == len(GAMES)
+            cells.append(f"**{statistics.median(normalized.values()):.2f}**" if whole else "")
+        lines.append(f"| {' | '.join([LIBRARIES[library], span, *cells])} |")
     return "\n".join(lines) + "\n"
 
 
 def passed(curves: Sequence[Curve]) -> str:
     """Returns the table of the minutes until our score is above another library's of an hour."""
-    libraries = by_library(curves)
-    lines = [f"|  | {' | '.join(map(title, GAMES))} |", "|---" * (len(GAMES) + 1) + "|"]
+    games, libraries = games_of(curves), by_library(curves)
+    lines = [f"|  | {' | '.join(map(title, games))} |", "|---" * (len(games) + 1) + "|"]
     for library, of in libraries.items():
         if library == OURS:
             continue
         cells = []
-        for game in GAMES:
+        for game in games:
             ours = libraries.get(OURS, {}).get(game)
             cells.append(_minutes(ours, of[game].scores[-1]) if ours and game in of else "")
         lines.append(f"| {LIBRARIES[library]} | {' | '.join(cells)} |")
@@ -98,11 +111,13 @@ def _minutes(curve: Curve, score: float) -> str:
 
 
 def draw(curves: Sequence[Curve], target: Path) -> None:
-    """Draws the curves of each game, one panel for a game."""
-    figure = new_figure(10, 6)
-    panels: Any = figure.subplots(2, 2, sharex=True)
+    """Draws the curves of each game, one panel for a game, two in a row."""
+    games = games_of(curves)
+    rows = (len(games) + 1) // 2
+    figure = new_figure(10, 1.5 + 2.5 * rows)
+    panels: Any = figure.subplots(rows, min(len(games), 2), sharex=True, squeeze=False)
     found, lines = by_library(curves), {}
-    for game, axes in zip(GAMES, panels.flat, strict=True):
+    for game, axes in zip(games, panels.flat, strict=False):
         for place, (library, name) in enumerate(LIBRARIES.items()):
             if curve := found.get(library, {}).get(game):
                 [line] = axes.plot(curve.minutes, curve.scores, **line_style(place))
@@ -110,7 +125,9 @@ def draw(curves: Sequence[Curve], target: Path) -> None:
         axes.set_title(title(game))
         axes.set_xlim(0, MINUTES)
         axes.grid(alpha=0.3)
-    for axes in panels[1]:
+    for axes in panels.flat[len(games) :]:
+        axes.set_axis_off()
+    for axes in panels[-1]:
         axes.set_xlabel("minutes of one core")
     for axes in panels[:, 0]:
         axes.set_ylabel("mean score, last 100 games")
@@ -118,11 +135,19 @@ def draw(curves: Sequence[Curve], target: Path) -> None:
     save(figure, target)
 
 
+def written(page: str, curves: Sequence[Curve]) -> str:
+    """Returns the page with its tables from the curves."""
+    page = marked_section(page, "scores", scores(curves))
+    return marked_section(page, "passed", passed(curves))
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Prints the tables and draws the picture of the curves; returns the exit status."""
+    """Writes or prints the tables, and draws the picture; returns the exit status."""
+    curves = [read(Path(path)) for path in sorted(arguments or FOLDER.glob("*.csv"))]
     if not arguments:
-        return print_error(UserError("no curve is named: docs/examples/hour.py makes them"))
-    curves = [read(Path(path)) for path in sorted(arguments)]
+        replace_text(PAGE, written(PAGE.read_text(encoding="utf-8"), curves))
+        draw(curves, PICTURE)
+        return 0
     print(scores(curves))
     print("Minutes until jaxrl stays above their last scores:\n")
     print(passed(curves))

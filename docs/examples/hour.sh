@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Trains each library for an hour on four games: sixteen hours of one core, on two cores (Linux).
 #
-#     docs/examples/hour.sh    # after `make setup`
+#     docs/examples/hour.sh                       # after `make setup`
+#     GAMES="pong qbert" docs/examples/hour.sh    # two of the games
 #
 # It installs the other libraries into hour/, writes hour/LIBRARY-GAME-seed1.csv, and prints tables
 # of them. A curve that is there is not made again; a folder without its curve is of an hour that was
@@ -10,6 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 # Agent steps that a core makes in an hour, where the learning rate ends.
 JAXRL_STEPS=${JAXRL_STEPS:-25000000} SF_STEPS=${SF_STEPS:-850000}
+GAMES=${GAMES:-breakout name_this_game pong qbert}
 
 install() { # FOLDER PACKAGE...
   [ -e "hour/$1/installed" ] && return
@@ -33,7 +35,7 @@ hour() { # CORE LIBRARY GAME
 hours() { # CORE LIBRARY...
   local core=$1 game library status=0
   shift
-  for game in breakout name_this_game pong qbert; do
+  for game in $GAMES; do
     for library; do
       hour "$core" "$library" "$game" || status=1
     done

@@ -370,9 +370,9 @@ def test_a_game_that_ends_gives_fewer_moments_and_says_so(monkeypatch, capsys):
 
 def test_units_that_no_state_turns_on_are_counted():
     example = load("dead_units")
-    policy = jaxrl.load_policy("pong")
+    policy = jaxrl.load_policy("space_invaders")
     observations = example.states(policy, games=2, steps=20)
-    assert observations.shape == (4, 84, 84, 4)
+    assert observations.shape == (4, 60, 60, 4)
     before = example.dead_units(policy, observations)
     assert before["Conv_0"] == (0, 16)
     params = jax.tree.map(np.array, policy.actor.params)

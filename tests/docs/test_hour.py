@@ -1,17 +1,53 @@
 """The tables of an hour are made of the curves that the example writes."""
 
+import itertools
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import matplotlib.image
 import pytest
 
+from jaxrl.config.toml import load as load_config
+from jaxrl.runs import metrics
 from tests.docs.test_examples import EXAMPLES, load
 from tools import hour_tables
 from tools.hour_tables import Curve
 
 FIELDS = load("hour").Point._fields
+
+
+ROOT = Path(__file__).parents[2]
+CURVES = sorted((ROOT / hour_tables.FOLDER).glob("*.csv"))
+
+
+def test_the_page_shows_the_curves():
+    page = (ROOT / hour_tables.PAGE).read_text(encoding="utf-8")
+    assert hour_tables.written(page, [hour_tables.read(path) for path in CURVES]) == page
+
+
+@pytest.mark.parametrize("path", CURVES, ids=lambda path: path.stem)
+def test_a_curve_is_of_an_hour_and_ours_is_that_of_a_recorded_run(path):
+    found = hour_tables.read(path)
+    assert found.minutes[-1] == hour_tables.MINUTES
+    assert {after - before for before, after in itertools.pairwise(found.minutes)} == {0.5}
+    assert found.steps == sorted(found.steps)
+    if found.library != hour_tables.OURS:
+        return
+    run_dir = ROOT / f"docs/results/runs/hour/vtrace_fast-{found.game}-seed1"
+    shown = dict(zip(found.steps, found.scores, strict=True))
+    lines = [line for line in metrics.read(run_dir) if line["step"] <= found.steps[-1]]
+    assert len(lines) > 50
+    for line in lines:
+        if line["step"] in shown:
+            assert shown.pop(line["step"]) == round(line["return_mean"], 2)
+        place = next(n for n, step in enumerate(found.steps) if step >= line["step"])
+        # The curve's time begins with the command, the log's with training.
+        assert 0 < found.minutes[place] - line["wall_seconds"] / 60 < 1
+    assert len(shown) < len(set(found.steps))
+    hour = (EXAMPLES / "hour.sh").read_text("utf-8")
+    assert f"JAXRL_STEPS:-{load_config(run_dir / 'config.toml').total_steps}}}" in hour
 
 
 def curve(library, game, *scores, steps=1000):
@@ -34,14 +70,16 @@ def test_a_row_has_the_scores_at_the_end_and_their_median_where_all_games_are_th
     ours = [curve("jaxrl", game, 0.0, score) for game, score in games.items()]
     others = [curve("sb3_a2c", "pong", 14.6, steps=900)]
     head, _, row, other = hour_tables.scores([*others, *ours]).splitlines()
-    assert head == "|  | agent steps | Breakout | Name This Game | Pong | Q*bert | median |"
+    assert head == "|  | agent steps | Breakout | Name This Game | Pong |"
     assert row == ("| jaxrl, `vtrace_fast` | 1,000 | **1.7** (0.00) | **8,049.0** (1.00) | "
-                   "**-20.7** (0.00) |  |  |")  # fmt: skip
-    assert other.startswith("| Stable-Baselines3, A2C | 900 |  |  | **14.6** (1.00) |")
-    whole = [*ours, curve("jaxrl", "qbert", 13455.0, steps=2000)]
-    _, _, row = hour_tables.scores(whole).splitlines()
+                   "**-20.7** (0.00) |")  # fmt: skip
+    assert other == "| Stable-Baselines3, A2C | 900 |  |  | **14.6** (1.00) |"
+    whole = [*others, *ours, curve("jaxrl", "qbert", 13455.0, steps=2000)]
+    head, _, row, other = hour_tables.scores(whole).splitlines()
+    assert head.endswith("| Breakout | Name This Game | Pong | Q*bert | median |")
     assert row.startswith("| jaxrl, `vtrace_fast` | 1,000 to 2,000 |")
     assert row.endswith(" **13,455.0** (1.00) | **0.50** |")
+    assert other.endswith("| **14.6** (1.00) |  |  |")
 
 
 @pytest.mark.parametrize(
@@ -51,8 +89,8 @@ def test_a_row_has_the_scores_at_the_end_and_their_median_where_all_games_are_th
 def test_another_library_is_passed_where_our_score_stays_above(ours, minutes):
     curves = [curve("jaxrl", "pong", *ours), curve("sample_factory", "pong", 9, 2)]
     head, _, row = hour_tables.passed(curves).splitlines()
-    assert head == "|  | Breakout | Name This Game | Pong | Q*bert |"
-    assert row == f"| Sample Factory, APPO |  |  | {minutes} |  |"
+    assert head == "|  | Pong |"
+    assert row == f"| Sample Factory, APPO | {minutes} |"
 
 
 def test_the_picture_has_a_panel_for_each_game(tmp_path, monkeypatch):
@@ -63,8 +101,7 @@ def test_the_picture_has_a_panel_for_each_game(tmp_path, monkeypatch):
     [figure] = figures
     drawn = {axes.get_title(): [line.get_ydata().tolist() for line in axes.lines]
              for axes in figure.axes}  # fmt: skip
-    assert drawn == {"Breakout": [], "Name This Game": [], "Pong": [[5, 6], [3, 4]],
-                     "Q*bert": [[700, 800]]}  # fmt: skip
+    assert drawn == {"Pong": [[5, 6], [3, 4]], "Q*bert": [[700, 800]]}
     [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "jaxrl, vtrace_fast",
@@ -108,6 +145,13 @@ def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(
     assert ended.returncode == 1
     assert b"no curve, see hour/sample_factory-breakout.log" in ended.stderr
     assert len((tmp_path / "calls").read_text().splitlines()) == 12  # the others, and the tables
+    (tmp_path / "calls").unlink()
+    monkeypatch.setenv("GAMES", "pong qbert")
+    subprocess.run([tmp_path / "docs/examples/hour.sh"], check=False, capture_output=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert sorted(" ".join(call.split()[2:4]) for call in calls[:-1]) == [
+        *("jaxrl pong", "jaxrl qbert", "sb3_a2c pong", "sb3_a2c qbert", "sb3_ppo qbert"),
+    ]
 
 
 def leave(path, lines):
@@ -118,13 +162,11 @@ def leave(path, lines):
 
 
 def test_curves_are_printed_as_tables_and_drawn_beside_them(tmp_path, capsys):
-    assert hour_tables.main([]) == 2
-    assert "no curve is named" in capsys.readouterr().err
     for library, score in (("sb3_ppo", -20.7), ("jaxrl", 14.6)):
         path = tmp_path / f"{library}-pong-seed1.csv"
         path.write_text(f"{','.join(FIELDS)}\n60.0,1000,{score}\n")
     assert hour_tables.main([str(path) for path in tmp_path.glob("*.csv")]) == 0
     printed = capsys.readouterr().out
-    assert "| jaxrl, `vtrace_fast` | 1,000 |  |  | **14.6** (1.00) |" in printed
-    assert "| Stable-Baselines3, PPO |  |  | 60 |  |" in printed
+    assert "| jaxrl, `vtrace_fast` | 1,000 | **14.6** (1.00) |" in printed
+    assert "| Stable-Baselines3, PPO | 60 |" in printed
     assert matplotlib.image.imread(tmp_path / "hour.png").shape[2] >= 3

@@ -22,7 +22,7 @@ CONTENTS = {
         len(POLICIES),
         r"40 decisions, 6 games over, score \d",
     ),
-    "using_a_policy": (2, 0, r"vtrace on pong, 1,000,000 agent steps of training"),
+    "using_a_policy": (2, 0, r"vtrace on pong, 25,000,000 agent steps of training"),
     "scaling": (3, 0, r"A2C, a2c\.toml: 149,637 steps/s with 256 devices, 0\.92 of the ideal"),
 }
 

@@ -35,7 +35,7 @@ def test_training_is_refused_before_it_makes_a_directory(variable, tmp_path, cap
 
 def test_policies_and_engines_blame_the_setting_and_no_file():
     policy = jaxrl.load_policy("pong")
-    observation = np.zeros((84, 84, 4), np.uint8)
+    observation = np.zeros((60, 60, 4), np.uint8)
     with jax.enable_x64(True):
         for call in (
             lambda: jaxrl.load_policy("pong"),
