@@ -19,7 +19,7 @@ run = jaxrl.train("ppo_pong", game="breakout", total_steps=1_000_000, run_dir="r
 print(run.evaluation.mean, run.metrics["return_mean"].max())
 
 policy = jaxrl.load_policy("pong")  # one that comes with jaxrl, an exported file, or a run
-action = policy.act(observation, seed=0)  # uint8[84, 84, 4], the oldest frame first
+action = policy.act(observation, seed=0)  # uint8[60, 60, 4], the oldest frame first
 ```
 
 A policy with a recurrent core carries its state from step to step of a game:

@@ -67,7 +67,12 @@ def games_of(curves: Sequence[Curve]) -> list[str]:
 def scores(curves: Sequence[Curve]) -> str:
     """Returns the table of the scores after an hour, with a median once there are all games."""
     games = games_of(curves)
-    head = ["", "agent steps", *map(title, games), *["median"] * (len(games) == len(GAMES))]
+    head = [
+        "",
+        "agent steps (others: of finished games)",
+        *map(title, games),
+        *["median"] * (len(games) == len(GAMES)),
+    ]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for library, of in by_library(curves).items():
         steps = sorted(curve.steps[-1] for curve in of.values())

@@ -1,16 +1,17 @@
 """An hour of training on one game, with jaxrl, Stable-Baselines3 or Sample Factory.
 
-    python docs/examples/hour.py jaxrl breakout --steps 50_000_000
+    python docs/examples/hour.py jaxrl breakout --steps 25_000_000
     python docs/examples/hour.py sb3_ppo breakout
     python docs/examples/hour.py sb3_a2c breakout
-    python docs/examples/hour.py sample_factory breakout --steps 2_000_000
+    python docs/examples/hour.py sample_factory breakout --steps 950_000
 
 It writes the mean score of the last hundred games at each half minute to
 hour/LIBRARY-GAME-seedSEED.csv: minutes since the start, agent steps (of the others those of
 finished games), mean score. `--steps` is where training by jaxrl and by Sample Factory ends, and
 their learning rate with it: those that the machine makes in an hour. On one core, as with
-`taskset -c 0`, Stable-Baselines3 has no processes for its games. hour.sh runs every library on four
-games.
+`taskset -c 0`, the others do all in one process, and Sample Factory has 8 games, as many as fill
+its batch: with the 256 games and the processes of its example the policy that acts is hundreds of
+updates old there. hour.sh runs every library on four games.
 
 What the others need does not fit into one environment with jaxrl, nor with each other:
 
@@ -75,6 +76,11 @@ def curve(games: Iterable[Game], minutes: float) -> Iterator[Point]:
             yield Point(half / 2, steps, sum(last) / len(last))
 
 
+def on_one_core() -> bool:
+    """Tells whether processes would only slow training down."""
+    return len(os.sched_getaffinity(0)) == 1
+
+
 def train_jaxrl(game: str, folder: Path, seed: int, steps: int) -> None:
     """Trains vtrace_fast into a run directory in the folder, also for longer than the minutes."""
     run_dir = folder / f"vtrace_fast-{game}-seed{seed}"
@@ -90,7 +96,7 @@ def curve_of_jaxrl(folder: Path, minutes: float) -> Iterator[Point]:
     text = (run_dir / "metrics.jsonl").read_text()
     started = json.loads((run_dir / "provenance.json").read_text())["started"]
     before_session = datetime.fromisoformat(started).timestamp() - float(os.environ[START])
-    lines = [line for line in map(json.loads, text.splitlines()) if line["return_mean"] is not None]
+    lines = [line for line in map(json.loads, text.splitlines()) if line["episodes"] >= LAST]
     for half in range(1, round(2 * minutes) + 1):
         seconds = 30 * half - before_session
         if before := [line for line in lines if line["wall_seconds"] <= seconds]:
@@ -112,7 +118,7 @@ def train_sb3(algorithm: str, game: str, folder: Path, seed: int, minutes: float
         """Returns the share of the hour that is left: the Zoo's schedules fall with the steps."""
         return max(0.0, 1 - elapsed() / (60 * minutes))
 
-    alone = len(os.sched_getaffinity(0)) == 1  # on one core processes only cost
+    alone = on_one_core()
     games = make_atari_env(
         f"{name_of(game)}NoFrameskip-v4",
         n_envs=8 if algorithm == "ppo" else 16,
@@ -199,12 +205,14 @@ def train_sample_factory(
     # Nobody counts the seconds of its --train_for_seconds.
     timer = Timer(60 * minutes - elapsed(), os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
+    alone = ["--serial_mode=True", "--async_rl=False", "--num_workers=1", "--env_agents=8"]
     status = run_rl(parse_atari_args([
         "--algo=APPO", f"--env={names[0]}", "--device=cpu", f"--seed={seed}",
         f"--train_dir={folder / 'run'}", "--experiment=hour",
         # Else the rate would be three quarters of the first one at the end: its schedule counts
         # steps, and the end of training frames.
-        "--summaries_use_frameskip=False", f"--train_for_env_steps={steps}", *options,
+        "--summaries_use_frameskip=False", f"--train_for_env_steps={steps}",
+        *(alone if on_one_core() else []), *options,
     ]))  # fmt: skip
     timer.cancel()
     if status not in (ExperimentStatus.SUCCESS, ExperimentStatus.INTERRUPTED):

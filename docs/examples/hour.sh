@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # Agent steps that a core makes in an hour, where the learning rate ends.
-JAXRL_STEPS=${JAXRL_STEPS:-25000000} SF_STEPS=${SF_STEPS:-850000}
+JAXRL_STEPS=${JAXRL_STEPS:-25000000} SF_STEPS=${SF_STEPS:-950000}
 GAMES=${GAMES:-breakout name_this_game pong qbert}
 
 install() { # FOLDER PACKAGE...
@@ -43,8 +43,8 @@ hours() { # CORE LIBRARY...
   return $status
 }
 
-install sb3 "stable-baselines3[extra]" ale-py
-install sf sample-factory envpool==0.8.4 "shimmy<2"
+install sb3 "stable-baselines3[extra]==2.9.2" ale-py==0.12.1
+install sf sample-factory==2.1.1 envpool==0.8.4 "shimmy<2"
 status=0
 hours 0 jaxrl sb3_a2c &
 hours 1 sb3_ppo sample_factory || status=1

@@ -277,16 +277,17 @@ def test_an_hour_of_each_library_is_read_from_what_it_writes(tmp_path, monkeypat
 
     run_dir = tmp_path / "jaxrl/vtrace_fast-pong-seed1"
     run_dir.mkdir(parents=True)
-    log = [(18, 1000, None), (27, 2000, 7.5), (29, 3000, 8.0), (57, 4000, 9.0), (95, 5000, 10.0)]
-    lines = [
-        json.dumps({"wall_seconds": at, "step": step, "return_mean": mean})
-        for at, step, mean in log
-    ]
+    log = [(9, 500, 0, None), (18, 1000, 1, 4.0), (27, 2000, 2, 7.5), (29, 3000, 3, 8.0),
+           (57, 4000, 5, 9.0), (95, 5000, 9, 10.0)]  # fmt: skip
+    keys = "wall_seconds", "step", "episodes", "return_mean"
+    lines = [json.dumps(dict(zip(keys, line, strict=True))) for line in log]
     (run_dir / "metrics.jsonl").write_text("\n".join(lines))
     # Its session began two seconds after the script.
     (run_dir / "provenance.json").write_text('{"started": "1970-01-01T00:16:42+0000"}')
     points = list(hour.curve_of_jaxrl(tmp_path / "jaxrl", minutes=1.5))
     assert points == [(0.5, 2000, 7.5), (1.0, 4000, 9.0), (1.5, 4000, 9.0)]
+    monkeypatch.setattr(hour, "LAST", 3)
+    assert next(hour.curve_of_jaxrl(tmp_path / "jaxrl", minutes=1.5)) == (1.0, 4000, 9.0)
 
 
 @pytest.mark.parametrize("library", ["jaxrl", "sample_factory"])
