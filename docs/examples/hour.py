@@ -9,14 +9,14 @@ It writes the mean score of the last hundred games at each half minute to
 hour/LIBRARY-GAME-seedSEED.csv: minutes since the start, agent steps (of the others those of
 finished games), mean score. `--steps` is where training by jaxrl and by Sample Factory ends, and
 their learning rate with it: those that the machine makes in an hour. On one core, as with
-`taskset -c 0`, the others do all in one process, and Sample Factory has 8 games, as many as fill
-its batch: with the 256 games and the processes of its example the policy that acts is hundreds of
-updates old there. hour.sh runs every library on four games.
+`taskset -c 0`, the others do all in one process, and Sample Factory has 8 games, whose 128 steps
+are the batches of one iteration: with its example's 256 games in four processes the policy that
+acts is hundreds of updates old there. hour.sh runs every library on four games.
 
 What the others need does not fit into one environment with jaxrl, nor with each other:
 
-    python3 -m venv sb3 && sb3/bin/pip install "stable-baselines3[extra]" ale-py
-    python3 -m venv sf && sf/bin/pip install sample-factory envpool==0.8.4 "shimmy<2"
+    python3 -m venv sb3 && sb3/bin/pip install "stable-baselines3[extra]==2.9.2" ale-py==0.12.1
+    python3 -m venv sf && sf/bin/pip install sample-factory==2.1.1 envpool==0.8.4 "shimmy<2"
 
 Their hyperparameters are those that they publish for Atari: RL Baselines3 Zoo's ppo.yml and
 a2c.yml, and Sample Factory's sf_examples/envpool/atari.
@@ -39,6 +39,7 @@ from threading import Timer
 from typing import Any, NamedTuple
 
 LAST = 100  # games whose mean is a point of a curve
+IN_ONE_PROCESS = ("--serial_mode=True", "--async_rl=False", "--num_workers=1", "--env_agents=8")
 START = "HOUR_START"  # of the environment: when the script began, in seconds since 1970
 GAMES = "HOUR_GAMES"  # the folder where processes of Sample Factory write their games
 
@@ -77,7 +78,7 @@ def curve(games: Iterable[Game], minutes: float) -> Iterator[Point]:
 
 
 def on_one_core() -> bool:
-    """Tells whether processes would only slow training down."""
+    """Tells whether all runs on one core, where more processes would only slow training down."""
     return len(os.sched_getaffinity(0)) == 1
 
 
@@ -205,14 +206,13 @@ def train_sample_factory(
     # Nobody counts the seconds of its --train_for_seconds.
     timer = Timer(60 * minutes - elapsed(), os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    alone = ["--serial_mode=True", "--async_rl=False", "--num_workers=1", "--env_agents=8"]
     status = run_rl(parse_atari_args([
         "--algo=APPO", f"--env={names[0]}", "--device=cpu", f"--seed={seed}",
         f"--train_dir={folder / 'run'}", "--experiment=hour",
         # Else the rate would be three quarters of the first one at the end: its schedule counts
         # steps, and the end of training frames.
         "--summaries_use_frameskip=False", f"--train_for_env_steps={steps}",
-        *(alone if on_one_core() else []), *options,
+        *(IN_ONE_PROCESS if on_one_core() else ()), *options,
     ]))  # fmt: skip
     timer.cancel()
     if status not in (ExperimentStatus.SUCCESS, ExperimentStatus.INTERRUPTED):

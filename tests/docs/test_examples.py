@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import json
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -328,6 +329,33 @@ def test_games_of_sample_factory_are_whole_ones(tmp_path, monkeypatch):
     step([2, 5, 1], [1, 0, 0], truncated=[0, 0, 1])
     found = sorted(hour.games_of_sample_factory(tmp_path))
     assert [(game.steps, game.score) for game in found] == [(2, 11.0), (1, 2.0), (3, 1.0)]
+
+
+@pytest.mark.parametrize("cores", [{0}, {0, 1}])
+def test_sample_factory_trains_in_one_process_where_there_is_one_core(cores, monkeypatch, tmp_path):
+    """With several the policy that acts is hundreds of updates old."""
+    hour, given = load("hour"), []
+    spec = types.SimpleNamespace(name="atari_pong", env_id="Pong-v5")
+    members = {
+        "sample_factory.algo.utils.misc": {
+            "ExperimentStatus": types.SimpleNamespace(SUCCESS=0, INTERRUPTED=1)
+        },
+        "sample_factory.envs.env_utils": {"register_env": lambda name, make: None},
+        "sample_factory.train": {"run_rl": lambda arguments: given.extend(arguments) or 0},
+        "sf_examples.envpool.atari.envpool_atari_utils": {"ENVPOOL_ATARI_ENVS": [spec]},
+        "sf_examples.envpool.atari.train_envpool_atari": {"parse_atari_args": list},
+    }
+    for name, of in members.items():
+        module = types.ModuleType(name)
+        vars(module).update(of)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(hour.os, "sched_getaffinity", lambda _: cores)
+    monkeypatch.setenv(hour.START, str(time.time()))
+    hour.train_sample_factory("pong", tmp_path, 1, 5000, 60, ["--env_agents=4"])
+    assert ("--serial_mode=True" in given) == (len(cores) == 1)
+    assert ("--async_rl=False" in given) == (len(cores) == 1)
+    assert {"--env=atari_pong", "--train_for_env_steps=5000"} <= set(given)
+    assert given[-1] == "--env_agents=4"  # the last one counts
 
 
 def test_every_action_is_tried_at_moments_of_a_game(monkeypatch, capsys):

@@ -9,6 +9,7 @@ import pytest
 from jaxrl.errors import UserError
 from jaxrl.policies import policies
 from jaxrl.runs import evaluation_record, layout
+from jaxrl.runs.directory import load_config
 from jaxrl.runs.files import read_object
 from jaxrl.runs.paths import run_dir_of
 from tools import gallery, score_tables
@@ -40,6 +41,13 @@ def test_a_policy_comes_from_a_recorded_run_and_is_small(name, monkeypatch):
     assert results.keys() == evaluation_record.PROTOCOLS.keys()
     for result in results.values():
         assert (result.step, result.episodes) == (last["step"], gallery.EPISODES)
+
+
+@pytest.mark.parametrize("page", ["docs/reference/api.md", "notebooks/using_a_policy.ipynb"])
+def test_the_examples_with_pongs_policy_name_the_frames_that_it_sees(page):
+    env = load_config(run_dir_of(Path("pong"))).env
+    shape = f"uint8[{env.frame_height}, {env.frame_width}, {env.stack}]"
+    assert f"{shape}, the oldest f" in (ROOT / page).read_text("utf-8")
 
 
 def test_the_policies_of_trials_are_those_that_the_page_names():

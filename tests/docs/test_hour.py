@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_curve_is_of_an_hour_and_ours_is_that_of_a_recorded_run(path):
         place = next(n for n, step in enumerate(found.steps) if step >= line["step"])
         # The curve's time begins with the command, the log's with training.
         assert 0 < found.minutes[place] - line["wall_seconds"] / 60 < 1
-    # The recorded lines are some of those that the curve shows.
+    # The curve has other lines of the log than the record, which are not far from them.
     returns = np.array([line["return_mean"] for line in lines])
     of_run = np.interp(found.steps, [line["step"] for line in lines], returns)
     np.testing.assert_allclose(found.scores, of_run, atol=0.05 * np.ptp(returns), rtol=0)
@@ -156,6 +157,13 @@ def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(
     assert sorted(" ".join(call.split()[2:4]) for call in calls[:-1]) == [
         *("jaxrl pong", "jaxrl qbert", "sb3_a2c pong", "sb3_a2c qbert", "sb3_ppo qbert"),
     ]
+
+
+def test_the_script_installs_what_the_example_says():
+    install = re.findall(r"^install \w+ (.+)$", (EXAMPLES / "hour.sh").read_text("utf-8"), re.M)
+    assert len(install) == 2
+    for packages in install:
+        assert f"/bin/pip install {packages}\n" in load("hour").__doc__
 
 
 def leave(path, lines):
