@@ -118,9 +118,9 @@ def _minutes(curve: Curve, score: float) -> str:
 def draw(curves: Sequence[Curve], target: Path) -> None:
     """Draws the curves of each game, one panel for a game, two in a row."""
     games = games_of(curves)
-    rows = (len(games) + 1) // 2
+    rows, columns = (len(games) + 1) // 2, min(len(games), 2)
     figure = new_figure(10, 1.5 + 2.5 * rows)
-    panels: Any = figure.subplots(rows, min(len(games), 2), sharex=True, squeeze=False)
+    panels: Any = figure.subplots(rows, columns, sharex=True, squeeze=False)
     found, lines = by_library(curves), {}
     for game, axes in zip(games, panels.flat, strict=False):
         for place, (library, name) in enumerate(LIBRARIES.items()):
@@ -132,8 +132,9 @@ def draw(curves: Sequence[Curve], target: Path) -> None:
         axes.grid(alpha=0.3)
     for axes in panels.flat[len(games) :]:
         axes.set_axis_off()
-    for axes in panels[-1]:
+    for axes in panels.flat[len(games) - columns : len(games)]:  # the lowest of each column
         axes.set_xlabel("minutes of one core")
+        axes.tick_params(labelbottom=True)
     for axes in panels[:, 0]:
         axes.set_ylabel("mean score, last 100 games")
     legend_below(figure, lines)

@@ -114,6 +114,18 @@ def test_the_picture_has_a_panel_for_each_game(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(("count", "lowest"), [(1, [0]), (2, [0, 1]), (3, [1, 2]), (4, [2, 3])])
+def test_the_lowest_panel_of_each_column_has_the_minutes(count, lowest, tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(hour_tables, "save", lambda figure, target: figures.append(figure))
+    games = hour_tables.GAMES[:count]
+    hour_tables.draw([curve("jaxrl", game, 1, 2) for game in games], tmp_path / "hour.png")
+    axes = figures[0].axes[:count]
+    assert [n for n, of in enumerate(axes) if of.get_xlabel()] == lowest
+    shown = [of.xaxis.get_tick_params()["labelbottom"] for of in axes]
+    assert [n for n, label in enumerate(shown) if label] == lowest
+
+
 def test_the_script_makes_every_curve_that_is_not_there_by_its_librarys_python(
     tmp_path, monkeypatch
 ):
