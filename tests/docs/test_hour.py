@@ -47,8 +47,15 @@ def test_a_curve_is_of_an_hour_and_ours_is_that_of_a_recorded_run(path):
     # The curve has other lines of the log than the record, which are not far from them.
     returns = np.array([line["return_mean"] for line in lines])
     of_run = np.interp(found.steps, [line["step"] for line in lines], returns)
-    np.testing.assert_allclose(found.scores, of_run, atol=0.05 * np.ptp(returns), rtol=0)
-    assert found.scores[-1] == pytest.approx(of_run[-1], abs=0.01 * np.ptp(returns))
+    away = np.abs(np.array(found.scores) - of_run) / np.ptp(returns)
+    assert away.mean() < 0.02
+    assert away.max() < 0.15
+    assert away[-1] < 0.03
+    shown = dict(zip(found.steps, found.scores, strict=True))
+    both = [line for line in lines if line["step"] in shown]
+    assert both
+    for line in both:
+        assert shown[line["step"]] == round(line["return_mean"], 2)
     hour = (EXAMPLES / "hour.sh").read_text("utf-8")
     assert f"JAXRL_STEPS:-{load_config(run_dir / 'config.toml').total_steps}}}" in hour
 
