@@ -24,7 +24,7 @@ PAGE = FOLDER.with_suffix(".md")
 PICTURE = Path("docs/images/hour.png")
 
 MINUTES = 60.0
-GAMES = ("breakout", "name_this_game", "pong", "qbert")
+GAMES = ("breakout", "name_this_game", "pong", "qbert")  # the page's, whose median is told
 OURS = "jaxrl"
 LIBRARIES = {
     OURS: "jaxrl, `vtrace_fast`",
@@ -60,18 +60,19 @@ def by_library(curves: Sequence[Curve]) -> dict[str, dict[str, Curve]]:
 
 
 def games_of(curves: Sequence[Curve]) -> list[str]:
-    """Returns the games that have curves."""
-    return [game for game in GAMES if game in {curve.game for curve in curves}]
+    """Returns the games that have curves, by name."""
+    return sorted({curve.game for curve in curves})
 
 
 def scores(curves: Sequence[Curve]) -> str:
-    """Returns the table of the scores after an hour, with a median once there are all games."""
+    """Returns the table of the scores after an hour, with a median of the page's games."""
     games = games_of(curves)
+    all_there = tuple(games) == GAMES
     head = [
         "",
         "agent steps (others: of finished games)",
         *map(title, games),
-        *["median"] * (len(games) == len(GAMES)),
+        *["median"] * all_there,
     ]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for library, of in by_library(curves).items():
@@ -82,7 +83,7 @@ def scores(curves: Sequence[Curve]) -> str:
             f"**{of[game].scores[-1]:,.1f}** ({normalized[game]:.2f})" if game in of else ""
             for game in games
         ]
-        if "median" in head:
+        if all_there:
             whole = len(of) == len(GAMES)
             cells.append(f"**{statistics.median(normalized.values()):.2f}**" if whole else "")
         lines.append(f"| {' | '.join([LIBRARIES[library], span, *cells])} |")
@@ -150,6 +151,8 @@ def written(page: str, curves: Sequence[Curve]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Writes or prints the tables, and draws the picture; returns the exit status."""
     curves = [read(Path(path)) for path in sorted(arguments or FOLDER.glob("*.csv"))]
+    if len({(curve.library, curve.game) for curve in curves}) < len(curves):
+        sys.exit("a library has two curves of one game: name those of one seed")
     if not arguments:
         replace_text(PAGE, written(PAGE.read_text(encoding="utf-8"), curves))
         draw(curves, PICTURE)

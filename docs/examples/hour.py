@@ -1,22 +1,26 @@
 """An hour of training on one game, with jaxrl, Stable-Baselines3 or Sample Factory.
 
-    python docs/examples/hour.py jaxrl breakout --steps 25_000_000
-    python docs/examples/hour.py sb3_ppo breakout
-    python docs/examples/hour.py sb3_a2c breakout
-    python docs/examples/hour.py sample_factory breakout --steps 950_000
+    .venv/bin/python docs/examples/hour.py jaxrl breakout --steps 25_000_000
+    hour/sb3/bin/python docs/examples/hour.py sb3_ppo breakout
+    hour/sb3/bin/python docs/examples/hour.py sb3_a2c breakout
+    hour/sf/bin/python docs/examples/hour.py sample_factory breakout --steps 950_000
 
 It writes the mean score of the last hundred games at each half minute to
 hour/LIBRARY-GAME-seedSEED.csv: minutes since the start, agent steps (of the others those of
 finished games), mean score. `--steps` is where training by jaxrl and by Sample Factory ends, and
-their learning rate with it: those that the machine makes in an hour. On one core, as with
+their learning rate with it: those that the machine makes in an hour, 3,600 times the steps per
+second that the lines of a first minute show (Sample Factory calls them Fps). On one core, as with
 `taskset -c 0`, the others do all in one process, and Sample Factory has 8 games, whose 128 steps
 are the batches of one iteration: with its example's 256 games in four processes the policy that
 acts is hundreds of updates old there. hour.sh runs every library on four games.
 
-What the others need does not fit into one environment with jaxrl, nor with each other:
+What the others need does not fit into one environment with jaxrl, nor with each other, and EnvPool
+0.8.4 has no wheel for newer Pythons:
 
-    python3 -m venv sb3 && sb3/bin/pip install "stable-baselines3[extra]==2.9.2" ale-py==0.12.1
-    python3 -m venv sf && sf/bin/pip install sample-factory==2.1.1 envpool==0.8.4 "shimmy<2"
+    python3.11 -m venv hour/sb3
+    hour/sb3/bin/pip install "stable-baselines3[extra]==2.9.2" ale-py==0.12.1
+    python3.11 -m venv hour/sf
+    hour/sf/bin/pip install sample-factory==2.1.1 envpool==0.8.4 "shimmy<2"
 
 Their hyperparameters are those that they publish for Atari: RL Baselines3 Zoo's ppo.yml and
 a2c.yml, and Sample Factory's sf_examples/envpool/atari.

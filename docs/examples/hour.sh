@@ -4,18 +4,20 @@
 #     docs/examples/hour.sh                       # after `make setup`
 #     GAMES="pong qbert" docs/examples/hour.sh    # two of the games
 #
-# It installs the other libraries into hour/, writes hour/LIBRARY-GAME-seed1.csv, and prints tables
-# of them. A curve that is there is not made again; a folder without its curve is of an hour that was
-# cut off: remove it.
+# It installs the other libraries into hour/, with Python 3.11, the newest that EnvPool 0.8.4 has a
+# wheel for, writes hour/LIBRARY-GAME-seed1.csv, and prints tables of them. A curve that is there is
+# not made again; a folder without its curve is of an hour that was cut off: remove it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# Agent steps that a core makes in an hour, where the learning rate ends.
+PYTHON=${PYTHON:-python3.11}
+# Agent steps that a core makes in an hour, where the learning rate ends: hour.py says how to find
+# them. jaxrl trains on to its last step, however long it takes.
 JAXRL_STEPS=${JAXRL_STEPS:-25000000} SF_STEPS=${SF_STEPS:-950000}
 GAMES=${GAMES:-breakout name_this_game pong qbert}
 
 install() { # FOLDER PACKAGE...
   [ -e "hour/$1/installed" ] && return
-  python3 -m venv "hour/$1"
+  "$PYTHON" -m venv "hour/$1"
   "hour/$1/bin/pip" install "${@:2}"
   touch "hour/$1/installed"
 }

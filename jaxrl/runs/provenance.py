@@ -53,12 +53,17 @@ def overridden_values(run_dir: Path) -> dict[str, Any]:
 
 
 def write_provenance(
-    config: Config, run_dir: Path, devices: list[Any], engine: str, changes: dict[str, Any]
+    config: Config,
+    run_dir: Path,
+    devices: list[Any],
+    engine: str,
+    changes: dict[str, Any],
+    started: float,
 ) -> None:
     """Writes where a run comes from: commit, packages, devices, command line; a resume is added.
 
     `engine` plays the games. `changes` are the values that this resume overrides, by key: [before,
-    now].
+    now]. The session `started` that many seconds after 1970 began: games and program need seconds.
     """
     versions: dict[str, str | None] = {}
     for package in PACKAGES:
@@ -76,7 +81,7 @@ def write_provenance(
         "cpu_cores": cpus.count(),
         "engine": engine,
         "command": shlex.join(["jaxrl", *sys.argv[1:]]),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
     }
     path = run_dir / layout.PROVENANCE
     if changes:

@@ -313,6 +313,7 @@ def _record_provenance(sessions: Sequence[TrainingSession], origin: ResumePoint)
     changed = origin.changes or ({},) * len(sessions)
     for session, changes in zip(sessions, changed, strict=True):
         devices, engine = list(session.mesh.devices.flat), session.plan.env.engine
-        write_provenance(session.config, session.run_dir, devices, engine, changes)
+        started = time.time() - session.seconds_since_start()
+        write_provenance(session.config, session.run_dir, devices, engine, changes, started)
         if changes:
             write_config(session.run_dir, session.config)

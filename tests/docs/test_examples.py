@@ -283,12 +283,87 @@ def test_an_hour_of_each_library_is_read_from_what_it_writes(tmp_path, monkeypat
     keys = "wall_seconds", "step", "episodes", "return_mean"
     lines = [json.dumps(dict(zip(keys, line, strict=True))) for line in log]
     (run_dir / "metrics.jsonl").write_text("\n".join(lines))
-    # Its session began two seconds after the script.
+    # The session, from which the log counts its seconds, began two seconds after the script.
     (run_dir / "provenance.json").write_text('{"started": "1970-01-01T00:16:42+0000"}')
     points = list(hour.curve_of_jaxrl(tmp_path / "jaxrl", minutes=1.5))
     assert points == [(0.5, 2000, 7.5), (1.0, 4000, 9.0), (1.5, 4000, 9.0)]
     monkeypatch.setattr(hour, "LAST", 3)
     assert next(hour.curve_of_jaxrl(tmp_path / "jaxrl", minutes=1.5)) == (1.0, 4000, 9.0)
+
+
+# Of the Atari games, rl-baselines3-zoo/hyperparams/ppo.yml and a2c.yml; lin_X falls from X to 0.
+ZOO = {
+    "ppo": {
+        "n_envs": 8, "n_steps": 128, "n_epochs": 4, "batch_size": 256, "learning_rate": 2.5e-4,
+        "clip_range": 0.1, "vf_coef": 0.5, "ent_coef": 0.01,
+    },
+    "a2c": {
+        "n_envs": 16, "ent_coef": 0.01, "vf_coef": 0.25,
+        "policy_kwargs": {"optimizer_class": "RMSpropTFLike", "optimizer_kwargs": {"eps": 1e-5}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ZOO)
+@pytest.mark.parametrize("cores", [{0}, {0, 1}])
+def test_stable_baselines3_has_the_settings_of_its_zoo(algorithm, cores, monkeypatch, tmp_path):
+    hour, given, clock = load("hour"), {}, [0.0]
+
+    class Model:
+        def __init__(self, policy, env, **settings):
+            given.update(settings, policy=policy, frames=env.frames)
+
+        def learn(self, steps, callback):
+            assert steps > 10**8
+            clock[0] = 3599.0
+            assert callback({}, {})
+            clock[0] = 3601.0
+            assert not callback({}, {})
+
+    def games(name, **settings):
+        given.update(settings, name=name)
+        return types.SimpleNamespace(close=lambda: given.update(closed=True))
+
+    def stack(env, frames):
+        return types.SimpleNamespace(frames=frames)
+
+    other = type("Other", (), {"__init__": None})
+    common = "stable_baselines3.common"
+    members = {
+        "ale_py": {},
+        "stable_baselines3": {
+            "PPO": Model if algorithm == "ppo" else other,
+            "A2C": Model if algorithm == "a2c" else other,
+        },
+        f"{common}.env_util": {"make_atari_env": games},
+        f"{common}.sb2_compat.rmsprop_tf_like": {"RMSpropTFLike": "RMSpropTFLike"},
+        f"{common}.vec_env": {
+            "DummyVecEnv": "one process", "SubprocVecEnv": "several", "VecFrameStack": stack,
+        },
+    }  # fmt: skip
+    for name, of in members.items():
+        module = types.ModuleType(name)
+        vars(module).update(of)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(hour, "elapsed", lambda: clock[0])
+    monkeypatch.setattr(hour.os, "sched_getaffinity", lambda _: cores)
+    hour.train_sb3(algorithm, "name_this_game", tmp_path, 3, 60)
+    assert given.pop("name") == "NameThisGameNoFrameskip-v4"
+    assert given.pop("vec_env_cls") == ("one process" if len(cores) == 1 else "several")
+    assert given.pop("monitor_dir") == str(tmp_path)
+    assert given.pop("seed") == 3
+    assert given.pop("closed")
+    assert given.pop("frames") == 4
+    assert given.pop("policy") == "CnnPolicy"
+    del given["vec_env_kwargs"], given["device"]
+    for key in {"learning_rate", "clip_range"} & given.keys():
+        schedule = given[key]
+        clock[0] = 0.0
+        given[key] = schedule(1.0)
+        for seconds, share in ((1800.0, 0.5), (3600.0, 0.0), (3700.0, 0.0)):
+            clock[0] = seconds
+            assert schedule(1.0) == share * given[key]
+    assert given == ZOO[algorithm]
 
 
 @pytest.mark.parametrize("library", ["jaxrl", "sample_factory"])
@@ -354,7 +429,9 @@ def test_sample_factory_trains_in_one_process_where_there_is_one_core(cores, mon
     hour.train_sample_factory("pong", tmp_path, 1, 5000, 60, ["--env_agents=4"])
     assert ("--serial_mode=True" in given) == (len(cores) == 1)
     assert ("--async_rl=False" in given) == (len(cores) == 1)
-    assert {"--env=atari_pong", "--train_for_env_steps=5000"} <= set(given)
+    assert ("--env_agents=8" in given) == (len(cores) == 1)
+    steps = {"--train_for_env_steps=5000", "--summaries_use_frameskip=False"}  # agent steps
+    assert {"--env=atari_pong", *steps} <= set(given)
     assert given[-1] == "--env_agents=4"  # the last one counts
 
 

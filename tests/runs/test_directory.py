@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import imageio.v2 as imageio
 import jax
@@ -62,6 +63,10 @@ def test_a_run_leaves_what_the_design_says(run_dir):
     assert provenance["packages"]["jax"] == jax.__version__
     assert provenance["devices"]
     assert provenance["command"]
+    # The session began with the run directory, not once its program was compiled.
+    began = datetime.fromisoformat(provenance["started"]).timestamp()
+    since = began - (run_dir / "config.toml").stat().st_mtime
+    assert -1 < since < metrics.read(run_dir)[0]["compile_seconds"]
     assert load(run_dir / "config.toml").run_dir == str(run_dir)
 
 
