@@ -23,6 +23,7 @@ from tests.conftest import catch_config
 # one that falls to 0 the seeds 1 to 4 of each loss, 1 to 6 of simplices and 1 to 3 of Gamma's
 # encoder ended at 0.98 or more, but for one at 0.92.
 PQN = {"epsilon_decay_steps": 16_000, "epochs": 6}
+SOONER = {"epsilon_decay_steps": 6000, "epochs": 4}
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "pqn": {"learning_rate": 5e-4, "schedule": "linear"},
     "iqn": {"learning_rate": 5e-4, "eps": 1e-5},  # its authors' are those of 50M steps
@@ -97,29 +98,32 @@ def test_all_of_beyond_the_rainbow_solves_catch():
 @pytest.mark.rotating(6, group="learning")
 @pytest.mark.optimized
 @pytest.mark.parametrize(
-    ("recipe", "pixels", "network", "settings"),
+    ("recipe", "pixels", "network", "settings", "learning_rate"),
     [
-        pytest.param("pqn", 44, {"torso": "nips", "simplicial_groups": 32}, {}, id="simplicial"),
-        pytest.param("pqn_gamma", 36, {"units": 64}, {}, id="gamma"),
-        pytest.param("pqn", 20, {"torso": "impala", "units": 64}, {}, id="impala-layer_norm"),
-        pytest.param("pqn_hadamax", 20, {"units": 64}, {}, id="hadamax"),
+        pytest.param("pqn", 44, {"torso": "nips", "simplicial_groups": 32}, PQN, 5e-4,
+                     id="simplicial"),
+        pytest.param("pqn_gamma", 36, {"units": 64}, PQN, 5e-4, id="gamma"),
+        # The others do not stall, and learn in half the time, with less exploration.
+        pytest.param("pqn", 20, {"torso": "impala", "units": 64}, SOONER, 1e-3,
+                     id="impala-layer_norm"),
+        pytest.param("pqn_hadamax", 20, {"units": 64}, SOONER, 1e-3, id="hadamax"),
         pytest.param("pqn_hadamax", 20,
                      {"units": 64, "dueling": True, "simplicial_groups": 16,
                       "simplicial_temperature": 0.5},
-                     {"value_loss": "hl_gauss"}, id="all"),
+                     SOONER | {"value_loss": "hl_gauss"}, 1e-3, id="all"),
         # In smaller frames it leaves nothing of places.
-        pytest.param("pqn_hadamax", 40, {"torso": "gamma_hadamax", "units": 64}, {},
+        pytest.param("pqn_hadamax", 40, {"torso": "gamma_hadamax", "units": 64}, SOONER, 1e-3,
                      id="gamma_hadamax"),
     ],
 )  # fmt: skip
-def test_pqn_with_other_encoders_solves_catch(recipe, pixels, network, settings):
+def test_pqn_with_other_encoders_solves_catch(recipe, pixels, network, settings, learning_rate):
     config = catch_config(
         recipe,
         num_envs=8,
         env={"frame_height": pixels, "frame_width": pixels},
-        agent=PQN | settings,
+        agent=settings,
         total_steps=24_000,
-        optimizer=OPTIMIZERS["pqn"],
+        optimizer={"learning_rate": learning_rate, "schedule": "linear"},
     )
     assert_solved(config.replaced(network=network), 1)
 
