@@ -63,7 +63,7 @@ def write_provenance(
     """Writes where a run comes from: commit, packages, devices, command line; a resume is added.
 
     `engine` plays the games. `changes` are the values that this resume overrides, by key: [before,
-    now]. The session `started` that many seconds after 1970 began: games and program need seconds.
+    now]. `started` is when the session began, in seconds since 1970: before its program compiled.
     """
     versions: dict[str, str | None] = {}
     for package in PACKAGES:

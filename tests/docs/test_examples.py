@@ -291,6 +291,14 @@ def test_an_hour_of_each_library_is_read_from_what_it_writes(tmp_path, monkeypat
     assert next(hour.curve_of_jaxrl(tmp_path / "jaxrl", minutes=1.5)) == (1.0, 4000, 9.0)
 
 
+def leave_modules(members, monkeypatch):
+    """Puts modules with these members, by name, in the place of libraries that are not there."""
+    for name, of in members.items():
+        module = types.ModuleType(name)
+        vars(module).update(of)
+        monkeypatch.setitem(sys.modules, name, module)
+
+
 # Of the Atari games, rl-baselines3-zoo/hyperparams/ppo.yml and a2c.yml; lin_X falls from X to 0.
 ZOO = {
     "ppo": {
@@ -327,13 +335,12 @@ def test_stable_baselines3_has_the_settings_of_its_zoo(algorithm, cores, monkeyp
     def stack(env, frames):
         return types.SimpleNamespace(frames=frames)
 
-    other = type("Other", (), {"__init__": None})
     common = "stable_baselines3.common"
     members = {
         "ale_py": {},
         "stable_baselines3": {
-            "PPO": Model if algorithm == "ppo" else other,
-            "A2C": Model if algorithm == "a2c" else other,
+            "PPO": Model if algorithm == "ppo" else None,
+            "A2C": Model if algorithm == "a2c" else None,
         },
         f"{common}.env_util": {"make_atari_env": games},
         f"{common}.sb2_compat.rmsprop_tf_like": {"RMSpropTFLike": "RMSpropTFLike"},
@@ -341,10 +348,7 @@ def test_stable_baselines3_has_the_settings_of_its_zoo(algorithm, cores, monkeyp
             "DummyVecEnv": "one process", "SubprocVecEnv": "several", "VecFrameStack": stack,
         },
     }  # fmt: skip
-    for name, of in members.items():
-        module = types.ModuleType(name)
-        vars(module).update(of)
-        monkeypatch.setitem(sys.modules, name, module)
+    leave_modules(members, monkeypatch)
     monkeypatch.setattr(hour, "elapsed", lambda: clock[0])
     monkeypatch.setattr(hour.os, "sched_getaffinity", lambda _: cores)
     hour.train_sb3(algorithm, "name_this_game", tmp_path, 3, 60)
@@ -383,11 +387,8 @@ def test_games_of_sample_factory_are_whole_ones(tmp_path, monkeypatch):
         env.step = lambda actions: steps.pop(0)
         return env
 
-    module = types.ModuleType("sf_examples.envpool.atari.envpool_atari_utils")
-    module.make_atari_env = games
-    for name in ("sf_examples", "sf_examples.envpool", "sf_examples.envpool.atari"):
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    utils = "sf_examples.envpool.atari.envpool_atari_utils"
+    leave_modules({utils: {"make_atari_env": games}}, monkeypatch)
     monkeypatch.setenv(hour.START, "0")
     monkeypatch.setenv(hour.GAMES, str(tmp_path))
     env = hour.make_recorded("atari_x", types.SimpleNamespace(env_agents=3), None)
@@ -420,10 +421,7 @@ def test_sample_factory_trains_in_one_process_where_there_is_one_core(cores, mon
         "sf_examples.envpool.atari.envpool_atari_utils": {"ENVPOOL_ATARI_ENVS": [spec]},
         "sf_examples.envpool.atari.train_envpool_atari": {"parse_atari_args": list},
     }
-    for name, of in members.items():
-        module = types.ModuleType(name)
-        vars(module).update(of)
-        monkeypatch.setitem(sys.modules, name, module)
+    leave_modules(members, monkeypatch)
     monkeypatch.setattr(hour.os, "sched_getaffinity", lambda _: cores)
     monkeypatch.setenv(hour.START, str(time.time()))
     hour.train_sample_factory("pong", tmp_path, 1, 5000, 60, ["--env_agents=4"])
