@@ -207,7 +207,9 @@ def train_sample_factory(
     if not names:
         sys.exit(f"Sample Factory has no game {name_of(game)}")
     register_env(names[0], make_recorded)
-    # Nobody counts the seconds of its --train_for_seconds.
+    # Nobody counts the seconds of its --train_for_seconds; and a shell lets jobs in the background
+    # ignore the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = Timer(60 * minutes - elapsed(), os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     status = run_rl(parse_atari_args([

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import signal
 import sys
 import time
 import types
@@ -407,23 +408,30 @@ def test_games_of_sample_factory_are_whole_ones(tmp_path, monkeypatch):
     assert [(game.steps, game.score) for game in found] == [(2, 11.0), (1, 2.0), (3, 1.0)]
 
 
-@pytest.mark.parametrize("cores", [{0}, {0, 1}])
-def test_sample_factory_trains_in_one_process_where_there_is_one_core(cores, monkeypatch, tmp_path):
-    """With several the policy that acts is hundreds of updates old."""
-    hour, given = load("hour"), []
+def sample_factory(run_rl, monkeypatch):
+    """Loads the example with a Sample Factory that calls `run_rl` to train Pong."""
     spec = types.SimpleNamespace(name="atari_pong", env_id="Pong-v5")
     members = {
         "sample_factory.algo.utils.misc": {
             "ExperimentStatus": types.SimpleNamespace(SUCCESS=0, INTERRUPTED=1)
         },
         "sample_factory.envs.env_utils": {"register_env": lambda name, make: None},
-        "sample_factory.train": {"run_rl": lambda arguments: given.extend(arguments) or 0},
+        "sample_factory.train": {"run_rl": run_rl},
         "sf_examples.envpool.atari.envpool_atari_utils": {"ENVPOOL_ATARI_ENVS": [spec]},
         "sf_examples.envpool.atari.train_envpool_atari": {"parse_atari_args": list},
     }
     leave_modules(members, monkeypatch)
-    monkeypatch.setattr(hour.os, "sched_getaffinity", lambda _: cores)
+    hour = load("hour")
     monkeypatch.setenv(hour.START, str(time.time()))
+    return hour
+
+
+@pytest.mark.parametrize("cores", [{0}, {0, 1}])
+def test_sample_factory_trains_in_one_process_where_there_is_one_core(cores, monkeypatch, tmp_path):
+    """With several the policy that acts is hundreds of updates old."""
+    given = []
+    hour = sample_factory(lambda arguments: given.extend(arguments) or 0, monkeypatch)
+    monkeypatch.setattr(hour.os, "sched_getaffinity", lambda _: cores)
     hour.train_sample_factory("pong", tmp_path, 1, 5000, 60, ["--env_agents=4"])
     assert ("--serial_mode=True" in given) == (len(cores) == 1)
     assert ("--async_rl=False" in given) == (len(cores) == 1)
@@ -431,6 +439,25 @@ def test_sample_factory_trains_in_one_process_where_there_is_one_core(cores, mon
     steps = {"--train_for_env_steps=5000", "--summaries_use_frameskip=False"}  # agent steps
     assert {"--env=atari_pong", *steps} <= set(given)
     assert given[-1] == "--env_agents=4"  # the last one counts
+
+
+def test_the_hour_of_sample_factory_ends_in_the_background_too(monkeypatch, tmp_path):
+    """A shell's job in the background ignores the signal that ends it."""
+    ended = []
+
+    def run_rl(arguments):
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            ended.append(time.time())
+        return 1  # interrupted
+
+    hour, before = sample_factory(run_rl, monkeypatch), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        hour.train_sample_factory("pong", tmp_path, 1, 5000, 0.02, [])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended
 
 
 def test_every_action_is_tried_at_moments_of_a_game(monkeypatch, capsys):

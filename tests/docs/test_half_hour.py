@@ -28,19 +28,6 @@ def test_the_page_shows_the_recorded_runs():
     assert marked_section(PAGE, "tried", score_tables.tried(ROOT / score_tables.TRIALS)) == PAGE
 
 
-def test_readme_shows_what_v_trace_reaches():
-    run_dirs = [RUNS[0].parent / f"vtrace_fast-{game}-seed1" for game in score_tables.GAMES]
-    runs = [recorded_scores.read(run_dir) for run_dir in run_dirs]
-    noop = ", ".join(f"{run.scores['noop']:,.0f}" for run in runs)
-    minutes = [
-        json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])["wall_seconds"] / 60
-        for run_dir in run_dirs
-    ]
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"| {min(minutes):.0f} to {max(minutes):.0f} (" in text
-    assert f" | {noop} |" in text
-
-
 def test_what_the_page_says_of_name_this_game_is_recorded():
     lines = [
         [json.loads(line) for line in (RUNS[0].parent / name / "metrics.jsonl").open()]

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import shutil
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from jaxrl.atari.scores import human_normalized
 from jaxrl.config.toml import load as load_config
 from jaxrl.runs import metrics
 from tests.docs.test_examples import EXAMPLES, load
@@ -67,6 +69,24 @@ def test_a_curve_is_of_an_hour_and_ours_is_that_of_a_recorded_run(path):
     for line in both:
         assert shown[line["step"]] == round(line["return_mean"], 2)
     assert load_config(run_dir / "config.toml").total_steps == ends_at("JAXRL_STEPS")
+
+
+def test_readme_has_the_medians():
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    curves = hour_tables.by_library([hour_tables.read(path) for path in CURVES])
+
+    def median(library: str) -> str:
+        of = curves[library]
+        assert tuple(sorted(of)) == hour_tables.GAMES
+        normalized = [human_normalized(game, of[game].scores[-1]) for game in of]
+        return f"{statistics.median(normalized):.2f}"
+
+    said = (
+        f"jaxrl's median human-normalized score is {median('jaxrl')}; Stable-Baselines3's PPO has "
+        f"{median('sb3_ppo')} and Sample Factory {median('sample_factory')}, with their published "
+        "settings."
+    )
+    assert said in text
 
 
 def curve(library, game, *scores, steps=1000):
