@@ -9,10 +9,11 @@ It writes the mean score of the last hundred games at each half minute to
 hour/LIBRARY-GAME-seedSEED.csv: minutes since the start, agent steps (of the others those of
 finished games), mean score. `--steps` is where training by jaxrl and by Sample Factory ends, and
 their learning rate with it: those that the machine makes in an hour, 3,600 times the steps per
-second that the lines of a first minute show (Sample Factory calls them Fps). On one core, as with
-`taskset -c 0`, the others do all in one process, and Sample Factory has 8 games, whose 128 steps
-are the batches of one iteration: with its example's 256 games in four processes the policy that
-acts is hundreds of updates old there. hour.sh runs every library on four games.
+second that the lines of a first minute show (Sample Factory calls them Fps). jaxrl trains on to its
+last step, however long it takes, and is evaluated; the curve has the hour of it. On one core, as
+with `taskset -c 0`, the others do all in one process, and Sample Factory has 8 games, whose 128
+steps are the batches of one iteration: with its example's 256 games in four processes the policy
+that acts is hundreds of updates old there. hour.sh runs every library on four games.
 
 What the others need does not fit into one environment with jaxrl, nor with each other, and EnvPool
 0.8.4 has no wheel for newer Pythons:

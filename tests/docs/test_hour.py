@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import shutil
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from jaxrl.config.toml import load as load_config
 from jaxrl.runs import metrics
 from tests.docs.test_examples import EXAMPLES, load
-from tools import hour_tables
+from tools import hour_tables, recorded_scores
 from tools.hour_tables import Curve
 
 FIELDS = load("hour").Point._fields
@@ -75,10 +76,21 @@ def test_readme_has_the_medians():
     median = dict(re.findall(r"^\| (.*?) \|.* \*\*(\S+)\*\* \|$", table, re.M))
     ours, ppo, _, appo = (median[name] for name in hour_tables.LIBRARIES.values())
     said = (
-        f"jaxrl's median human-normalized score is {ours}; Stable-Baselines3's PPO has {ppo} and "
-        f"Sample Factory {appo}, with their published settings."
+        f"jaxrl's median human-normalized score is {ours}; Stable-Baselines3's PPO has {ppo}, "
+        f"Sample Factory {appo}, with almost their published settings."
     )
     assert said in text
+
+
+def test_the_page_has_the_noop_games_of_the_recorded_runs():
+    text = " ".join((ROOT / hour_tables.PAGE).read_text("utf-8").split())
+    folder = ROOT / "docs/results/runs/hour"
+    runs = [
+        recorded_scores.read(folder / f"vtrace_fast-{game}-seed1") for game in hour_tables.GAMES
+    ]
+    *first, last = (f"{run.scores['noop']:,.1f}" for run in runs)
+    median = statistics.median(run.normalized("noop") for run in runs)
+    assert f"score {', '.join(first)} and {last}, a median of {median:.2f} (" in text
 
 
 def curve(library, game, *scores, steps=1000):
